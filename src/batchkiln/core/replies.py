@@ -1,0 +1,276 @@
+"""What the service may answer, as closed unions: consumed by `match` with `assert_never` at the end.
+
+A lost reply is a value and not an exception, since credits may already be reserved (Service rule 3.1) and no
+caller may forget it.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class GenerationStatus(StrEnum):
+    """The service's own status (Service section 3). `UNKNOWN` counts as not ended (contract, section 8)."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceError:
+    """What the service said of a failure; texts are bounded and free of links."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLink:
+    """A signed download link: a secret (Law 8), short-lived (Service section 2.1)."""
+
+    type: str
+    url: str = field(repr=False)
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRecord:
+    """The service's record of a generation (Service section 2.1). `status_word` is what it literally said."""
+
+    id: str
+    status: GenerationStatus
+    status_word: str
+    created_at: datetime | None
+    cost_credits: int | None
+    outputs: tuple[OutputLink, ...]
+    error: ServiceError | None
+
+
+# --- troubles that any call may meet ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """429: a limit. `retry_after` is service time; None where the service did not say."""
+
+    retry_after: timedelta | None
+    error: ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """503 or another 5xx. For a create its outcome is unknown (Service section 7)."""
+
+    retry_after: timedelta | None
+    error: ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeBlocked:
+    """A 403 that is no JSON: the firewall before the API (Service section 7); the whole machine has to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """The connection failed, timed out, or brought bytes that are no reply of this API."""
+
+    reason: str
+
+
+class AccountProblem(StrEnum):
+    """Why an account cannot work until a person acts."""
+
+    KEY_REFUSED = "key_refused"  # 401
+    UPGRADE_REQUIRED = "api_key_upgrade_required"  # Service rule 5.4
+    NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
+    FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountBlocked:
+    """The API refused the account or the key: nothing was created, and waiting does not mend it."""
+
+    problem: AccountProblem
+    error: ServiceError
+
+
+Trouble = Throttled | Unavailable | EdgeBlocked | NoReply | AccountBlocked
+
+
+class RefusalKind(StrEnum):
+    """What a refusal before creation was about."""
+
+    INVALID = "invalid"
+    OVER_QUOTE = "over_quote"  # the price rose since the quote (Service rule 4.6)
+    ASSET_GONE = "asset_gone"  # expired, unknown or not ready (Service rule 2.2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request was rejected before anything was created; it did not use credits (Service section 7)."""
+
+    kind: RefusalKind
+    error: ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """202: accepted, or replayed (Service rule 3.3)."""
+
+    record: GenerationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class KeyConflict:
+    """409: the same key with other bytes (Service rule 4.3)."""
+
+    error: ServiceError
+
+
+CreateReply = Accepted | Refused | KeyConflict | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRead:
+    """The generation as it stands now."""
+
+    record: GenerationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """404 or 410 for an id that the service itself gave."""
+
+    error: ServiceError
+
+
+ReadReply = RecordRead | NotFound | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """The price in whole credits; a fraction is rounded up."""
+
+    cost_credits: int
+
+
+QuoteReply = Quoted | Refused | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTicket:
+    """Where to put one file's bytes. `url` and `headers` are secrets (Law 8)."""
+
+    asset_id: str
+    url: str = field(repr=False)
+    headers: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadsPrepared:
+    """One ticket per file, in the order asked."""
+
+    tickets: tuple[UploadTicket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BytesStored:
+    """The storage took the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TicketRefused:
+    """The storage refused the PUT: the link expired or did not match; a new ticket is needed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssetsReady:
+    """The url to use in `inputs`, per asset, in the order asked."""
+
+    urls: tuple[str, ...] = field(repr=False)
+
+
+PrepareReply = UploadsPrepared | Refused | Trouble
+PutReply = BytesStored | TicketRefused | NoReply
+CompleteReply = AssetsReady | Refused | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceRead:
+    """The account's remaining credits; None where the reply could not be understood."""
+
+    credits: int | None
+
+
+BalanceReply = BalanceRead | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """What the catalog says of one model; None or empty where it was not understood (contract, section 8)."""
+
+    id: str
+    modes: frozenset[str]
+    resolutions: frozenset[str]
+    aspect_ratios: frozenset[str]
+    durations_seconds: frozenset[int]
+    prompt_max_characters: int | None
+    images_max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRead:
+    """The models by id; empty where the catalog could not be understood."""
+
+    models: tuple[ModelEntry, ...]
+
+
+CatalogReply = CatalogRead | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """`/openapi.json` answered; its title and version, for a person."""
+
+    title: str | None
+    version: str | None
+
+
+DescribeReply = Described | Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadStarted:
+    """Bytes are coming. `offset_bytes` is where they begin: 0 where the server ignored the range.
+
+    `total_bytes` is the whole file's length where the server told it. `etag` guards a continuation.
+    `chunks` raises `DownloadBroken` when the connection ends early.
+    """
+
+    offset_bytes: int
+    total_bytes: int | None
+    media_type: str | None
+    etag: str | None
+    chunks: AsyncIterator[bytes] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRefused:
+    """The link no longer works: expired, or gone. A read gives a fresh one (Service section 2.1)."""
+
+    status: int
+
+
+DownloadReply = DownloadStarted | LinkRefused | NoReply
+
+
+class DownloadBroken(Exception):
+    """The bytes stopped before the end; what came is kept, and continued by range where possible."""
