@@ -1,0 +1,79 @@
+"""Credits: what may still be spent, on which day, by which job (Law 6; contract, section 7)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class JobMoney:
+    """A job's credits. `reserved`: sent, outcome unknown. `charged`: accepted. `refunded`: verified failures.
+
+    `today` is what the job has taken of the day, failures included.
+    """
+
+    reserved: int = 0
+    charged: int = 0
+    refunded: int = 0
+    today: int = 0
+    budget: int | None = None
+    budget_per_day: int | None = None
+
+    @property
+    def committed(self) -> int:
+        """What the job would have cost if nothing more happened."""
+        return self.reserved + self.charged - self.refunded
+
+
+class Fit(StrEnum):
+    """Whether an item's quote can be paid."""
+
+    NOW = "now"
+    AFTER_RESET = "after_reset"
+    WHEN_SETTLED = "when_settled"  # the job's budget may get credits back from what is under way
+    NEVER = "never"
+
+
+class Obstacle(StrEnum):
+    """What an item would overstep: also the error code of an item that never fits."""
+
+    OVER_CAP = "over_cap"
+    OVER_JOB_BUDGET = "over_job_budget"
+    OVER_JOB_DAY = "over_job_day_budget"
+    OVER_DAY = "over_day_budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A fit, and what stands in the way where it is not `NOW`."""
+
+    fit: Fit
+    obstacle: Obstacle | None = None
+
+
+def judge(
+    cost: int, *, cap: int | None, money: JobMoney, credits_today: int, credits_per_day: int, job_is_working: bool
+) -> Verdict:
+    """Tell whether `cost` credits can be paid.
+
+    `job_is_working` says that an attempt of the job is unresolved: its failure would give credits back.
+    """
+    if obstacle := _hopeless(cost, cap=cap, money=money, credits_per_day=credits_per_day):
+        return Verdict(Fit.NEVER, obstacle)
+    if money.budget is not None and money.committed + cost > money.budget:
+        return Verdict(Fit.WHEN_SETTLED if job_is_working else Fit.NEVER, Obstacle.OVER_JOB_BUDGET)
+    if money.budget_per_day is not None and money.today + cost > money.budget_per_day:
+        return Verdict(Fit.AFTER_RESET, Obstacle.OVER_JOB_DAY)
+    if credits_today + cost > credits_per_day:
+        return Verdict(Fit.AFTER_RESET, Obstacle.OVER_DAY)
+    return Verdict(Fit.NOW)
+
+
+def _hopeless(cost: int, *, cap: int | None, money: JobMoney, credits_per_day: int) -> Obstacle | None:
+    """Return the limit that `cost` exceeds even where nothing of it was used yet."""
+    limits = (
+        (cap, Obstacle.OVER_CAP),
+        (credits_per_day, Obstacle.OVER_DAY),
+        (money.budget_per_day, Obstacle.OVER_JOB_DAY),
+        (money.budget, Obstacle.OVER_JOB_BUDGET),
+    )
+    return next((obstacle for limit, obstacle in limits if limit is not None and cost > limit), None)

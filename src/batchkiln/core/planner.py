@@ -1,0 +1,290 @@
+"""The order of all work: what an account does next, and the earliest moment to do it.
+
+Pure. Three tracks run beside each other, and each asks its own question here: `choose_action` for the one
+generation that may be active, `choose_preparation` for quotes and uploads of what comes next, and
+`choose_download` for results that are paid and ready. A track waits until its action's `due.at`, or until
+there is news, and then asks again: nobody acts on a plan made before a wait.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+from typing import Final
+
+from batchkiln.core.budget import Fit, JobMoney, Obstacle, Verdict, judge
+from batchkiln.core.instants import Now
+from batchkiln.core.job import Attempt, AttemptState, Order
+from batchkiln.core.polling import next_poll_at
+from batchkiln.core.windows import Limits, SlidingLog, Today
+
+KEPT_FOR_REPLAYS: Final = 2
+"""Places of the creates' minute that uploads leave free: one for a replay, one for the next create."""
+
+KEPT_FOR_POLLS: Final = 8
+"""Places of the reads' minute that quotes leave free: a poll every ten seconds, and reads for links."""
+
+
+class Reason(StrEnum):
+    """Why something waits; shown to a person."""
+
+    NOW = "now"
+    MINUTE_WINDOW = "minute_window"
+    DAY_REQUESTS = "day_requests"
+    DAY_CREDITS = "day_credits"
+    JOB_DAY_CREDITS = "job_day_credits"
+    POLL_INTERVAL = "poll_interval"
+    THROTTLED = "throttled"
+    OTHER_GENERATION = "other_generation"  # somebody else's on this account
+    EDGE_FIREWALL = "edge_firewall"
+    UNREACHABLE = "service_unreachable"
+    UNAVAILABLE = "service_unavailable"
+    PREPARING = "preparing"  # its quote or its images are under way
+    SETTLING = "settling"  # the job's budget depends on what is under way
+    ENOUGH = "spending_limit"  # --max-credits, --until or a signal: nothing new is begun
+    NOTHING = "nothing_to_do"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The earliest steady moment for something, and what it waits for until then."""
+
+    at: float
+    reason: Reason = Reason.NOW
+
+    def after(self, other: "Due") -> "Due":
+        """Return the later of the two."""
+        return other if other.at > self.at else self
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The first queued item among those of one job that share a recipe.
+
+    `cost` is None until quoted. `is_ready` tells that all its images are uploaded to this account;
+    `missing_inputs` are the input ids, of it and the items just behind it, that are not.
+    """
+
+    item_id: int
+    job_id: int
+    recipe_id: int
+    priority: int
+    index: int
+    order: Order
+    cost: int | None
+    cap: int | None
+    money: JobMoney
+    job_is_working: bool
+    is_ready: bool = True
+    missing_inputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """What the queue holds for one account."""
+
+    unresolved: Attempt | None
+    candidates: tuple[Candidate, ...]
+    downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class AccountView:
+    """One account's windows, and the waits that the service imposed; steady moments throughout."""
+
+    limits: Limits
+    creates: SlidingLog
+    reads: SlidingLog
+    machine: SlidingLog
+    today: Today
+    may_start: bool = True
+    credits_left: int | None = None  # of --max-credits; None without it
+    creates_held: Due = field(default_factory=lambda: Due(-inf))
+    reads_held: Due = field(default_factory=lambda: Due(-inf))
+    machine_held: Due = field(default_factory=lambda: Due(-inf))
+    last_touched_at: float | None = None  # when the last request about the active generation was over
+
+    def create_due(self, now: Now, *, places: int = 1) -> Due:
+        """Return when a create or upload may leave, with `places` of the minute free."""
+        due = self._request_due(now, self.creates, self.creates_held, places=places)
+        if self.today.usage.creates >= self.limits.creates_per_day:
+            return due.after(Due(self.today.resets_at, Reason.DAY_REQUESTS))
+        return due
+
+    def read_due(self, now: Now, *, places: int = 1) -> Due:
+        """Return when a read or quote may leave, with `places` of the minute free."""
+        due = self._request_due(now, self.reads, self.reads_held, places=places)
+        if self.today.usage.reads >= self.limits.reads_per_day:
+            return due.after(Due(self.today.resets_at, Reason.DAY_REQUESTS))
+        return due
+
+    def _request_due(self, now: Now, log: SlidingLog, held: Due, *, places: int) -> Due:
+        window = Due(log.free_at(now.steady, places=places), Reason.MINUTE_WINDOW)
+        machine = Due(self.machine.free_at(now.steady), Reason.MINUTE_WINDOW)
+        return Due(now.steady).after(window).after(machine).after(held).after(self.machine_held)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Send the attempt's stored bytes again under its stored key (Service rule 4.2)."""
+
+    attempt: Attempt
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Read the active generation (Service rule 4.4)."""
+
+    attempt: Attempt
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Record and send a new attempt."""
+
+    candidate: Candidate
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to send before `due.at`, which is infinite where only news can change that."""
+
+    due: Due
+
+
+Action = Replay | Poll | Submit | Rest
+
+
+def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
+    """Choose the one next request about a generation, and the earliest moment to send it.
+
+    The order is the rule: an attempt of unknown outcome first (Service rule 4.2), then the one active
+    generation (Law 3), then new work within windows and credits (Service section 8). Never raises.
+    """
+    if attempt := queue.unresolved:
+        if attempt.state is AttemptState.SENT:
+            return Replay(attempt, account.create_due(now))
+        poll_at = next_poll_at(
+            last_settled_at=account.last_touched_at,
+            interval_seconds=account.limits.poll_interval_seconds,
+            now=now.steady,
+        )
+        return Poll(attempt, account.read_due(now).after(Due(poll_at, Reason.POLL_INTERVAL)))
+    if not account.may_start:
+        return Rest(Due(inf, Reason.ENOUGH))
+    return _choose_new(queue.candidates, account, now)
+
+
+def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Now) -> Submit | Rest:
+    """Return the first candidate that is ready and can be paid, or what the first of them waits for.
+
+    One that does not fit what is left of the day lets smaller ones behind it go first: it would have had to
+    wait for the reset in any case (contract, section 7).
+    """
+    rest = Due(inf, Reason.NOTHING)
+    for candidate in in_order(candidates):
+        if candidate.cost is None or not candidate.is_ready:
+            wait = Due(inf, Reason.PREPARING)
+        elif account.credits_left is not None and candidate.cost > account.credits_left:
+            wait = Due(inf, Reason.ENOUGH)
+        else:
+            verdict = judge_candidate(candidate, candidate.cost, account)
+            if verdict.fit is Fit.NOW:
+                return Submit(candidate, account.create_due(now))
+            wait = _due_of(verdict, account)
+        if rest.reason is Reason.NOTHING or wait.at < rest.at:
+            rest = wait
+    return Rest(rest)
+
+
+def judge_candidate(candidate: Candidate, cost: int, account: AccountView) -> Verdict:
+    """Hold a candidate's quote against its cap, its job and the account's day."""
+    return judge(
+        cost,
+        cap=candidate.cap,
+        money=candidate.money,
+        credits_today=account.today.usage.credits,
+        credits_per_day=account.limits.credits_per_day,
+        job_is_working=candidate.job_is_working,
+    )
+
+
+def _due_of(verdict: Verdict, account: AccountView) -> Due:
+    if verdict.fit is Fit.AFTER_RESET:
+        is_job = verdict.obstacle is Obstacle.OVER_JOB_DAY
+        return Due(account.today.resets_at, Reason.JOB_DAY_CREDITS if is_job else Reason.DAY_CREDITS)
+    return Due(inf, Reason.SETTLING)
+
+
+def in_order(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Give candidates as they should be tried: priority, then job, then its own order (contract, section 7).
+
+    `pack` takes the dearest first: what fits a day worst is placed while the day is still empty.
+    """
+
+    def preference(candidate: Candidate) -> tuple[int, int, int, int]:
+        dearest = -(candidate.cost or 0) if candidate.order is Order.PACK else 0
+        return (-candidate.priority, candidate.job_id, dearest, candidate.index)
+
+    return iter(sorted(candidates, key=preference))
+
+
+@dataclass(frozen=True, slots=True)
+class AskQuote:
+    """Ask the price of a candidate's recipe (Service rule 4.6)."""
+
+    candidate: Candidate
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Upload images that are needed soon: up to five in one request (Service section 4, upload flow)."""
+
+    candidate: Candidate
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """End the items of a recipe that can never be paid; nothing was sent (contract, section 7)."""
+
+    candidate: Candidate
+    obstacle: Obstacle
+
+
+Preparation = AskQuote | Upload | Reject | Rest
+
+
+def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Preparation:
+    """Choose what to make ready while the slot is busy, in the order in which it will be needed."""
+    if not account.may_start:
+        return Rest(Due(inf, Reason.ENOUGH))
+    ordered = tuple(in_order(queue.candidates))
+    for candidate in ordered:
+        if candidate.cost is not None:
+            verdict = judge_candidate(candidate, candidate.cost, account)
+            if verdict.fit is Fit.NEVER and verdict.obstacle is not None:
+                return Reject(candidate, verdict.obstacle)
+    for candidate in ordered:
+        if not candidate.is_ready:
+            return Upload(candidate, _upload_due(account, now))
+        if candidate.cost is None:
+            return AskQuote(candidate, account.read_due(now, places=1 + KEPT_FOR_POLLS))
+    for candidate in ordered:
+        if candidate.missing_inputs:
+            return Upload(candidate, _upload_due(account, now))
+    return Rest(Due(inf, Reason.NOTHING))
+
+
+def _upload_due(account: AccountView, now: Now) -> Due:
+    """Return when the two requests of an upload may leave: they share the creates' window (Service section 8)."""
+    due = account.create_due(now, places=2 + KEPT_FOR_REPLAYS)
+    usage, limits = account.today.usage, account.limits
+    is_spent = usage.upload_files >= limits.upload_files_per_day or usage.upload_bytes >= limits.upload_bytes_per_day
+    if is_spent or usage.creates + 2 > limits.creates_per_day:
+        return due.after(Due(account.today.resets_at, Reason.DAY_REQUESTS))
+    return due
