@@ -41,6 +41,7 @@ class Reason(StrEnum):
     UNAVAILABLE = "service_unavailable"
     PREPARING = "preparing"  # its quote or its images are under way
     SETTLING = "settling"  # the job's budget depends on what is under way
+    HELD = "held"  # the slot belongs to a held item (Law 4)
     ENOUGH = "spending_limit"  # --max-credits, --until or a signal: nothing new is begun
     NOTHING = "nothing_to_do"
 
@@ -86,6 +87,7 @@ class QueueView:
     unresolved: Attempt | None
     candidates: tuple[Candidate, ...]
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
+    is_slot_held: bool = False  # the unresolved attempt belongs to a held item: a person has to end it
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class AccountView:
     creates_held: Due = field(default_factory=lambda: Due(-inf))
     reads_held: Due = field(default_factory=lambda: Due(-inf))
     machine_held: Due = field(default_factory=lambda: Due(-inf))
+    uploads_held: Due = field(default_factory=lambda: Due(-inf))
     last_touched_at: float | None = None  # when the last request about the active generation was over
 
     def create_due(self, now: Now, *, places: int = 1) -> Due:
@@ -173,6 +176,8 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
             now=now.steady,
         )
         return Poll(attempt, account.read_due(now).after(Due(poll_at, Reason.POLL_INTERVAL)))
+    if queue.is_slot_held:
+        return Rest(Due(inf, Reason.HELD))
     if not account.may_start:
         return Rest(Due(inf, Reason.ENOUGH))
     return _choose_new(queue.candidates, account, now)
@@ -282,7 +287,7 @@ def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Prep
 
 def _upload_due(account: AccountView, now: Now) -> Due:
     """Return when the two requests of an upload may leave: they share the creates' window (Service section 8)."""
-    due = account.create_due(now, places=2 + KEPT_FOR_REPLAYS)
+    due = account.create_due(now, places=2 + KEPT_FOR_REPLAYS).after(account.uploads_held)
     usage, limits = account.today.usage, account.limits
     is_spent = usage.upload_files >= limits.upload_files_per_day or usage.upload_bytes >= limits.upload_bytes_per_day
     if is_spent or usage.creates + 2 > limits.creates_per_day:

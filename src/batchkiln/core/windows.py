@@ -67,6 +67,11 @@ class SlidingLog:
             return now
         return self._expiries[needed - 1] if needed <= len(self._expiries) else inf
 
+    @property
+    def under_way(self) -> int:
+        """How many requests were started and are not over."""
+        return self._under_way
+
     def used(self, now: float) -> int:
         """Return how many places are taken."""
         self.free_at(now)

@@ -146,6 +146,7 @@ def _in_snapshot(
 
 def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours, set it up, and apply the migrations that it lacks."""
+    connection.row_factory = sqlite3.Row
     _check_ours(connection, path, may_be_empty=True)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # Law 1: a commit that returned survives a power cut
@@ -157,6 +158,7 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
 
 def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours and of this version."""
+    connection.row_factory = sqlite3.Row
     _check_ours(connection, path, may_be_empty=False)
     connection.execute("PRAGMA query_only = ON")
 

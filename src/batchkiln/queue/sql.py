@@ -1,4 +1,4 @@
-"""The named queries of `queries.sql`: one place for all SQL that the queue sends."""
+"""The named queries of `queries/*.sql`: one place for all SQL that the queue sends."""
 
 import re
 from importlib.resources import files
@@ -7,15 +7,18 @@ from typing import Final
 _NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*$", re.MULTILINE)
 
 
-def _parse(text: str) -> dict[str, str]:
+def _load() -> dict[str, str]:
     """Return the statements by name; each begins with a line `-- name: NAME`, perhaps with a remark behind it."""
-    parts = _NAME.split(text)[1:]
-    names, bodies = parts[::2], parts[1::2]
-    assert len(set(names)) == len(names), "two queries share a name"
-    return {name: body.strip() for name, body in zip(names, bodies, strict=True)}
+    found: dict[str, str] = {}
+    for entry in files("batchkiln.queue").joinpath("queries").iterdir():
+        parts = _NAME.split(entry.read_text("utf-8"))[1:]
+        for name, body in zip(parts[::2], parts[1::2], strict=True):
+            assert name not in found, f"two queries are named {name}"
+            found[name] = body.strip()
+    return found
 
 
-QUERIES: Final = _parse(files("batchkiln.queue").joinpath("queries.sql").read_text("utf-8"))
+QUERIES: Final = _load()
 
 
 def query(name: str) -> str:

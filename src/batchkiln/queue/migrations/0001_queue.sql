@@ -190,6 +190,27 @@ BEGIN
         ON CONFLICT DO UPDATE SET n = n + 1;
 END;
 
+-- How many items of a job are in a state for which reason, and the latest of them; kept by the trigger. Without
+-- it, `status` would read every rejected item of a large job.
+CREATE TABLE trouble (
+    job_id     INTEGER NOT NULL REFERENCES job (id),
+    state      TEXT NOT NULL,
+    error_code TEXT NOT NULL,
+    n          INTEGER NOT NULL CHECK (n >= 0),
+    latest_id  INTEGER NOT NULL REFERENCES item (id),
+    PRIMARY KEY (job_id, state, error_code)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER item_trouble AFTER UPDATE OF state, error_code ON item
+WHEN (old.error_code IS NOT NULL OR new.error_code IS NOT NULL)
+    AND (old.state <> new.state OR old.error_code IS NOT new.error_code)
+BEGIN
+    UPDATE trouble SET n = n - 1 WHERE job_id = old.job_id AND state = old.state AND error_code = old.error_code;
+    INSERT INTO trouble (job_id, state, error_code, n, latest_id)
+        SELECT new.job_id, new.state, new.error_code, 1, new.id WHERE new.error_code IS NOT NULL
+        ON CONFLICT DO UPDATE SET n = n + 1, latest_id = excluded.latest_id;
+END;
+
 -- What an account, and a job, has used of each service day (Law 5).
 CREATE TABLE account_day (
     account_id   INTEGER NOT NULL REFERENCES account (id),

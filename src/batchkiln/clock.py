@@ -1,0 +1,70 @@
+"""The only module that reads a clock, sleeps, draws randomness or knows `time_scale`."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from math import inf
+
+from batchkiln.core.instants import EPOCH, ClockOffset, Now
+
+
+def machine_now() -> datetime:
+    """Return what this machine's clock shows."""
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+class ServiceClock:
+    """One service's time as seen from here: steady seconds and instants, both in its own scale.
+
+    `time_scale` is service seconds per real second. Until the first `Date` header the machine's clock serves,
+    but never below `floor`, the latest instant that the service was known to have reached.
+    """
+
+    def __init__(
+        self,
+        *,
+        time_scale: float = 1.0,
+        floor: datetime | None = None,
+        wall: Callable[[], datetime] = machine_now,
+        seed: int | None = None,
+    ) -> None:
+        """Begin at the machine's time; `seed` makes the draws repeatable."""
+        self.time_scale = time_scale
+        self._random = random.Random(seed)  # noqa: S311  spreads retries, guards nothing
+        began_at = wall() if floor is None else max(wall(), floor)
+        began_seconds = (began_at - EPOCH).total_seconds() - self.monotonic()
+        self._offset = ClockOffset(began_seconds, began_seconds)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the service itself has told its time."""
+        return self._offset.is_observed
+
+    def monotonic(self) -> float:
+        """Return steady service seconds; the event loop's clock is the source, real or virtual."""
+        return asyncio.get_running_loop().time() * self.time_scale
+
+    def now(self) -> Now:
+        """Read the clock; once per turn."""
+        return self._offset.now(self.monotonic())
+
+    def observe_date(self, date: datetime, *, sent_at: float, received_at: float) -> None:
+        """Learn from a reply's `Date` header; both moments are steady."""
+        self._offset = self._offset.observe(date, sent_at=sent_at, received_at=received_at)
+
+    def draw(self) -> float:
+        """Return a number from 0 to 1, to spread retries."""
+        return self._random.random()
+
+    async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
+        """Wait for a steady moment, or until `wake` is set; an infinite moment waits for `wake` alone."""
+        if at == inf:
+            await wake.wait()
+            return
+        try:
+            async with asyncio.timeout((at - self.monotonic()) / self.time_scale):
+                await wake.wait()
+        except TimeoutError:
+            return

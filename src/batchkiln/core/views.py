@@ -1,0 +1,153 @@
+"""What the queue tells the scheduler, and is told by it, beyond the nouns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from batchkiln.core.job import Attempt, InputFile
+from batchkiln.core.planner import QueueView, Reason
+from batchkiln.core.windows import DayUsage
+
+
+class RequestKind(StrEnum):
+    """Which windows a request counts in (Service section 8)."""
+
+    CREATE = "create"
+    UPLOAD = "upload"
+    READ = "read"
+    QUOTE = "quote"
+    OTHER = "other"  # without authentication: the machine's window alone
+
+    @property
+    def is_create(self) -> bool:
+        """Whether it counts with the generation and upload requests."""
+        return self in {RequestKind.CREATE, RequestKind.UPLOAD}
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it counts with the reads and quotes."""
+        return self in {RequestKind.READ, RequestKind.QUOTE}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNote:
+    """A request that is about to leave, as it is written down before (Law 5).
+
+    `days` are the service days that it may be counted in: one, or two around a reset.
+    """
+
+    account_id: int
+    kind: RequestKind
+    at: datetime
+    days: tuple[datetime, ...]
+    upload_files: int = 0
+    upload_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRequest:
+    """A request of an earlier run."""
+
+    account_id: int
+    kind: RequestKind
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUntil:
+    """A wait that the service imposed on one kind of request, as kept across restarts."""
+
+    until: datetime
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the planner has to know from the disk, read at once.
+
+    `usages` has one entry per day asked for. `last_read_at` is of the active generation.
+    """
+
+    queue: QueueView
+    usages: tuple[DayUsage, ...]
+    creates_held: HeldUntil | None
+    reads_held: HeldUntil | None
+    last_read_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs may begin new attempts: those named, or all where `job_ids` is None."""
+
+    job_ids: frozenset[int] | None = None
+
+    def holds(self, job_id: int) -> bool:
+        """Tell whether a job is in it."""
+        return self.job_ids is None or job_id in self.job_ids
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadTask:
+    """A finished generation whose files are still to be fetched. `saved` are the numbers already here."""
+
+    attempt: Attempt
+    job_name: str
+    item_name: str
+    index: int
+    model: str
+    metadata: str | None
+    output_dir: str
+    filename: str
+    created_at: datetime
+    saved: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedInput:
+    """A local image to upload, and an item that waits for it."""
+
+    input_id: int
+    file: InputFile
+    item_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """How many items of the scope are still the program's to move, by state."""
+
+    by_state: Mapping[str, int]
+    queued_in_paused_jobs: int
+
+    @property
+    def total(self) -> int:
+        """All that may still change without a person."""
+        return sum(self.by_state.values()) - self.queued_in_paused_jobs
+
+    @property
+    def under_way(self) -> int:
+        """Those that were sent or are being fetched."""
+        return sum(n for state, n in self.by_state.items() if state != "queued")
+
+
+@dataclass(frozen=True, slots=True)
+class NewAttempt:
+    """What an attempt is made with. `day` is the service day that is to carry its credits."""
+
+    item_id: int
+    account_id: int
+    key_fingerprint: str
+    cost_credits: int
+    day: datetime
+    request: RequestNote
+
+
+@dataclass(frozen=True, slots=True)
+class Viewpoint:
+    """Who asks: an account, whether it is its profile's first (jobs that name none go there), and for which jobs."""
+
+    account_id: int
+    profile: str
+    account: str
+    is_first: bool
+    scope: Scope

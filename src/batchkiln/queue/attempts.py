@@ -1,0 +1,360 @@
+"""What happens to an attempt, each fact in one transaction with its item, its money and its history.
+
+Every function takes a connection inside a transaction. `now` is milliseconds of service time.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.job import Attempt, AttemptState
+from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind, ServiceError
+from batchkiln.core.request import idempotency_key, request_body
+from batchkiln.core.states import Event, ItemState
+from batchkiln.core.views import NewAttempt, RequestNote
+from batchkiln.queue.moves import move, note
+from batchkiln.queue.rows import attempt_of, input_ids_of, recipe_of, stored
+from batchkiln.queue.sql import query
+from batchkiln.queue.windows import give_back_credits, take_credits, write_request
+
+REFUSALS_IN_A_ROW: Final = 5
+"""So often a refusal that a fresh quote, asset or key should mend is tried again for one item."""
+
+DayOf = Callable[[datetime], datetime]
+
+
+def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) -> bytes | None:
+    """Return the body of a quote for an item, or None where it is no longer queued or its images not ready."""
+    row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+    urls = _asset_urls(connection, row["inputs"], account_id)
+    if row["state"] != ItemState.QUEUED or urls is None:
+        return None
+    return request_body(recipe_of(row), prompt=row["prompt"], input_urls=urls, max_cost_credits=None)
+
+
+def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seconds: float) -> Attempt | None:
+    """Write down key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
+
+    Returns None where the plan is no longer true: the item left the queue, its quote changed, or its images
+    are no longer there. The unique index refuses a second unresolved attempt of the account (Law 4).
+    """
+    row = connection.execute(query("item_request"), {"item_id": new.item_id}).fetchone()
+    urls = _asset_urls(connection, row["inputs"], new.account_id)
+    if row["state"] != ItemState.QUEUED or row["cost_credits"] != new.cost_credits or urls is None:
+        return None
+    now, day = to_milliseconds(new.request.at), to_milliseconds(new.day)
+    recipe = recipe_of(row)
+    number = connection.execute(query("next_attempt_number"), {"item_id": new.item_id}).fetchone()[0]
+    queue_uid = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()[0]
+    attempt = attempt_of(
+        connection.execute(
+            query("insert_attempt"),
+            {
+                "item_id": new.item_id,
+                "job_id": row["job_id"],
+                "account_id": new.account_id,
+                "number": number,
+                "is_video": recipe.mode.makes_video,
+                "idempotency_key": idempotency_key(queue_uid, item_id=new.item_id, number=number),
+                "key_fingerprint": new.key_fingerprint,
+                "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
+                "quote_credits": new.cost_credits,
+                "day": day,
+                "now": now,
+            },
+        ).fetchone()
+    )
+    take_credits(connection, account_id=new.account_id, job_id=row["job_id"], day=day, credit_count=new.cost_credits)
+    _change_money(connection, row["job_id"], reserved=new.cost_credits)
+    write_request(connection, new.request, keep_seconds=keep_seconds)
+    move(
+        connection,
+        item_id=new.item_id,
+        expected=ItemState.QUEUED,
+        event=Event.ATTEMPT_RECORDED,
+        now=now,
+        attempt_id=attempt.id,
+        detail={"number": number, "quote_credits": new.cost_credits},
+    )
+    return attempt
+
+
+def record_replay(
+    connection: sqlite3.Connection, attempt_id: int, request: RequestNote, *, keep_seconds: float
+) -> Attempt:
+    """Count one more send of the same bytes, before it happens; return the attempt as it now stands."""
+    if connection.execute(query("count_send"), {"attempt_id": attempt_id}).rowcount != 1:
+        raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, and must not be sent again")
+    write_request(connection, request, keep_seconds=keep_seconds)
+    return attempt_of(_row(connection, attempt_id))
+
+
+def record_read(connection: sqlite3.Connection, attempt_id: int, request: RequestNote, *, keep_seconds: float) -> None:
+    """Note a read of a generation before it leaves, so that a restart keeps the gap (Service rule 4.4)."""
+    connection.execute(query("touch_attempt"), {"attempt_id": attempt_id, "now": to_milliseconds(request.at)})
+    write_request(connection, request, keep_seconds=keep_seconds)
+
+
+def record_unknown(connection: sqlite3.Connection, attempt_id: int, reason: str, now: int) -> None:
+    """Note that no definite reply came: the attempt stays, and is replayed (Law 2)."""
+    row = _row(connection, attempt_id)
+    _move(connection, row, ItemState.SUBMITTING, Event.OUTCOME_UNKNOWN, now, detail={"reason": reason})
+
+
+def record_answered(connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int) -> None:
+    """Note a definite reply that says nothing about the item: a limit. The same bytes are sent again later."""
+    connection.execute(query("count_answer"), {"attempt_id": attempt_id})
+    row = _row(connection, attempt_id)
+    note(connection, "create_postponed", item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
+
+
+def record_blocked(connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int) -> None:
+    """Note that the account or its key was refused. Where no earlier send is in doubt, nothing was created.
+
+    The item then goes back to the queue, free for another key; else it stays for a replay with the same one.
+    """
+    connection.execute(query("count_answer"), {"attempt_id": attempt_id})
+    row = _row(connection, attempt_id)
+    if attempt_of(row).is_in_doubt:
+        note(connection, "account_blocked", item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
+        return
+    _end_uncreated(connection, row, now)
+    _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, error=error)
+
+
+def record_refused(
+    connection: sqlite3.Connection, attempt_id: int, kind: RefusalKind, error: ServiceError, now: int
+) -> ItemState:
+    """Note that the service rejected the request before creating anything (Service section 7).
+
+    A stale quote or asset is forgotten and the item goes back to the queue, a bounded number of times.
+    """
+    row = _row(connection, attempt_id)
+    item_id = row["item_id"]
+    _end_uncreated(connection, row, now)
+    in_a_row = connection.execute(query("refused_in_a_row"), {"item_id": item_id}).fetchone()[0]
+    if kind is RefusalKind.INVALID or in_a_row >= REFUSALS_IN_A_ROW:
+        return _move(connection, row, ItemState.SUBMITTING, Event.REFUSED, now, error=error)
+    if kind is RefusalKind.OVER_QUOTE:
+        connection.execute(query("drop_quote"), {"item_id": item_id})
+    else:
+        connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": row["account_id"]})
+    return _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, error=error)
+
+
+def record_conflict(connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int) -> None:
+    """Hold the item: the service knows the key with other bytes (Service rule 4.3).
+
+    The reply is definite, so the slot is free; the credits stay reserved, since nobody knows.
+    """
+    row = _row(connection, attempt_id)
+    _end(connection, row, AttemptState.DISPUTED, now)
+    _move(connection, row, ItemState.SUBMITTING, Event.KEY_CONFLICT, now, error=error)
+
+
+def record_accepted(
+    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: DayOf
+) -> ItemState:
+    """Note the generation's id and price; its credits go to the service day in which it was created."""
+    row = _row(connection, attempt_id)
+    cost = row["quote_credits"] if record.cost_credits is None else record.cost_credits
+    day = row["day_start_at"] if record.created_at is None else to_milliseconds(day_of(record.created_at))
+    _move_credits(connection, row, day=day, cost=cost)
+    _change_money(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
+    changed = connection.execute(
+        query("accept_attempt"),
+        {
+            "attempt_id": attempt_id,
+            "generation_id": record.id,
+            "status": record.status_word,
+            "cost": cost,
+            "created_at": stored(record.created_at) or now,
+            "day": day,
+            "now": now,
+        },
+    ).rowcount
+    if changed != 1:
+        raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, yet was accepted")
+    detail = {"generation_id": record.id, "cost_credits": cost, "is_replay": row["sends"] > 1}
+    _move(connection, row, ItemState.SUBMITTING, Event.ACCEPTED, now, detail=detail)
+    return record_generation(connection, attempt_id, record, now)
+
+
+def record_generation(connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int) -> ItemState:
+    """Take over what the service says of the active generation; a word that is not known means not ended."""
+    row = _row(connection, attempt_id)
+    if record.status_word != row["generation_status"] or row["lost_since"] is not None:
+        connection.execute(query("note_status"), {"attempt_id": attempt_id, "status": record.status_word})
+        note(
+            connection,
+            "status_seen",
+            item_id=row["item_id"],
+            now=now,
+            attempt_id=attempt_id,
+            detail={"status": record.status_word},
+        )
+    match record.status:
+        case GenerationStatus.SUCCESS:
+            _end(connection, row, AttemptState.SUCCEEDED, now)
+            return _move(connection, row, ItemState.ACTIVE, Event.OUTPUTS_READY, now)
+        case GenerationStatus.FAILED:
+            return _record_failed(connection, row, record, now)
+        case GenerationStatus.CANCELED:
+            _end(connection, row, AttemptState.CANCELED, now)
+            error = record.error or ServiceError("canceled_by_service", "the service canceled the generation")
+            return _move(connection, row, ItemState.ACTIVE, Event.GENERATION_CANCELED, now, error=error)
+        case GenerationStatus.EXPIRED:
+            _end(connection, row, AttemptState.EXPIRED, now)
+            return _move(connection, row, ItemState.ACTIVE, Event.RETENTION_ENDED, now, error=_EXPIRED)
+        case GenerationStatus.PENDING | GenerationStatus.PROCESSING | GenerationStatus.UNKNOWN:
+            return ItemState.ACTIVE
+
+
+_EXPIRED: Final = ServiceError("expired", "paid, but the service no longer holds the outputs")
+
+
+def _record_failed(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int) -> ItemState:
+    """Note a verified failure: refunded once (Service rule 3.1), yet still part of the day (Service section 8)."""
+    _end(connection, row, AttemptState.FAILED, now, is_refunded=True)
+    _change_money(connection, row["job_id"], refunded=row["cost_credits"])
+    failures, allowed = connection.execute(query("count_failure"), {"item_id": row["item_id"]}).fetchone()
+    event = Event.GENERATION_FAILED if failures < allowed else Event.TRIES_EXHAUSTED
+    error = record.error or ServiceError("generation_failed", "the service verified that the generation failed")
+    return _move(connection, row, ItemState.ACTIVE, event, now, error=error, detail={"failures": failures})
+
+
+def record_lost(
+    connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int, after: int
+) -> ItemState:
+    """Note that the service denies the id; hold the item once it has done so for `after` milliseconds."""
+    parameters = {"attempt_id": attempt_id, "now": now}
+    lost_since = connection.execute(query("note_lost"), parameters).fetchone()[0]
+    if now - lost_since < after:
+        return ItemState.ACTIVE
+    row = _row(connection, attempt_id)
+    _end(connection, row, AttemptState.DISPUTED, now)
+    return _move(connection, row, ItemState.ACTIVE, Event.GENERATION_LOST, now, error=error)
+
+
+def record_key_missing(connection: sqlite3.Connection, attempt_id: int, state: ItemState, now: int) -> None:
+    """Hold an item whose API key is no longer configured: no other may ask for it (Service rules 4.2, 4.4)."""
+    row = _row(connection, attempt_id)
+    message = f"the API key {row['key_fingerprint']} that made the request is not configured"
+    _move(connection, row, state, Event.KEY_MISSING, now, error=ServiceError("key_missing", message))
+
+
+def resume_held_for_key(connection: sqlite3.Connection, account_id: int, fingerprints: frozenset[str], now: int) -> int:
+    """Take up items again whose API key came back; return how many."""
+    resumed = 0
+    for row in connection.execute(query("held_for_key"), {"account_id": account_id}).fetchall():
+        if row["key_fingerprint"] in fingerprints:
+            event = _RESUMED[AttemptState(row["state"])]
+            move(
+                connection,
+                item_id=row["id"],
+                expected=ItemState.HELD,
+                event=event,
+                now=now,
+                attempt_id=row["attempt_id"],
+            )
+            resumed += 1
+    return resumed
+
+
+_RESUMED: Final = {
+    AttemptState.SENT: Event.REPLAY_RESUMED,
+    AttemptState.ACTIVE: Event.POLL_RESUMED,
+    AttemptState.SUCCEEDED: Event.DOWNLOAD_RESUMED,
+}
+
+
+def _row(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
+    row: sqlite3.Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    return row
+
+
+def _move(  # the attempt's item, with the attempt named in its history
+    connection: sqlite3.Connection,
+    row: sqlite3.Row,
+    expected: ItemState,
+    event: Event,
+    now: int,
+    *,
+    error: ServiceError | None = None,
+    detail: dict[str, str | int | bool | None] | None = None,
+) -> ItemState:
+    return move(
+        connection,
+        item_id=row["item_id"],
+        expected=expected,
+        event=event,
+        now=now,
+        attempt_id=row["id"],
+        error=error,
+        detail=detail,
+    )
+
+
+def _end(
+    connection: sqlite3.Connection, row: sqlite3.Row, state: AttemptState, now: int, *, is_refunded: bool = False
+) -> None:
+    parameters = {
+        "attempt_id": row["id"],
+        "state": state,
+        "now": now,
+        "is_refunded": is_refunded,
+        "status": None,
+    }
+    if connection.execute(query("end_attempt"), parameters).rowcount != 1:
+        raise InvariantBroken(f"attempt {row['id']} had ended before it became {state}")
+
+
+def _end_uncreated(connection: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
+    """End an attempt of which the service said that nothing was created: its credits are free again."""
+    _end(connection, row, AttemptState.REFUSED, now)
+    give_back_credits(
+        connection,
+        account_id=row["account_id"],
+        job_id=row["job_id"],
+        day=row["day_start_at"],
+        credit_count=row["quote_credits"],
+    )
+    _change_money(connection, row["job_id"], reserved=-row["quote_credits"])
+
+
+def _move_credits(connection: sqlite3.Connection, row: sqlite3.Row, *, day: int, cost: int) -> None:
+    """Replace the reserved quote by the charged cost, in the day that the service counts it in."""
+    if (day, cost) == (row["day_start_at"], row["quote_credits"]):
+        return
+    account_id, job_id = row["account_id"], row["job_id"]
+    give_back_credits(
+        connection,
+        account_id=account_id,
+        job_id=job_id,
+        day=row["day_start_at"],
+        credit_count=row["quote_credits"],
+    )
+    take_credits(connection, account_id=account_id, job_id=job_id, day=day, credit_count=cost)
+
+
+def _change_money(
+    connection: sqlite3.Connection, job_id: int, *, reserved: int = 0, charged: int = 0, refunded: int = 0
+) -> None:
+    connection.execute(
+        query("change_job_money"),
+        {"job_id": job_id, "reserved": reserved, "charged": charged, "refunded": refunded},
+    )
+
+
+def _asset_urls(connection: sqlite3.Connection, inputs: str | None, account_id: int) -> list[str] | None:
+    """Return the urls of an item's images on an account, in order; None where one is not ready."""
+    urls = []
+    for input_id in input_ids_of(inputs):
+        row = connection.execute(query("asset_url"), {"account_id": account_id, "input_id": input_id}).fetchone()
+        if row is None:
+            return None
+        urls.append(row["url"])
+    return urls

@@ -1,0 +1,46 @@
+"""The event log, read forward: what `run --json` prints as it happens."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from batchkiln.core.instants import from_milliseconds
+from batchkiln.queue.sql import query
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """One fact of the history. `item` and `state` are None for a fact about the whole job."""
+
+    id: int
+    at: datetime
+    job: str
+    item: str | None
+    kind: str
+    state: str | None
+    detail: dict[str, Any]
+
+
+def events_after(connection: sqlite3.Connection, after: int, limit: int = 1000) -> list[LoggedEvent]:
+    """Return the next events, in order."""
+    rows = connection.execute(query("events_after"), {"after": after, "limit": limit})
+    return [
+        LoggedEvent(
+            id=row["id"],
+            at=from_milliseconds(row["at"]),
+            job=row["job"],
+            item=row["item"],
+            kind=row["kind"],
+            state=row["state"],
+            detail=json.loads(row["detail"]) if row["detail"] else {},
+        )
+        for row in rows
+    ]
+
+
+def last_event_id(connection: sqlite3.Connection) -> int:
+    """Return the newest event's id, or 0."""
+    newest: int = connection.execute(query("last_event")).fetchone()[0]
+    return newest

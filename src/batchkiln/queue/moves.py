@@ -1,0 +1,83 @@
+"""The only way an item changes its state: `apply`, guarded by the state expected, with its event row."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.replies import ServiceError
+from batchkiln.core.states import Event, ItemState, apply
+from batchkiln.queue.sql import query
+
+Detail = Mapping[str, str | int | bool | None]
+
+_KEEPS_ATTEMPT = frozenset(ItemState) - {ItemState.QUEUED}
+
+
+def move(
+    connection: sqlite3.Connection,
+    *,
+    item_id: int,
+    expected: ItemState,
+    event: Event,
+    now: int,
+    attempt_id: int | None = None,
+    error: ServiceError | None = None,
+    detail: Detail | None = None,
+) -> ItemState:
+    """Apply `event` to an item inside the caller's transaction and return its new state.
+
+    `now` is milliseconds of service time. An item that goes back to the queue lets go of its attempt; one
+    that ends badly keeps `error`. Raises `InvariantBroken` where the item is not in the state expected.
+    """
+    state = apply(expected, event)
+    changed = connection.execute(
+        query("move_item"),
+        {
+            "item_id": item_id,
+            "expected": expected,
+            "state": state,
+            "attempt_id": attempt_id if state in _KEEPS_ATTEMPT else None,
+            "keeps_attempt": state in _KEEPS_ATTEMPT,
+            "error_code": error.code if error else None,
+            "error_message": error.message if error else None,
+        },
+    ).rowcount
+    if changed != 1:
+        raise InvariantBroken(f"item {item_id} is not {expected}, as {event} expects")
+    note(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail)
+    return state
+
+
+def note(
+    connection: sqlite3.Connection,
+    event: str,
+    *,
+    item_id: int,
+    now: int,
+    attempt_id: int | None = None,
+    state: ItemState | None = None,
+    error: ServiceError | None = None,
+    detail: Detail | None = None,
+) -> None:
+    """Write one line of an item's history. No link and no key may be in it (Law 8)."""
+    facts: dict[str, str | int | bool | None] = dict(detail or {})
+    if error is not None:
+        facts |= {"code": error.code, "message": error.message}
+    connection.execute(
+        query("insert_item_event"),
+        {
+            "at": now,
+            "item_id": item_id,
+            "attempt_id": attempt_id,
+            "kind": event,
+            "state": state,
+            "detail": json.dumps(facts, ensure_ascii=False) if facts else None,
+        },
+    )
+
+
+def note_job(connection: sqlite3.Connection, kind: str, *, job_id: int, now: int, detail: Detail | None = None) -> None:
+    """Write one line of a job's history."""
+    text = json.dumps(dict(detail), ensure_ascii=False) if detail else None
+    connection.execute(query("insert_job_event"), {"at": now, "job_id": job_id, "kind": kind, "detail": text})

@@ -1,0 +1,191 @@
+"""Quotes, uploads, rejections before sending, and files that were saved: facts beside the attempt itself.
+
+Every function takes a connection inside a transaction. `now` is milliseconds of service time.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from batchkiln.core.budget import Obstacle
+from batchkiln.core.instants import from_milliseconds
+from batchkiln.core.job import SavedFile
+from batchkiln.core.replies import ServiceError
+from batchkiln.core.states import Event, ItemState
+from batchkiln.core.views import DownloadTask, WantedInput
+from batchkiln.queue.moves import move, note
+from batchkiln.queue.rows import attempt_of, input_file_of, input_ids_of
+from batchkiln.queue.sql import query
+
+REJECTED_AT_ONCE = 500
+"""Items rejected in one transaction: a million that never fit must not block the queue for a minute."""
+
+
+def record_quote(connection: sqlite3.Connection, item_id: int, cost: int, now: int) -> None:
+    """Keep the price of the item's recipe; it serves all items that share it."""
+    connection.execute(query("set_quote"), {"item_id": item_id, "cost": cost, "now": now})
+    note(connection, "quoted", item_id=item_id, now=now, detail={"cost_credits": cost})
+
+
+def drop_assets(connection: sqlite3.Connection, item_id: int, account_id: int) -> None:
+    """Forget the item's uploads on an account: the service says that one is gone."""
+    connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": account_id})
+
+
+def reject_item(connection: sqlite3.Connection, item_id: int, error: ServiceError, now: int) -> None:
+    """End an item whose quote the service refused; nothing was sent, nothing charged."""
+    if _is_queued(connection, item_id):
+        move(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.REFUSED, now=now, error=error)
+
+
+def reject_class(
+    connection: sqlite3.Connection, job_id: int, recipe_id: int, error: ServiceError, now: int, *, event: Event
+) -> int:
+    """End queued items of one recipe with the same reason, some hundred at once; return how many."""
+    parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": REJECTED_AT_ONCE}
+    heads = connection.execute(query("queued_heads"), parameters).fetchall()
+    for head in heads:
+        move(connection, item_id=head["id"], expected=ItemState.QUEUED, event=event, now=now, error=error)
+    return len(heads)
+
+
+def obstacle_error(obstacle: Obstacle, cost: int, limit: int | None) -> ServiceError:
+    """Say why an item can never be paid."""
+    what = {
+        Obstacle.OVER_CAP: "its own cap",
+        Obstacle.OVER_JOB_BUDGET: "what is left of the job's budget",
+        Obstacle.OVER_JOB_DAY: "the job's daily budget",
+        Obstacle.OVER_DAY: "the account's daily budget",
+    }[obstacle]
+    amount = "" if limit is None else f" ({limit})"
+    return ServiceError(obstacle, f"its quote of {cost} credits exceeds {what}{amount}; nothing was sent or charged")
+
+
+def wanted_inputs(connection: sqlite3.Connection, input_ids: Sequence[int], item_id: int) -> tuple[WantedInput, ...]:
+    """Return the files behind input ids, in the order given, one per content."""
+    rows = connection.execute(query("input_files"), {"input_ids": json.dumps(list(input_ids))}).fetchall()
+    by_id = {row["id"]: row for row in rows}
+    by_content = {by_id[input_id]["sha256"]: input_id for input_id in reversed(input_ids) if input_id in by_id}
+    kept = set(by_content.values())
+    return tuple(
+        WantedInput(input_id, input_file_of(by_id[input_id]), item_id) for input_id in input_ids if input_id in kept
+    )
+
+
+def record_assets(connection: sqlite3.Connection, account_id: int, urls: Iterable[tuple[str, str]], now: int) -> None:
+    """Keep the url of each uploaded content (sha256, url) on its account."""
+    for sha256, url in urls:
+        connection.execute(query("set_asset"), {"account_id": account_id, "sha256": sha256, "url": url, "now": now})
+
+
+def hold_for_input(
+    connection: sqlite3.Connection, *, job_id: int, recipe_id: int, input_id: int, message: str, now: int
+) -> int:
+    """Hold the next items of a class that use a local file which is gone or has changed; return how many."""
+    parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": REJECTED_AT_ONCE}
+    held = 0
+    for head in connection.execute(query("queued_heads"), parameters).fetchall():
+        if input_id in input_ids_of(head["inputs"]):
+            error = ServiceError("input_lost", message)
+            move(
+                connection, item_id=head["id"], expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=now, error=error
+            )
+            held += 1
+    return held
+
+
+def download_task(connection: sqlite3.Connection, attempt_id: int) -> DownloadTask:
+    """Return what is needed to fetch and name the files of a finished generation."""
+    row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
+    saved = connection.execute(query("saved_numbers"), {"attempt_id": attempt_id})
+    return DownloadTask(
+        attempt=attempt_of(row),
+        job_name=row["job_name"],
+        item_name=row["item_name"],
+        index=row["position"],
+        model=row["model"],
+        metadata=row["metadata"],
+        output_dir=row["output_dir"],
+        filename=row["file_name"] or row["filename"],
+        created_at=from_milliseconds(row["generation_created_at"]),
+        saved=frozenset(number for (number,) in saved),
+    )
+
+
+def taken_paths(connection: sqlite3.Connection, paths: Sequence[str], attempt_id: int, number: int) -> frozenset[str]:
+    """Return those paths that another output already has."""
+    parameters = {"paths": json.dumps(list(paths)), "attempt_id": attempt_id, "number": number}
+    return frozenset(path for (path,) in connection.execute(query("taken_paths"), parameters))
+
+
+def record_saved(
+    connection: sqlite3.Connection, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, now: int
+) -> None:
+    """Record a file that stands whole under its final name (Law 7)."""
+    connection.execute(
+        query("insert_output"),
+        {
+            "item_id": task.attempt.item_id,
+            "attempt_id": task.attempt.id,
+            "number": number,
+            "type": output_type,
+            "path": saved.path,
+            "size_bytes": saved.size_bytes,
+            "sha256": saved.sha256,
+            "media_type": saved.media_type,
+            "now": now,
+        },
+    )
+    note(
+        connection,
+        "file_saved",
+        item_id=task.attempt.item_id,
+        now=now,
+        attempt_id=task.attempt.id,
+        detail={"number": number, "path": saved.path, "size_bytes": saved.size_bytes},
+    )
+
+
+def record_done(connection: sqlite3.Connection, task: DownloadTask, now: int) -> None:
+    """End an item whose files are all recorded."""
+    move(
+        connection,
+        item_id=task.attempt.item_id,
+        expected=ItemState.DOWNLOADING,
+        event=Event.FILES_SAVED,
+        now=now,
+        attempt_id=task.attempt.id,
+    )
+
+
+def record_link_expired(connection: sqlite3.Connection, task: DownloadTask, now: int, reason: str) -> None:
+    """Note that a link no longer worked: one more read gives a fresh one."""
+    move(
+        connection,
+        item_id=task.attempt.item_id,
+        expected=ItemState.DOWNLOADING,
+        event=Event.URL_EXPIRED,
+        now=now,
+        attempt_id=task.attempt.id,
+        detail={"reason": reason},
+    )
+
+
+def record_retention_ended(connection: sqlite3.Connection, task: DownloadTask, now: int) -> None:
+    """End an item whose paid outputs the service no longer holds."""
+    connection.execute(query("expire_attempt"), {"attempt_id": task.attempt.id, "now": now})
+    error = ServiceError("expired", "paid, but the service no longer holds the outputs")
+    move(
+        connection,
+        item_id=task.attempt.item_id,
+        expected=ItemState.DOWNLOADING,
+        event=Event.RETENTION_ENDED,
+        now=now,
+        attempt_id=task.attempt.id,
+        error=error,
+    )
+
+
+def _is_queued(connection: sqlite3.Connection, item_id: int) -> bool:
+    row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+    return bool(row["state"] == ItemState.QUEUED)

@@ -1,0 +1,280 @@
+-- name: move_item
+UPDATE item
+SET state = :state,
+    attempt_id = CASE WHEN :keeps_attempt THEN coalesce(:attempt_id, attempt_id) END,
+    error_code = :error_code,
+    error_message = :error_message
+WHERE id = :item_id AND state = :expected;
+
+-- name: insert_item_event
+INSERT INTO event (at, job_id, item_id, attempt_id, kind, state, detail)
+SELECT :at, job_id, id, :attempt_id, :kind, :state, :detail FROM item WHERE id = :item_id;
+
+-- name: insert_job_event
+INSERT INTO event (at, job_id, kind, detail) VALUES (:at, :job_id, :kind, :detail);
+
+-- name: insert_account
+INSERT INTO account (profile, name) VALUES (:profile, :name) ON CONFLICT DO NOTHING;
+
+-- name: select_account
+SELECT id FROM account WHERE profile = :profile AND name = :name;
+
+-- name: hold_creates
+UPDATE account SET creates_held_until = :until, creates_held_reason = :reason WHERE id = :account_id;
+
+-- name: hold_reads
+UPDATE account SET reads_held_until = :until, reads_held_reason = :reason WHERE id = :account_id;
+
+-- name: account_holds
+SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
+FROM account WHERE id = :account_id;
+
+-- name: insert_request
+INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sent_at);
+
+-- name: prune_requests
+DELETE FROM request WHERE sent_at < :before;
+
+-- name: requests_since
+SELECT account_id, kind, sent_at FROM request WHERE sent_at >= :since ORDER BY sent_at, id;
+
+-- name: count_request
+INSERT INTO account_day (account_id, day_start_at, creates, reads, upload_files, upload_bytes)
+VALUES (:account_id, :day, :creates, :reads, :upload_files, :upload_bytes)
+ON CONFLICT DO UPDATE SET
+    creates = creates + excluded.creates,
+    reads = reads + excluded.reads,
+    upload_files = upload_files + excluded.upload_files,
+    upload_bytes = upload_bytes + excluded.upload_bytes;
+
+-- name: day_usage
+SELECT creates, reads, credits, upload_files, upload_bytes
+FROM account_day WHERE account_id = :account_id AND day_start_at = :day;
+
+-- name: add_account_credits
+INSERT INTO account_day (account_id, day_start_at, credits) VALUES (:account_id, :day, :credits)
+ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
+
+-- name: take_account_credits
+UPDATE account_day SET credits = credits - :credits WHERE account_id = :account_id AND day_start_at = :day;
+
+-- name: add_job_day_credits
+INSERT INTO job_day (job_id, day_start_at, credits) VALUES (:job_id, :day, :credits)
+ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
+
+-- name: take_job_day_credits
+UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;
+
+-- name: job_day_credits
+SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day;
+
+-- name: change_job_money
+UPDATE job
+SET reserved = reserved + :reserved, charged = charged + :charged, refunded = refunded + :refunded
+WHERE id = :job_id;
+
+-- name: unresolved_attempts -- one per account at most (Law 4)
+SELECT attempt.*, item.state AS item_state
+FROM attempt JOIN item ON item.id = attempt.item_id
+WHERE attempt.state IN ('sent', 'active');
+
+-- name: unresolved_attempt
+SELECT attempt.*, item.state AS item_state
+FROM attempt JOIN item ON item.id = attempt.item_id
+WHERE attempt.account_id = :account_id AND attempt.state IN ('sent', 'active');
+
+-- name: queued_classes -- one row per job and recipe that has queued items
+SELECT job.id AS job_id, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
+       job.reserved, job.charged, job.refunded,
+       recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits
+FROM job
+JOIN tally ON tally.job_id = job.id AND tally.state = 'queued' AND tally.n > 0
+JOIN recipe ON recipe.id = tally.recipe_id
+LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
+WHERE job.profile = :profile AND NOT job.is_paused
+ORDER BY job.id, recipe.id;
+
+-- name: queued_heads -- the next items of one class
+SELECT id, priority, inputs FROM item
+WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+ORDER BY priority DESC, id LIMIT :limit;
+
+-- name: ready_inputs -- which of these inputs the account has as assets
+SELECT input_file.id FROM input_file
+JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id
+WHERE input_file.id IN (SELECT value FROM json_each(:input_ids));
+
+-- name: downloads
+SELECT attempt.id FROM item
+JOIN attempt ON attempt.id = item.attempt_id
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held')  -- the partial index's own words
+  AND item.state = 'downloading' AND attempt.account_id = :account_id
+ORDER BY item.id LIMIT :limit;
+
+-- name: outstanding
+SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
+FROM job JOIN tally ON tally.job_id = job.id
+WHERE tally.state IN ('queued', 'submitting', 'active', 'downloading') AND tally.n > 0
+GROUP BY tally.job_id, tally.state;
+
+-- name: item_request -- what an attempt for this item is made of
+SELECT item.id, item.job_id, item.prompt, item.inputs, item.state,
+       recipe.model, recipe.mode, recipe.parameters, recipe.inputs_count, recipe.max_cost_credits, recipe.attempts,
+       quote.cost_credits
+FROM item
+JOIN job ON job.id = item.job_id
+JOIN recipe ON recipe.id = item.recipe_id
+LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
+WHERE item.id = :item_id;
+
+-- name: asset_url
+SELECT asset.url FROM input_file
+JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id
+WHERE input_file.id = :input_id;
+
+-- name: next_attempt_number
+SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE item_id = :item_id;
+
+-- name: insert_attempt
+INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body,
+                     quote_credits, day_start_at, sends, recorded_at)
+VALUES (:item_id, :job_id, :account_id, :number, 'sent', :is_video, :idempotency_key, :key_fingerprint, :body,
+        :quote_credits, :day, 1, :now)
+RETURNING *;
+
+-- name: select_attempt
+SELECT * FROM attempt WHERE id = :attempt_id;
+
+-- name: count_send
+UPDATE attempt SET sends = sends + 1 WHERE id = :attempt_id AND state = 'sent';
+
+-- name: count_answer
+UPDATE attempt SET answers = answers + 1 WHERE id = :attempt_id AND state = 'sent';
+
+-- name: touch_attempt
+UPDATE attempt SET last_read_at = :now WHERE id = :attempt_id;
+
+-- name: accept_attempt
+UPDATE attempt
+SET state = 'active', generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
+    generation_created_at = :created_at, day_start_at = :day, last_read_at = :now
+WHERE id = :attempt_id AND state = 'sent';
+
+-- name: note_status
+UPDATE attempt SET generation_status = :status, lost_since = NULL WHERE id = :attempt_id;
+
+-- name: note_lost
+UPDATE attempt SET lost_since = coalesce(lost_since, :now) WHERE id = :attempt_id RETURNING lost_since;
+
+-- name: end_attempt
+UPDATE attempt
+SET state = :state, ended_at = :now, is_refunded = :is_refunded,
+    generation_status = coalesce(:status, generation_status)
+WHERE id = :attempt_id AND state IN ('sent', 'active');
+
+-- name: expire_attempt -- its result was there, and is no longer
+UPDATE attempt SET state = 'expired', ended_at = :now, generation_status = 'expired'
+WHERE id = :attempt_id AND state IN ('active', 'succeeded');
+
+-- name: count_failure
+UPDATE item SET failures = failures + 1 WHERE id = :item_id
+RETURNING failures, (SELECT attempts FROM recipe WHERE recipe.id = item.recipe_id);
+
+-- name: refused_in_a_row
+SELECT count(*) FROM attempt
+WHERE item_id = :item_id AND state = 'refused'
+  AND number > coalesce((SELECT max(number) FROM attempt WHERE item_id = :item_id AND state <> 'refused'), 0);
+
+-- name: set_quote
+INSERT INTO quote (profile, price_key, cost_credits, quoted_at)
+SELECT job.profile, recipe.price_key, :cost, :now
+FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
+WHERE item.id = :item_id
+ON CONFLICT DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
+
+-- name: drop_quote -- of the item's price, so that it is asked again
+DELETE FROM quote WHERE (profile, price_key) = (
+    SELECT job.profile, recipe.price_key
+    FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
+    WHERE item.id = :item_id);
+
+-- name: drop_assets -- of the item's images on one account, so that they are uploaded again
+DELETE FROM asset WHERE account_id = :account_id AND sha256 IN (
+    SELECT input_file.sha256 FROM input_file
+    WHERE input_file.id IN (SELECT value FROM item, json_each(item.inputs) WHERE item.id = :item_id));
+
+-- name: set_asset
+INSERT INTO asset (account_id, sha256, url, ready_at) VALUES (:account_id, :sha256, :url, :now)
+ON CONFLICT DO UPDATE SET url = excluded.url, ready_at = excluded.ready_at;
+
+-- name: input_files
+SELECT * FROM input_file WHERE id IN (SELECT value FROM json_each(:input_ids));
+
+-- name: download_task
+SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename,
+       item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model
+FROM attempt
+JOIN item ON item.id = attempt.item_id
+JOIN job ON job.id = attempt.job_id
+JOIN recipe ON recipe.id = item.recipe_id
+WHERE attempt.id = :attempt_id;
+
+-- name: saved_numbers
+SELECT number FROM output WHERE attempt_id = :attempt_id;
+
+-- name: insert_output
+INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
+VALUES (:item_id, :attempt_id, :number, :type, :path, :size_bytes, :sha256, :media_type, :now)
+ON CONFLICT (attempt_id, number) DO NOTHING;
+
+-- name: taken_paths
+SELECT path FROM output
+WHERE path IN (SELECT value FROM json_each(:paths)) AND NOT (attempt_id = :attempt_id AND number = :number);
+
+-- name: held_for_key -- items whose API key was missing
+SELECT item.id, attempt.id AS attempt_id, attempt.state, attempt.key_fingerprint
+FROM item JOIN attempt ON attempt.id = item.attempt_id
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+  AND item.state = 'held' AND item.error_code = 'key_missing' AND attempt.account_id = :account_id;
+
+-- name: held_for_input
+SELECT item.id, item.inputs FROM item WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+  AND item.state = 'held' AND item.error_code = 'input_lost';
+
+-- name: set_meta
+INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT DO UPDATE SET value = excluded.value;
+
+-- name: get_meta
+SELECT value FROM meta WHERE key = :key;
+
+-- name: events_after
+SELECT event.id, event.at, job.name AS job, item.name AS item, event.kind, event.state, event.detail
+FROM event JOIN job ON job.id = event.job_id LEFT JOIN item ON item.id = event.item_id
+WHERE event.id > :after ORDER BY event.id LIMIT :limit;
+
+-- name: last_event
+SELECT coalesce(max(id), 0) FROM event;
+
+-- name: set_lease
+INSERT INTO lease (only, pid, host, command, started_at) VALUES (1, :pid, :host, :command, :now)
+ON CONFLICT DO UPDATE SET pid = excluded.pid, host = excluded.host, command = excluded.command,
+                          started_at = excluded.started_at;
+
+-- name: get_lease
+SELECT pid, host, command, started_at FROM lease;
+
+-- name: drop_lease
+DELETE FROM lease WHERE pid = :pid;
+
+-- name: jobs_at_work -- jobs that still have something for the program to do
+SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
+FROM job JOIN tally ON tally.job_id = job.id
+WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
+ORDER BY job.id;
+
+-- name: accounts_under_way -- accounts that have sent something which has not ended
+SELECT DISTINCT account.profile, account.name
+FROM item
+JOIN attempt ON attempt.id = item.attempt_id
+JOIN account ON account.id = attempt.account_id
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held');

@@ -1,0 +1,287 @@
+"""The queue as the scheduler uses it: each call is one transaction, and one hop to the connection's thread."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Concatenate, ParamSpec, TypeVar
+
+from batchkiln.core.budget import Obstacle
+from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
+from batchkiln.core.job import Attempt, SavedFile
+from batchkiln.core.planner import Candidate, Reason
+from batchkiln.core.polling import LOST_AFTER
+from batchkiln.core.replies import GenerationRecord, RefusalKind, ServiceError
+from batchkiln.core.states import Event, ItemState
+from batchkiln.core.views import (
+    DownloadTask,
+    LoggedRequest,
+    NewAttempt,
+    Outstanding,
+    RequestNote,
+    Scope,
+    Snapshot,
+    Viewpoint,
+    WantedInput,
+)
+from batchkiln.core.windows import ServiceDay
+from batchkiln.queue import attempts, preparations, view, windows
+from batchkiln.queue.connection import Database
+from batchkiln.queue.sql import query
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class News:
+    """Tells all who wait that the queue has changed, by us or by another process."""
+
+    def __init__(self) -> None:
+        """Begin with nothing new."""
+        self._changed = asyncio.Event()
+        self.version = 0
+
+    def announce(self) -> None:
+        """Wake everybody who waits."""
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def next(self) -> asyncio.Event:
+        """Return an event that the next change sets."""
+        return self._changed
+
+
+class QueueStore:
+    """What the scheduler asks of the queue, for the accounts of one profile."""
+
+    def __init__(
+        self, database: Database, news: News, *, profile: str, day: ServiceDay, keep_requests_seconds: float
+    ) -> None:
+        """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute."""
+        self._database = database
+        self._news = news
+        self._profile = profile
+        self._day = day
+        self._keep = keep_requests_seconds
+
+    # --- news ---
+
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        return self._news.version
+
+    def announce(self) -> None:
+        """Tell everybody who waits that the queue may have changed."""
+        self._news.announce()
+
+    def news(self) -> asyncio.Event:
+        """Return an event that is set by the next change."""
+        return self._news.next()
+
+    async def _record(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        try:
+            return await self._database.write(work, *args, **kwargs)
+        finally:
+            self.announce()
+
+    # --- looking ---
+
+    async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
+        """Read all that the planner has to know about one account."""
+        return await self._database.read(view.snapshot, viewpoint, days)
+
+    async def outstanding(self, scope: Scope) -> Outstanding:
+        """Count what may still change without a person."""
+        return await self._database.read(view.outstanding, scope)
+
+    async def unresolved(self, account_id: int) -> Attempt | None:
+        """Return the account's unresolved attempt, held or not."""
+        return await self._database.read(view.unresolved_of, account_id)
+
+    async def requests_since(self, since: datetime) -> list[LoggedRequest]:
+        """Return the requests of earlier runs that may still count in a minute."""
+        return await self._database.read(windows.requests_since, since)
+
+    async def download_task(self, attempt_id: int) -> DownloadTask:
+        """Return what is needed to fetch and name an attempt's files."""
+        return await self._database.read(preparations.download_task, attempt_id)
+
+    async def taken_paths(self, paths: Sequence[str], *, attempt_id: int, number: int) -> frozenset[str]:
+        """Return those paths that another output already has."""
+        return await self._database.read(preparations.taken_paths, paths, attempt_id, number)
+
+    async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
+        """Return the files that a candidate, and the items just behind it, still need as assets."""
+        return await self._database.read(preparations.wanted_inputs, candidate.missing_inputs, candidate.item_id)
+
+    async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
+        """Return the body of a quote for an item; None where it is no longer queued or not ready."""
+        return await self._database.read(attempts.quote_body, item_id, account_id)
+
+    # --- requests ---
+
+    async def account(self, name: str) -> int:
+        """Return an account's id; it is made where it is new."""
+        return await self._record(_account, self._profile, name)
+
+    async def note_request(self, request: RequestNote) -> None:
+        """Write a request down before it leaves (Law 5)."""
+        await self._database.write(windows.write_request, request, keep_seconds=self._keep)
+
+    async def note_read(self, attempt_id: int, request: RequestNote) -> None:
+        """Write a read of a generation down before it leaves."""
+        await self._database.write(attempts.record_read, attempt_id, request, keep_seconds=self._keep)
+
+    async def count_also(self, request: RequestNote) -> None:
+        """Count a request in further days: it was answered after a reset."""
+        await self._database.write(windows.count_in_days, request)
+
+    async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: Reason) -> None:
+        """Keep a wait that the service imposed, so that a restart honours it as well."""
+        name = "hold_creates" if creates else "hold_reads"
+        await self._record(_execute, name, account_id=account_id, until=to_milliseconds(until), reason=reason)
+
+    async def remember_time(self, now: Now) -> None:
+        """Keep the service's time, the floor of the next start's guess."""
+        value = str(to_milliseconds(now.instant))
+        await self._database.write(_execute, "set_meta", key=f"service_time/{self._profile}", value=value)
+
+    async def remembered_time(self) -> datetime | None:
+        """Return the latest service time that was kept."""
+        value = await self._database.read(_meta, f"service_time/{self._profile}")
+        return None if value is None else from_milliseconds(int(value))
+
+    # --- attempts ---
+
+    async def record_attempt(self, new: NewAttempt) -> Attempt | None:
+        """Make an attempt durable before anything is sent (Law 1); None where the plan is no longer true."""
+        return await self._record(attempts.record_attempt, new, keep_seconds=self._keep)
+
+    async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt:
+        """Count one more send of an attempt before it happens."""
+        return await self._record(attempts.record_replay, attempt_id, request, keep_seconds=self._keep)
+
+    async def record_unknown(self, attempt: Attempt, reason: str, now: Now) -> None:
+        """Note a lost reply."""
+        await self._record(attempts.record_unknown, attempt.id, reason, to_milliseconds(now.instant))
+
+    async def record_answered(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
+        """Note a limit's reply to a create: definite, and not about the item."""
+        await self._record(attempts.record_answered, attempt.id, error, to_milliseconds(now.instant))
+
+    async def record_blocked(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
+        """Note that the account was refused at a create."""
+        await self._record(attempts.record_blocked, attempt.id, error, to_milliseconds(now.instant))
+
+    async def record_refused(self, attempt: Attempt, kind: RefusalKind, error: ServiceError, now: Now) -> ItemState:
+        """Note a rejection before creation."""
+        return await self._record(attempts.record_refused, attempt.id, kind, error, to_milliseconds(now.instant))
+
+    async def record_conflict(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
+        """Note a 409."""
+        await self._record(attempts.record_conflict, attempt.id, error, to_milliseconds(now.instant))
+
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> ItemState:
+        """Note the generation's id and price, and how far it is."""
+        return await self._record(
+            attempts.record_accepted, attempt.id, record, to_milliseconds(now.instant), self._day.start_of
+        )
+
+    async def record_generation(self, attempt: Attempt, record: GenerationRecord, now: Now) -> ItemState:
+        """Take over what a poll said."""
+        return await self._record(attempts.record_generation, attempt.id, record, to_milliseconds(now.instant))
+
+    async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
+        """Note that the service denies a generation's id."""
+        after = int(LOST_AFTER.total_seconds() * 1000)
+        return await self._record(attempts.record_lost, attempt.id, error, to_milliseconds(now.instant), after)
+
+    async def record_key_missing(self, attempt: Attempt, state: ItemState, now: Now) -> None:
+        """Hold an item whose API key is not configured."""
+        await self._record(attempts.record_key_missing, attempt.id, state, to_milliseconds(now.instant))
+
+    async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: Now) -> int:
+        """Take up items again whose API key came back."""
+        at = to_milliseconds(now.instant)
+        return await self._record(attempts.resume_held_for_key, account_id, fingerprints, at)
+
+    # --- preparations ---
+
+    async def record_quote(self, item_id: int, cost_credits: int, now: Now) -> None:
+        """Keep a price."""
+        await self._record(preparations.record_quote, item_id, cost_credits, to_milliseconds(now.instant))
+
+    async def drop_assets(self, item_id: int, account_id: int) -> None:
+        """Forget an item's uploads, so that they are made again."""
+        await self._record(preparations.drop_assets, item_id, account_id)
+
+    async def reject_item(self, item_id: int, error: ServiceError, now: Now) -> None:
+        """End a queued item that the service refuses to price."""
+        await self._record(preparations.reject_item, item_id, error, to_milliseconds(now.instant))
+
+    async def reject_alike(self, candidate: Candidate, error: ServiceError, now: Now) -> int:
+        """End the queued items of a recipe that the service refuses to price."""
+        at = to_milliseconds(now.instant)
+        job_id, recipe_id = candidate.job_id, candidate.recipe_id
+        return await self._record(preparations.reject_class, job_id, recipe_id, error, at, event=Event.REFUSED)
+
+    async def reject_unpayable(self, candidate: Candidate, obstacle: Obstacle, limit: int | None, now: Now) -> int:
+        """End the queued items of a recipe that can never be paid."""
+        error = preparations.obstacle_error(obstacle, candidate.cost or 0, limit)
+        at = to_milliseconds(now.instant)
+        job_id, recipe_id = candidate.job_id, candidate.recipe_id
+        return await self._record(preparations.reject_class, job_id, recipe_id, error, at, event=Event.NEVER_FITS)
+
+    async def record_assets(self, account_id: int, urls: Iterable[tuple[str, str]], now: Now) -> None:
+        """Keep the urls of uploaded contents (sha256, url)."""
+        await self._record(preparations.record_assets, account_id, urls, to_milliseconds(now.instant))
+
+    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: Now) -> None:
+        """Hold the items of a class that need a local file which is gone or has changed."""
+        await self._record(
+            preparations.hold_for_input,
+            job_id=candidate.job_id,
+            recipe_id=candidate.recipe_id,
+            input_id=input_id,
+            message=message,
+            now=to_milliseconds(now.instant),
+        )
+
+    # --- downloads ---
+
+    async def record_saved(self, task: DownloadTask, number: int, output_type: str, saved: SavedFile, now: Now) -> None:
+        """Record a file that stands whole under its final name (Law 7)."""
+        at = to_milliseconds(now.instant)
+        await self._record(preparations.record_saved, task, saved, number=number, output_type=output_type, now=at)
+
+    async def record_done(self, task: DownloadTask, now: Now) -> None:
+        """End an item whose files are all here."""
+        await self._record(preparations.record_done, task, to_milliseconds(now.instant))
+
+    async def record_link_expired(self, task: DownloadTask, reason: str, now: Now) -> None:
+        """Note that a link no longer worked."""
+        await self._record(preparations.record_link_expired, task, to_milliseconds(now.instant), reason)
+
+    async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
+        """End an item whose paid outputs are gone."""
+        await self._record(preparations.record_retention_ended, task, to_milliseconds(now.instant))
+
+
+def _account(connection: sqlite3.Connection, profile: str, name: str) -> int:
+    parameters = {"profile": profile, "name": name}
+    connection.execute(query("insert_account"), parameters)
+    account_id: int = connection.execute(query("select_account"), parameters).fetchone()[0]
+    return account_id
+
+
+def _execute(connection: sqlite3.Connection, name: str, /, **parameters: str | int | None) -> None:
+    connection.execute(query(name), parameters)
+
+
+def _meta(connection: sqlite3.Connection, key: str) -> str | None:
+    row = connection.execute(query("get_meta"), {"key": key}).fetchone()
+    return None if row is None else str(row["value"])

@@ -1,0 +1,133 @@
+"""The planner's view of the queue, read at once: what is unresolved, what comes next, what is to be fetched."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from batchkiln.core.budget import JobMoney
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.job import Attempt
+from batchkiln.core.planner import Candidate, QueueView
+from batchkiln.core.states import ItemState
+from batchkiln.core.views import Outstanding, Scope, Snapshot, Viewpoint
+from batchkiln.queue.rows import attempt_of, held_of, input_ids_of, instant, order_of
+from batchkiln.queue.sql import query
+from batchkiln.queue.windows import usages
+
+UPLOAD_LOOKAHEAD = 5
+"""How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
+
+DOWNLOAD_LOOKAHEAD = 50
+
+
+def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
+    """Read all that the planner has to know. Its time depends on the number of classes, not of items."""
+    account_id = viewpoint.account_id
+    holds = connection.execute(query("account_holds"), {"account_id": account_id}).fetchone()
+    row = connection.execute(query("unresolved_attempt"), {"account_id": account_id}).fetchone()
+    unresolved = attempt_of(row) if row else None
+    is_held = row is not None and row["item_state"] == ItemState.HELD
+    downloads = connection.execute(query("downloads"), {"account_id": account_id, "limit": DOWNLOAD_LOOKAHEAD})
+    return Snapshot(
+        queue=QueueView(
+            unresolved=None if is_held else unresolved,
+            candidates=_candidates(connection, viewpoint, days),
+            downloads=tuple(attempt_id for (attempt_id,) in downloads),
+            is_slot_held=is_held,
+        ),
+        usages=usages(connection, account_id, days),
+        creates_held=held_of(holds["creates_held_until"], holds["creates_held_reason"]),
+        reads_held=held_of(holds["reads_held_until"], holds["reads_held_reason"]),
+        last_read_at=instant(row["last_read_at"]) if row else None,
+    )
+
+
+def _candidates(
+    connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequence[datetime]
+) -> tuple[Candidate, ...]:
+    working_jobs = {row["job_id"] for row in connection.execute(query("unresolved_attempts"))}
+    found = []
+    for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
+        accounts = json.loads(row["accounts"])
+        is_ours = viewpoint.account in accounts if accounts else viewpoint.is_first
+        if is_ours and viewpoint.scope.holds(row["job_id"]):
+            money = _money(connection, row, days)
+            candidate = _candidate(
+                connection, viewpoint.account_id, row, money, job_is_working=row["job_id"] in working_jobs
+            )
+            if candidate is not None:
+                found.append(candidate)
+    return tuple(found)
+
+
+def _candidate(
+    connection: sqlite3.Connection,
+    account_id: int,
+    row: sqlite3.Row,
+    money: JobMoney,
+    job_is_working: bool,  # noqa: FBT001
+) -> Candidate | None:
+    limit = UPLOAD_LOOKAHEAD if row["inputs_count"] else 1
+    parameters = {"job_id": row["job_id"], "recipe_id": row["recipe_id"], "limit": limit}
+    heads = connection.execute(query("queued_heads"), parameters).fetchall()
+    if not heads:
+        return None
+    missing = _missing_inputs(connection, account_id, heads) if row["inputs_count"] else ()
+    head = heads[0]
+    return Candidate(
+        item_id=head["id"],
+        job_id=row["job_id"],
+        recipe_id=row["recipe_id"],
+        priority=head["priority"],
+        index=head["id"],
+        order=order_of(row["item_order"]),
+        cost=row["cost_credits"],
+        cap=row["max_cost_credits"],
+        money=money,
+        job_is_working=job_is_working,
+        is_ready=not set(input_ids_of(head["inputs"])) & set(missing),
+        missing_inputs=missing,
+    )
+
+
+def _missing_inputs(connection: sqlite3.Connection, account_id: int, heads: list[sqlite3.Row]) -> tuple[int, ...]:
+    """Return the inputs of the next items that are no assets yet, in the order in which they are needed."""
+    wanted = dict.fromkeys(input_id for head in heads for input_id in input_ids_of(head["inputs"]))
+    parameters = {"account_id": account_id, "input_ids": json.dumps(list(wanted))}
+    ready = {input_id for (input_id,) in connection.execute(query("ready_inputs"), parameters)}
+    return tuple(input_id for input_id in wanted if input_id not in ready)
+
+
+def _money(connection: sqlite3.Connection, row: sqlite3.Row, days: Sequence[datetime]) -> JobMoney:
+    today = 0
+    if row["budget_credits_per_day"] is not None:
+        for day in days:
+            parameters = {"job_id": row["job_id"], "day": to_milliseconds(day)}
+            used = connection.execute(query("job_day_credits"), parameters).fetchone()
+            today = max(today, used[0] if used else 0)
+    return JobMoney(
+        reserved=row["reserved"],
+        charged=row["charged"],
+        refunded=row["refunded"],
+        today=today,
+        budget=row["budget_credits"],
+        budget_per_day=row["budget_credits_per_day"],
+    )
+
+
+def outstanding(connection: sqlite3.Connection, scope: Scope) -> Outstanding:
+    """Count the items of the scope that the program may still move, whatever account they belong to."""
+    by_state: dict[str, int] = {}
+    paused = 0
+    for row in connection.execute(query("outstanding")):
+        if scope.holds(row["job_id"]):
+            by_state[row["state"]] = by_state.get(row["state"], 0) + row["n"]
+            paused += row["n"] if row["is_paused"] and row["state"] == ItemState.QUEUED else 0
+    return Outstanding(by_state, paused)
+
+
+def unresolved_of(connection: sqlite3.Connection, account_id: int) -> Attempt | None:
+    """Return the account's unresolved attempt, held or not."""
+    row = connection.execute(query("unresolved_attempt"), {"account_id": account_id}).fetchone()
+    return attempt_of(row) if row else None

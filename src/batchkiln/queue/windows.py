@@ -1,0 +1,68 @@
+"""Requests and credits as the windows count them, on disk before anything is sent (Law 5)."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from batchkiln.core.instants import from_milliseconds, to_milliseconds
+from batchkiln.core.views import LoggedRequest, RequestKind, RequestNote
+from batchkiln.core.windows import DayUsage
+from batchkiln.queue.sql import query
+
+_PRUNE_EVERY = 256
+
+
+def write_request(connection: sqlite3.Connection, request: RequestNote, *, keep_seconds: float) -> None:
+    """Log a request and count it in its days. Now and then drop what is older than `keep_seconds`."""
+    at = to_milliseconds(request.at)
+    row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at}
+    row_id = connection.execute(query("insert_request"), row).lastrowid
+    count_in_days(connection, request)
+    if row_id is not None and row_id % _PRUNE_EVERY == 0:
+        connection.execute(query("prune_requests"), {"before": at - int(keep_seconds * 1000)})
+
+
+def count_in_days(connection: sqlite3.Connection, request: RequestNote) -> None:
+    """Count a request in each day that it may belong to."""
+    for day in request.days:
+        connection.execute(
+            query("count_request"),
+            {
+                "account_id": request.account_id,
+                "day": to_milliseconds(day),
+                "creates": int(request.kind.is_create),
+                "reads": int(request.kind.is_read),
+                "upload_files": request.upload_files,
+                "upload_bytes": request.upload_bytes,
+            },
+        )
+
+
+def requests_since(connection: sqlite3.Connection, since: datetime) -> list[LoggedRequest]:
+    """Return what was sent since then, oldest first."""
+    rows = connection.execute(query("requests_since"), {"since": to_milliseconds(since)})
+    return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
+
+
+def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:
+    """Return what the account used in each of the days."""
+    found = []
+    for day in days:
+        parameters = {"account_id": account_id, "day": to_milliseconds(day)}
+        row = connection.execute(query("day_usage"), parameters).fetchone()
+        found.append(DayUsage(*row) if row else DayUsage())
+    return tuple(found)
+
+
+def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
+    """Count credits toward a day of the account and of the job. `day` is its start as stored."""
+    connection.execute(query("add_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
+    connection.execute(query("add_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})
+
+
+def give_back_credits(
+    connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int
+) -> None:
+    """Undo `take_credits`, where nothing was created after all, or on another day. A failure does not come here."""
+    connection.execute(query("take_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
+    connection.execute(query("take_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})

@@ -1,0 +1,1 @@
+"""Drives accounts: snapshot, choose, wait, act, record."""

@@ -1,0 +1,93 @@
+"""What one run may do, and when it is over: shared by all lanes of a process."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+
+from batchkiln.core.planner import Due, Reason
+from batchkiln.core.replies import AccountBlocked
+from batchkiln.core.views import Scope
+from batchkiln.core.windows import SlidingLog
+
+Rest = tuple[int, Due]
+
+_ENDS_A_DAY = frozenset({Reason.DAY_CREDITS, Reason.JOB_DAY_CREDITS})
+
+
+@dataclass(slots=True)
+class Machine:
+    """What all accounts of this machine share: the edge firewall's window (Service section 8)."""
+
+    log: SlidingLog
+    held: Due = field(default_factory=lambda: Due(-inf))
+    is_taken_over: bool = False  # whether the requests of earlier runs are in the log
+
+
+@dataclass(slots=True)
+class Control:
+    """The wishes of the person who runs this, and the state of the run.
+
+    `may_start` is cleared by --until and a signal: what was begun goes on, nothing new is. `credits_left` is
+    what --max-credits still allows. `starts_until` is `--until TIME`, `stops_at_reset` is `--until budget`.
+    `stopping` ends all tracks as soon as what they have in hand is recorded; `pulse` wakes who watches the end.
+    """
+
+    scope: Scope = field(default_factory=Scope)
+    may_start: bool = True
+    starts_until: datetime | None = None
+    stops_at_reset: bool = False
+    waits_for_more: bool = False
+    credits_left: int | None = None
+    rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
+    blocked: dict[int, AccountBlocked] = field(default_factory=dict)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    pulse: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        """Have every track finish what it has in hand, and end."""
+        self.stopping.set()
+        self.pulse.set()
+
+    def block(self, account_id: int, trouble: AccountBlocked) -> None:
+        """End an account's lane: the service refuses it until a person acts."""
+        self.blocked[account_id] = trouble
+        self.pulse.set()
+
+    def is_over_for(self, account_id: int) -> bool:
+        """Tell whether an account's tracks are to end."""
+        return self.stopping.is_set() or account_id in self.blocked
+
+    def may_start_at(self, instant: datetime) -> bool:
+        """Tell whether new attempts are still wanted."""
+        return self.may_start and (self.starts_until is None or instant < self.starts_until)
+
+    def spend(self, credit_count: int) -> None:
+        """Count credits toward --max-credits; a negative number gives back."""
+        if self.credits_left is not None:
+            self.credits_left -= credit_count
+
+    def rest(self, account_id: int, track: str, version: int, due: Due) -> None:
+        """Note that a track of an account waits, as of a version of the queue."""
+        self.rests[account_id, track] = (version, due)
+        self.pulse.set()
+
+    def work(self, account_id: int, track: str) -> None:
+        """Note that a track is doing something."""
+        self.rests.pop((account_id, track), None)
+
+    def slot_rest(self, account_id: int) -> Due | None:
+        """Return what an account's slot waits for; None while it works."""
+        rest = self.rests.get((account_id, "slot"))
+        return rest[1] if rest else None
+
+    def is_quiet(self, tracks: frozenset[tuple[int, str]], version: int) -> bool:
+        """Tell whether no track has anything to do, ever, unless news come from outside."""
+        return all(self._is_at_rest(track, version) for track in tracks if track[0] not in self.blocked)
+
+    def _is_at_rest(self, track: tuple[int, str], version: int) -> bool:
+        rest = self.rests.get(track)
+        if rest is None or rest[0] != version:
+            return False
+        due = rest[1]
+        return due.at == inf or (self.stops_at_reset and due.reason in _ENDS_A_DAY)

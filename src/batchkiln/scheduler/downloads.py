@@ -1,0 +1,234 @@
+"""Fetches what is paid for and ready: a few at once, continued where they broke off, verified, then recorded."""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum, auto
+from math import inf
+from pathlib import Path
+from typing import Final, assert_never
+
+from batchkiln.core.backoff import delay_seconds
+from batchkiln.core.naming import render
+from batchkiln.core.planner import Due, Reason
+from batchkiln.core.polling import next_poll_at, retention_ends_at
+from batchkiln.core.replies import (
+    AccountBlocked,
+    DownloadBroken,
+    DownloadStarted,
+    EdgeBlocked,
+    GenerationRecord,
+    GenerationStatus,
+    LinkRefused,
+    NoReply,
+    NotFound,
+    OutputLink,
+    RecordRead,
+    Throttled,
+    Unavailable,
+)
+from batchkiln.core.states import ItemState
+from batchkiln.core.views import DownloadTask, RequestKind
+from batchkiln.scheduler.lane import Lane
+from batchkiln.scheduler.ports import Part
+
+AT_ONCE: Final = 4
+TRIES_PER_LINK: Final = 4
+_EXTENSIONS: Final = ("png", "jpg", "webp", "gif", "avif", "mp4", "webm", "mov")
+
+
+async def fetch_downloads(lane: Lane) -> None:
+    """Fetch finished generations of one account until the run stops; what is in hand is finished first."""
+    running: dict[int, asyncio.Task[None]] = {}
+    async with asyncio.TaskGroup() as group:
+        while not lane.control.is_over_for(lane.account_id):
+            queue, _, version = await lane.look(lane.ports.clock.now())
+            running = {attempt_id: task for attempt_id, task in running.items() if not task.done()}
+            for attempt_id in queue.downloads:
+                if attempt_id not in running and len(running) < AT_ONCE:
+                    running[attempt_id] = group.create_task(_fetch(lane, attempt_id))
+            if running:
+                await _news_since(lane, version)
+            else:
+                await lane.wait("downloads", Due(inf, Reason.NOTHING), version)
+
+
+async def _news_since(lane: Lane, version: int) -> None:
+    news = lane.ports.queue.news()
+    if lane.ports.queue.version == version:
+        await news.wait()
+
+
+async def _fetch(lane: Lane, attempt_id: int) -> None:
+    """Fetch all outputs of one generation; links are read afresh as often as needed, while they are retained."""
+    tries = 0
+    while not lane.control.is_over_for(lane.account_id):
+        task = await lane.ports.queue.download_task(attempt_id)
+        record = await _record_with_links(lane, task)
+        if record is not None:
+            ended = await _use(lane, task, record)
+            if ended:
+                break
+        tries += 1
+        await _pause(lane, tries)
+    lane.records.pop(attempt_id, None)
+    lane.ports.queue.announce()
+
+
+async def _pause(lane: Lane, tries: int) -> None:
+    clock = lane.ports.clock
+    at = clock.now().steady + delay_seconds(tries, clock.draw())
+    await clock.sleep_until(at, lane.control.stopping)
+
+
+async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord | None:
+    """Return the record that the last poll brought, or read it again; None where a trouble came in between."""
+    if record := lane.records.pop(task.attempt.id, None):
+        return record
+    clock, attempt = lane.ports.clock, task.attempt
+    if not lane.ports.service.has_key(attempt.key_fingerprint):
+        await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now())
+        return None
+    await _read_is_due(lane, attempt.id)
+    if lane.control.is_over_for(lane.account_id):
+        return None
+    assert attempt.generation_id is not None, "what is downloaded was generated"
+    request = lane.note(RequestKind.READ, clock.now())
+    async with lane.sending(request):
+        await lane.ports.queue.note_read(attempt.id, request)
+        reply = await lane.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
+    lane.touched[attempt.id] = clock.now().steady
+    match reply:
+        case RecordRead(record=record):
+            lane.recovered(creates=False)
+            return record
+        case NotFound():
+            if clock.now().instant > retention_ends_at(task.created_at):
+                await lane.ports.queue.record_retention_ended(task, clock.now())
+            return None
+        case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
+            await lane.meet(reply, creates=False)
+            return None
+        case _:
+            assert_never(reply)
+
+
+async def _read_is_due(lane: Lane, attempt_id: int) -> None:
+    """Wait until another read of this generation keeps the gap and fits the windows (Service rule 4.4)."""
+    while not lane.control.is_over_for(lane.account_id):
+        now = lane.ports.clock.now()
+        _, account, _ = await lane.look(now)
+        gap = next_poll_at(
+            last_settled_at=lane.touched.get(attempt_id),
+            interval_seconds=lane.limits.poll_interval_seconds,
+            now=now.steady,
+        )
+        due = account.read_due(now, places=2).after(Due(gap, Reason.POLL_INTERVAL))
+        if due.at <= now.steady:
+            return
+        at = min(due.at, now.steady + lane.limits.minute_seconds)
+        await lane.ports.clock.sleep_until(at, lane.control.stopping)
+
+
+async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool:
+    """Save what is not yet saved; tell whether the item ended."""
+    queue, clock = lane.ports.queue, lane.ports.clock
+    if record.status is GenerationStatus.EXPIRED:
+        await queue.record_retention_ended(task, clock.now())
+        return True
+    if not record.outputs:
+        return False
+    for number, link in enumerate(record.outputs, start=1):
+        if number in task.saved:
+            continue
+        match await _save(lane, task, number=number, link=link):
+            case _Saved.YES:
+                pass
+            case _Saved.NEEDS_LINK:
+                await queue.record_link_expired(task, "a fresh link is read", clock.now())
+                return False
+            case _Saved.LATER:
+                return False
+    await queue.record_done(task, clock.now())
+    return True
+
+
+class _Saved(Enum):
+    YES = auto()
+    NEEDS_LINK = auto()
+    LATER = auto()
+
+
+async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink) -> _Saved:
+    """Stream one output to its file and record it (Law 7)."""
+    outputs, directory = lane.ports.outputs, Path(task.output_dir)
+    name_for = await _names(lane, task, number)
+    part = await outputs.open_part(directory, name_for("mp4" if task.attempt.is_video else "png"))
+    try:
+        total_bytes = await _stream(lane, part, link)
+        if isinstance(total_bytes, _Saved):
+            return total_bytes
+        saved = await outputs.finish(
+            part, expects_video=task.attempt.is_video, total_bytes=total_bytes, name_for=name_for
+        )
+    except DownloadBroken:
+        return _Saved.NEEDS_LINK
+    finally:
+        await part.discard()
+    await lane.ports.queue.record_saved(task, number, link.type, saved, lane.ports.clock.now())
+    return _Saved.YES
+
+
+async def _stream(lane: Lane, part: Part, link: OutputLink) -> int | _Saved | None:
+    """Write a link's bytes to a part, continued by range after a break; return the length told, or why not."""
+    etag: str | None = None
+    for tries in range(1, TRIES_PER_LINK + 1):
+        async with lane.ports.service.download(link, offset_bytes=part.size_bytes, etag=etag) as reply:
+            match reply:
+                case DownloadStarted():
+                    etag = reply.etag
+                    if reply.offset_bytes != part.size_bytes:
+                        await part.restart()
+                    try:
+                        async for chunk in reply.chunks:
+                            await part.write(chunk)
+                    except DownloadBroken:
+                        pass
+                    else:
+                        return reply.total_bytes
+                case LinkRefused():
+                    return _Saved.NEEDS_LINK
+                case NoReply():
+                    pass
+                case _:
+                    assert_never(reply)
+        if lane.control.stopping.is_set():
+            return _Saved.LATER
+        await _pause(lane, tries)
+    return _Saved.NEEDS_LINK
+
+
+async def _names(lane: Lane, task: DownloadTask, number: int) -> Callable[[str], str]:
+    """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
+
+    def plain(extension: str) -> str:
+        return render(
+            task.filename,
+            job=task.job_name,
+            item=task.item_name,
+            index=task.index,
+            output=number,
+            model=task.model,
+            ext=extension,
+        )
+
+    directory = Path(task.output_dir)
+    paths = {extension: str(directory / plain(extension)) for extension in _EXTENSIONS}
+    taken = await lane.ports.queue.taken_paths(list(paths.values()), attempt_id=task.attempt.id, number=number)
+
+    def name_for(extension: str) -> str:
+        name = plain(extension)
+        if paths.get(extension) not in taken:
+            return name
+        return str(Path(name).with_name(f"{Path(name).stem}~{task.attempt.item_id}{Path(name).suffix}"))
+
+    return name_for

@@ -1,0 +1,253 @@
+"""One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any
+
+from batchkiln.core.backoff import delay_seconds
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.instants import Now
+from batchkiln.core.planner import AccountView, Due, QueueView, Reason
+from batchkiln.core.replies import (
+    AccountBlocked,
+    EdgeBlocked,
+    GenerationRecord,
+    NoReply,
+    Throttled,
+    Trouble,
+    Unavailable,
+)
+from batchkiln.core.views import HeldUntil, LoggedRequest, RequestKind, RequestNote, Snapshot, Viewpoint
+from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.scheduler.control import Control, Machine
+from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
+
+STALE_PLANS_IN_A_ROW = 1000
+"""A plan may be overtaken by another account or a person, but not for ever: that would be a bug of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a lane works with."""
+
+    clock: Clock
+    queue: Queue
+    service: Service
+    outputs: Outputs[Any]
+    inputs: Inputs
+
+
+@dataclass(slots=True)
+class Lane:
+    """The state of one account in this process; what has to survive is in the queue as well."""
+
+    viewpoint: Viewpoint
+    limits: Limits
+    day: ServiceDay
+    ports: Ports
+    control: Control
+    machine: Machine
+    creates: SlidingLog
+    reads: SlidingLog
+    creates_held: Due = field(default_factory=lambda: Due(-inf))
+    reads_held: Due = field(default_factory=lambda: Due(-inf))
+    uploads_held: Due = field(default_factory=lambda: Due(-inf))
+    create_troubles: int = 0
+    read_troubles: int = 0
+    upload_troubles: int = 0
+    touched: dict[int, float] = field(default_factory=dict)  # when the last request about an attempt was over
+    records: dict[int, GenerationRecord] = field(default_factory=dict)  # links of attempts to be fetched
+    statuses: dict[int, str] = field(default_factory=dict)  # the last status word of the active generation
+    refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
+    gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
+    stale_plans: int = 0
+    _cache: tuple[int, tuple[datetime, ...], Snapshot] | None = None
+
+    @property
+    def account_id(self) -> int:
+        """The account's id in the queue."""
+        return self.viewpoint.account_id
+
+    # --- looking ---
+
+    async def look(self, now: Now) -> tuple[QueueView, AccountView, int]:
+        """Return what the planner needs, and the version of the queue that it is true for."""
+        days = day_starts(self.day, now)
+        version = self.ports.queue.version
+        if self._cache is None or self._cache[:2] != (version, days):
+            self._cache = (version, days, await self.ports.queue.snapshot(self.viewpoint, days))
+        snapshot = self._cache[2]
+        return snapshot.queue, self._account_view(snapshot, now), version
+
+    def _account_view(self, snapshot: Snapshot, now: Now) -> AccountView:
+        unresolved = snapshot.queue.unresolved
+        return AccountView(
+            limits=self.limits,
+            creates=self.creates,
+            reads=self.reads,
+            machine=self.machine.log,
+            today=self._today(snapshot.usages, now),
+            may_start=self.control.may_start_at(now.instant),
+            credits_left=self.control.credits_left,
+            creates_held=_later(self.creates_held, snapshot.creates_held, now),
+            uploads_held=self.uploads_held,
+            reads_held=_later(self.reads_held, snapshot.reads_held, now),
+            machine_held=self.machine.held,
+            last_touched_at=self._last_touched(unresolved.id, snapshot.last_read_at, now) if unresolved else None,
+        )
+
+    def _today(self, usages: Sequence[DayUsage], now: Now) -> Today:
+        """Return the day's usage. What is under way counts on top, whether or not it is in the snapshot yet."""
+        resets_at = now.steady_of(self.day.reset_after(now.instant))
+        today = Today.between(usages[0], usages[-1], resets_at=resets_at)
+        usage = replace(
+            today.usage,
+            creates=today.usage.creates + self.creates.under_way,
+            reads=today.usage.reads + self.reads.under_way,
+        )
+        return replace(today, usage=usage)
+
+    def _last_touched(self, attempt_id: int, last_read_at: datetime | None, now: Now) -> float | None:
+        """Return when the last request about an attempt was over; one of an earlier run, at the latest when it ended.
+
+        How long that request took is not known, only that this process began after it: so it counts as over
+        just before this process first looked, or when it was sent, if that is longer ago than any poll interval.
+        """
+        if attempt_id not in self.touched and last_read_at is not None:
+            sent_at = now.steady_of(last_read_at)
+            recent = now.steady - sent_at < 2 * self.limits.poll_interval_seconds
+            self.touched[attempt_id] = now.steady if recent else min(sent_at, now.steady)
+        return self.touched.get(attempt_id)
+
+    # --- waiting ---
+
+    async def wait(self, track: str, due: Due, version: int) -> None:
+        """Wait until something is due, or until the queue has news."""
+        news = self.ports.queue.news()
+        if self.ports.queue.version != version:
+            return
+        self.control.rest(self.account_id, track, version, due)
+        at, now = due.at, self.ports.clock.now()
+        if self.control.starts_until is not None and self.control.may_start_at(now.instant):
+            at = min(at, now.steady_of(self.control.starts_until))
+        await self.ports.clock.sleep_until(at, news)
+        self.control.work(self.account_id, track)
+
+    def count_stale_plan(self) -> None:
+        """Note that a plan was overtaken. Raises `InvariantBroken` where that never ends."""
+        self.stale_plans += 1
+        if self.stale_plans > STALE_PLANS_IN_A_ROW:
+            raise InvariantBroken(f"account {self.viewpoint.account}: every plan is out of date when carried out")
+
+    # --- requests ---
+
+    def note(self, kind: RequestKind, now: Now, *, files: int = 0, size_bytes: int = 0) -> RequestNote:
+        """Describe a request that is about to leave, with every service day that may count it."""
+        return RequestNote(
+            account_id=self.account_id,
+            kind=kind,
+            at=now.instant,
+            days=day_starts(self.day, now),
+            upload_files=files,
+            upload_bytes=size_bytes,
+        )
+
+    @asynccontextmanager
+    async def sending(self, request: RequestNote) -> AsyncIterator[None]:
+        """Hold the request's places in the minute windows from before it is written down until it is over."""
+        logs = [self.machine.log]
+        if request.kind.is_create:
+            logs.append(self.creates)
+        elif request.kind.is_read:
+            logs.append(self.reads)
+        for log in logs:
+            log.start()
+        try:
+            yield
+        finally:
+            now = self.ports.clock.now()
+            for log in logs:
+                log.settle(now.steady)
+            self._cache = None  # the day's usage has changed, without news for anybody else
+        further = tuple(day for day in day_starts(self.day, now) if day not in request.days)
+        if further:
+            await self.ports.queue.count_also(RequestNote(request.account_id, request.kind, now.instant, further, 0, 0))
+
+    def take_over(self, requests: Iterable[LoggedRequest], now: Now) -> None:
+        """Begin with the requests of an earlier run; any of them may have been under way when it ended.
+
+        A request that was sent within two minutes counts as over only now: its reply may have been on the way.
+        """
+        recent = timedelta(seconds=2 * self.limits.minute_seconds)
+        for request in requests:
+            sent_at = now.steady_of(request.sent_at)
+            settled_at = now.steady if now.instant - request.sent_at < recent else sent_at
+            is_ours = request.account_id == self.account_id
+            logs = [] if self.machine.is_taken_over else [self.machine.log]
+            if is_ours and request.kind.is_create:
+                logs.append(self.creates)
+            elif is_ours and request.kind.is_read:
+                logs.append(self.reads)
+            for log in logs:
+                log.start()
+                log.settle(settled_at)
+        self.machine.is_taken_over = True
+
+    # --- troubles ---
+
+    async def meet(self, trouble: Trouble, *, creates: bool, reason: Reason | None = None) -> None:
+        """Wait as the service asks, or longer with each trouble in a row where it does not say."""
+        now = self.ports.clock.now()
+        match trouble:
+            case Throttled(retry_after=retry_after):
+                await self._hold(now, retry_after, creates=creates, reason=reason or Reason.THROTTLED)
+            case Unavailable(retry_after=retry_after):
+                await self._hold(now, retry_after, creates=creates, reason=Reason.UNAVAILABLE)
+            case NoReply():
+                await self._hold(now, None, creates=creates, reason=Reason.UNREACHABLE)
+            case EdgeBlocked():
+                # The window may have begun with our last request, so a whole one has to pass.
+                self.machine.held = Due(now.steady + self.limits.minute_seconds, Reason.EDGE_FIREWALL)
+            case AccountBlocked():
+                self.control.block(self.account_id, trouble)
+        self.ports.queue.announce()
+
+    async def _hold(self, now: Now, retry_after: timedelta | None, *, creates: bool, reason: Reason) -> None:
+        if creates:
+            self.create_troubles += 1
+        else:
+            self.read_troubles += 1
+        if retry_after is None:
+            tries = self.create_troubles if creates else self.read_troubles
+            seconds = delay_seconds(tries, self.ports.clock.draw())
+        else:
+            seconds = retry_after.total_seconds()
+            until = now.latest + retry_after
+            await self.ports.queue.hold(self.account_id, creates=creates, until=until, reason=reason)
+        due = Due(now.steady + seconds, reason)
+        if creates:
+            self.creates_held = due
+        else:
+            self.reads_held = due
+
+    def postpone_uploads(self, now: Now, *, until: float | None = None, reason: Reason) -> None:
+        """Let uploads wait, until a moment or longer with each trouble in a row; creates go on."""
+        self.upload_troubles += 1
+        at = now.steady + delay_seconds(self.upload_troubles, self.ports.clock.draw()) if until is None else until
+        self.uploads_held = Due(at, reason)
+        self.ports.queue.announce()
+
+    def recovered(self, *, creates: bool) -> None:
+        """Note a definite reply: the next trouble begins with a short wait again."""
+        if creates:
+            self.create_troubles = 0
+        else:
+            self.read_troubles = 0
+
+
+def _later(held: Due, stored: HeldUntil | None, now: Now) -> Due:
+    """Return the later of a wait of this run and one that was kept."""
+    return held if stored is None else held.after(Due(now.steady_of(stored.until), stored.reason))

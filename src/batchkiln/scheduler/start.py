@@ -1,0 +1,58 @@
+"""What a lane does before its first request about money: learn the service's time, take over the windows."""
+
+from datetime import timedelta
+from typing import assert_never
+
+from batchkiln.core.planner import Due, Reason
+from batchkiln.core.replies import (
+    AccountBlocked,
+    Described,
+    EdgeBlocked,
+    NoReply,
+    Throttled,
+    Unavailable,
+)
+from batchkiln.core.views import RequestKind
+from batchkiln.scheduler.lane import Lane
+
+
+async def synchronise(lane: Lane) -> None:
+    """Learn what day and hour it is for the service, so that a wrong clock here moves no window (contract, 6).
+
+    The public description is asked, since it counts in no account's window. Keeps trying while the service is
+    not there. Then the requests of earlier runs and the items whose API key came back are taken up.
+    """
+    while not lane.ports.clock.is_observed and not lane.control.is_over_for(lane.account_id):
+        now = lane.ports.clock.now()
+        due = (
+            Due(lane.machine.log.free_at(now.steady), Reason.MINUTE_WINDOW)
+            .after(lane.machine.held)
+            .after(lane.reads_held)
+        )
+        if due.at > now.steady:
+            await lane.wait("slot", due, lane.ports.queue.version)
+            continue
+        if await _ask_time(lane):
+            break
+    now = lane.ports.clock.now()
+    await lane.ports.queue.remember_time(now)
+    since = now.instant - timedelta(seconds=4 * lane.limits.minute_seconds)
+    lane.take_over(await lane.ports.queue.requests_since(since), now)
+    await lane.ports.queue.resume_held_for_key(lane.account_id, lane.ports.service.fingerprints, now)
+
+
+async def _ask_time(lane: Lane) -> bool:
+    """Ask once; tell whether the service answered, with a usable `Date` or without one."""
+    request = lane.note(RequestKind.OTHER, lane.ports.clock.now())
+    async with lane.sending(request):
+        await lane.ports.queue.note_request(request)
+        reply = await lane.ports.service.describe()
+    match reply:
+        case Described() | AccountBlocked() | Throttled():
+            lane.recovered(creates=False)
+            return True
+        case Unavailable() | NoReply() | EdgeBlocked():
+            await lane.meet(reply, creates=False)
+            return False
+        case _:
+            assert_never(reply)

@@ -1,0 +1,313 @@
+"""The only place that builds real objects and joins them: queue, clock, client, outputs, and the local service."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from sqlite3 import Connection
+from typing import BinaryIO
+
+import structlog
+from aiohttp import ClientSession
+
+from batchkiln.client import ServiceClient, fingerprint, new_session
+from batchkiln.clock import ServiceClock, machine_now
+from batchkiln.config import Config, Profile
+from batchkiln.core.errors import InputError, OutputsUnwritable
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.job import JobSpec
+from batchkiln.core.planner import Due
+from batchkiln.core.views import Outstanding, Scope, Viewpoint
+from batchkiln.core.windows import SlidingLog
+from batchkiln.inputs import LocalInputs
+from batchkiln.manifest import open_manifest
+from batchkiln.outputs import OutputFiles
+from batchkiln.queue.connection import Database
+from batchkiln.queue.doorbell import listening, ring
+from batchkiln.queue.drivers import Work, find_work
+from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
+from batchkiln.queue.lock import QueueLock
+from batchkiln.queue.store import News, QueueStore
+from batchkiln.queue.view import outstanding
+from batchkiln.scheduler.control import Control, Machine
+from batchkiln.scheduler.lane import Lane, Ports
+from batchkiln.scheduler.loop import drive
+from batchkiln.service.config import AccountConfig, Limits, ServiceConfig
+from batchkiln.service.server import LocalService
+
+log = structlog.get_logger()
+
+KEPT_MINUTES = 5.0
+"""How many of the limits' minutes the request log covers: more than a sliding minute and a request's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What every command works with. `profile` is --profile, which wins over a manifest's own."""
+
+    queue: Path
+    config: Config
+    profile: str | None = None
+    working_dir: Path = field(default_factory=Path.cwd)
+
+
+# --- manifests ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One manifest and what became of it."""
+
+    job: JobSpec
+    profile: str
+    report: ApplyReport
+
+
+async def apply_manifests(
+    database: Database, setting: Setting, paths: Sequence[str], *, options: ApplyOptions, stdin: BinaryIO
+) -> list[Applied]:
+    """Enqueue manifests; where one of several is wrong, none is.
+
+    Raises `InputError` with all mistakes of the first wrong manifest.
+    """
+    if len(paths) != len(set(paths)):
+        raise InputError("the same manifest is named twice")
+    if len(paths) > 1 and not options.dry_run:
+        trial = ApplyOptions(on_change=options.on_change, prune=options.prune, dry_run=True)
+        if "-" in paths:
+            raise InputError("standard input can be the only manifest, not one of several")
+        for path in paths:
+            await database.run(_apply, setting, path, trial, stdin)
+    applied = [await database.run(_apply, setting, path, options, stdin) for path in paths]
+    ring(database.path)
+    return applied
+
+
+def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOptions, stdin: BinaryIO) -> Applied:
+    manifest = open_manifest(path, stdin=stdin, working_dir=setting.working_dir)
+    profile = setting.config.profile(setting.profile or manifest.job.profile)
+    unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
+    if unknown:
+        known = ", ".join(profile.account_names)
+        raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
+    report = apply_manifest(
+        connection,
+        manifest.job,
+        manifest.items(),
+        profile=profile.name,
+        now=to_milliseconds(machine_now()),
+        options=options,
+        mistake_at=manifest.mistake_at,
+    )
+    return Applied(manifest.job, profile.name, report)
+
+
+# --- driving --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ServiceAtHand:
+    """A profile in use: where it is, its clock, its part of the queue, and the machine's window there."""
+
+    profile: Profile
+    base_url: str
+    clock: ServiceClock
+    store: QueueStore
+    machine: Machine
+    embedded: LocalService | None = None
+
+    def keys(self, account: str) -> dict[str, str]:
+        """Return an account's API keys by fingerprint, the newest first."""
+        found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
+        return {fingerprint(key): key for key in found}
+
+
+class Driver:
+    """Drives one queue: holds its lock, its lanes, and the services they talk to."""
+
+    def __init__(self, database: Database, setting: Setting, control: Control) -> None:
+        """Use `driving`."""
+        self.database = database
+        self.setting = setting
+        self.control = control
+        self.news = News()
+        self.lanes: list[Lane] = []
+        self.services: dict[str, ServiceAtHand] = {}
+        self._stack = AsyncExitStack()
+        self._session: ClientSession | None = None
+        self._has_been_rung = False
+
+    async def run(self) -> Outstanding:
+        """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
+        with listening(self.database.path, self._heard):
+            while True:
+                work = await self.database.read(find_work, self.control.scope)
+                await self._check_outputs(work)
+                await self._build_lanes(work)
+                if not self.lanes and not self.control.waits_for_more:
+                    return await self.database.read(outstanding, self.control.scope)
+                left = await self._drive_lanes()
+                if self.control.stopping.is_set() or not self.control.waits_for_more:
+                    return left
+
+    async def _drive_lanes(self) -> Outstanding:
+        """Drive the lanes there are; with `work --forever`, until a new account is needed."""
+        if not self.lanes:
+            await self._until_rung()
+            return Outstanding({}, 0)
+        store = next(iter(self.services.values())).store
+        return await drive(self.lanes, store, self.control)
+
+    async def _until_rung(self) -> None:
+        while not self._has_been_rung and not self.control.stopping.is_set():
+            self.control.pulse.clear()
+            await self.control.pulse.wait()
+        self._has_been_rung = False
+
+    def _heard(self) -> None:
+        """Another process changed the queue."""
+        self._has_been_rung = True
+        self.news.announce()
+        self.control.pulse.set()
+
+    async def close(self) -> None:
+        """Close what was opened, the services last."""
+        for service in self.services.values():
+            if service.clock.is_observed:
+                await service.store.remember_time(service.clock.now())
+        await self._stack.aclose()
+
+    async def _check_outputs(self, work: Work) -> None:
+        """Refuse to spend anything while a folder for the results cannot be written."""
+        outputs = OutputFiles()
+        for folder in {job.output_dir for job in work.jobs}:
+            try:
+                await outputs.check_writable(Path(folder))
+            except OutputsUnwritable as error:
+                raise InputError(f"{error}; nothing was sent") from error
+
+    async def _build_lanes(self, work: Work) -> None:
+        """Make a lane for every account that has work. An account that may begin something needs a key."""
+        wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
+        for job in work.jobs:
+            profile = self._profile_of(job.name, job.profile)
+            if profile is not None:
+                for account in job.accounts or profile.account_names[:1]:
+                    wanted[profile.name, account] = True
+        have = {(lane.viewpoint.profile, lane.viewpoint.account) for lane in self.lanes}
+        for (profile_name, account), is_beginning in wanted.items():
+            if (profile_name, account) not in have and profile_name in self.setting.config.profiles:
+                self.lanes.append(await self._lane(profile_name, account, needs_key=is_beginning))
+
+    def _profile_of(self, job: str, name: str) -> Profile | None:
+        if name not in self.setting.config.profiles:
+            log.warning("profile_missing", job=job, profile=name, remedy="add it to the configuration")
+            return None
+        return self.setting.config.profiles[name]
+
+    async def _lane(self, profile_name: str, account: str, *, needs_key: bool) -> Lane:
+        service = await self._service(profile_name)
+        profile, limits = service.profile, service.profile.limits
+        keys = self._keys(service, account, needs_key=needs_key)
+        client = ServiceClient(await self._http(), base_url=service.base_url, keys=keys, clock=service.clock)
+        span = limits.minute_seconds
+        return Lane(
+            viewpoint=Viewpoint(
+                account_id=await service.store.account(account),
+                profile=profile.name,
+                account=account,
+                is_first=account == profile.account_names[0],
+                scope=self.control.scope,
+            ),
+            limits=limits,
+            day=profile.day,
+            ports=Ports(service.clock, service.store, client, OutputFiles(), LocalInputs()),
+            control=self.control,
+            machine=service.machine,
+            creates=SlidingLog(limit=limits.creates_per_minute, span_seconds=span),
+            reads=SlidingLog(limit=limits.reads_per_minute, span_seconds=span),
+        )
+
+    def _keys(self, service: ServiceAtHand, account: str, *, needs_key: bool) -> dict[str, str]:
+        """Return the keys; an account that only has something under way may have lost them: its items are held."""
+        is_configured = service.embedded is not None or account in service.profile.account_names
+        try:
+            if is_configured:
+                return service.keys(account)
+        except InputError:
+            if needs_key:
+                raise
+        return {}
+
+    async def _http(self) -> ClientSession:
+        if self._session is None:
+            self._session = await self._stack.enter_async_context(new_session())
+        return self._session
+
+    async def _service(self, name: str) -> ServiceAtHand:
+        if name in self.services:
+            return self.services[name]
+        profile = self.setting.config.profiles[name]
+        embedded = None
+        if profile.is_embedded:
+            embedded = await self._stack.enter_async_context(LocalService(self._embedded_config(profile)))
+        store = QueueStore(
+            self.database,
+            self.news,
+            profile=name,
+            day=profile.day,
+            keep_requests_seconds=KEPT_MINUTES * profile.limits.minute_seconds,
+        )
+        clock = ServiceClock(time_scale=profile.time_scale, floor=await store.remembered_time())
+        self.services[name] = ServiceAtHand(
+            profile=profile,
+            base_url=embedded.base_url if embedded else str(profile.config.base_url),
+            clock=clock,
+            store=store,
+            machine=Machine(
+                SlidingLog(limit=profile.limits.requests_per_minute_per_ip, span_seconds=profile.limits.minute_seconds)
+            ),
+            embedded=embedded,
+        )
+        return self.services[name]
+
+    def _embedded_config(self, profile: Profile) -> ServiceConfig:
+        """Give the embedded service the very limits and calendar that the client keeps."""
+        return ServiceConfig(
+            state_dir=self.setting.queue.absolute().parent / "service" / profile.name,
+            time_scale=profile.time_scale,
+            day_seconds=profile.config.day_seconds,
+            day_start=profile.config.day_start,
+            limits=Limits(**profile.config.limits.model_dump()),
+            accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
+        )
+
+
+@asynccontextmanager
+async def driving(database: Database, setting: Setting, control: Control, *, command: str) -> AsyncIterator[Driver]:
+    """Hold the queue's lock and everything a drive needs. Raises `QueueHeld` where another process has it."""
+    lock = QueueLock(database.path)
+    await lock.acquire(database, command=command, now=machine_now())
+    driver = Driver(database, setting, control)
+    try:
+        yield driver
+    finally:
+        await driver.close()
+        await lock.release(database)
+
+
+def scope_of(applied: Sequence[Applied]) -> Scope:
+    """Return the scope of the jobs that a command named."""
+    return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
+
+
+def waits_of(driver: Driver) -> list[tuple[str, Due, datetime]]:
+    """Return what each account's slot waits for, with the instant in service time, for a person."""
+    found = []
+    for lane in driver.lanes:
+        due = driver.control.slot_rest(lane.account_id)
+        if due is not None and due.at < float("inf"):
+            now = lane.ports.clock.now()
+            found.append((lane.viewpoint.account, due, now.instant_of(due.at)))
+    return found
