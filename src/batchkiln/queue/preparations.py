@@ -119,9 +119,16 @@ def taken_paths(connection: sqlite3.Connection, paths: Sequence[str], attempt_id
 
 
 def record_saved(
-    connection: sqlite3.Connection, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, now: int
+    connection: sqlite3.Connection,
+    task: DownloadTask,
+    saved: SavedFile,
+    *,
+    number: int,
+    output_type: str,
+    is_last: bool,
+    now: int,
 ) -> None:
-    """Record a file that stands whole under its final name (Law 7)."""
+    """Record a file that stands whole under its final name (Law 7); the last one ends its item."""
     connection.execute(
         query("insert_output"),
         {
@@ -144,6 +151,8 @@ def record_saved(
         attempt_id=task.attempt.id,
         detail={"number": number, "path": saved.path, "size_bytes": saved.size_bytes},
     )
+    if is_last:
+        record_done(connection, task, now)
 
 
 def record_done(connection: sqlite3.Connection, task: DownloadTask, now: int) -> None:

@@ -253,10 +253,14 @@ class QueueStore:
 
     # --- downloads ---
 
-    async def record_saved(self, task: DownloadTask, number: int, output_type: str, saved: SavedFile, now: Now) -> None:
-        """Record a file that stands whole under its final name (Law 7)."""
+    async def record_saved(
+        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+    ) -> None:
+        """Record a file that stands whole under its final name (Law 7); the last one ends its item."""
         at = to_milliseconds(now.instant)
-        await self._record(preparations.record_saved, task, saved, number=number, output_type=output_type, now=at)
+        await self._record(
+            preparations.record_saved, task, saved, number=number, output_type=output_type, is_last=is_last, now=at
+        )
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
         """End an item whose files are all here."""

@@ -137,10 +137,12 @@ async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool
         return True
     if not record.outputs:
         return False
-    for number, link in enumerate(record.outputs, start=1):
-        if number in task.saved:
-            continue
-        match await _save(lane, task, number=number, link=link):
+    missing = [(n, link) for n, link in enumerate(record.outputs, start=1) if n not in task.saved]
+    if not missing:
+        await queue.record_done(task, clock.now())
+    for number, link in missing:
+        is_last = number == missing[-1][0]
+        match await _save(lane, task, number=number, link=link, is_last=is_last):
             case _Saved.YES:
                 pass
             case _Saved.NEEDS_LINK:
@@ -148,7 +150,6 @@ async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool
                 return False
             case _Saved.LATER:
                 return False
-    await queue.record_done(task, clock.now())
     return True
 
 
@@ -158,7 +159,7 @@ class _Saved(Enum):
     LATER = auto()
 
 
-async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink) -> _Saved:
+async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink, is_last: bool) -> _Saved:
     """Stream one output to its file and record it (Law 7)."""
     outputs, directory = lane.ports.outputs, Path(task.output_dir)
     name_for = await _names(lane, task, number)
@@ -174,7 +175,9 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
         return _Saved.NEEDS_LINK
     finally:
         await part.discard()
-    await lane.ports.queue.record_saved(task, number, link.type, saved, lane.ports.clock.now())
+    await lane.ports.queue.record_saved(
+        task, saved, number=number, output_type=link.type, is_last=is_last, now=lane.ports.clock.now()
+    )
     return _Saved.YES
 
 
@@ -221,8 +224,8 @@ async def _names(lane: Lane, task: DownloadTask, number: int) -> Callable[[str],
             ext=extension,
         )
 
-    directory = Path(task.output_dir)
-    paths = {extension: str(directory / plain(extension)) for extension in _EXTENSIONS}
+    parent = (Path(task.output_dir) / plain("x")).parent.resolve()  # as it will be recorded, links followed
+    paths = {extension: str(parent / Path(plain(extension)).name) for extension in _EXTENSIONS}
     taken = await lane.ports.queue.taken_paths(list(paths.values()), attempt_id=task.attempt.id, number=number)
 
     def name_for(extension: str) -> str:

@@ -1,5 +1,6 @@
 """One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,7 @@ class Lane:
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
     stale_plans: int = 0
     _cache: tuple[int, tuple[datetime, ...], Snapshot] | None = None
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def account_id(self) -> int:
@@ -76,10 +78,13 @@ class Lane:
     async def look(self, now: Now) -> tuple[QueueView, AccountView, int]:
         """Return what the planner needs, and the version of the queue that it is true for."""
         days = day_starts(self.day, now)
-        version = self.ports.queue.version
-        if self._cache is None or self._cache[:2] != (version, days):
-            self._cache = (version, days, await self.ports.queue.snapshot(self.viewpoint, days))
-        snapshot = self._cache[2]
+        async with self._looking:  # the tracks wake together: one of them reads for all
+            version = self.ports.queue.version
+            if self._cache is None or self._cache[:2] != (version, days):
+                snapshot = await self.ports.queue.snapshot(self.viewpoint, days)
+                self._cache = (version, days, snapshot)
+            else:
+                snapshot = self._cache[2]
         return snapshot.queue, self._account_view(snapshot, now), version
 
     def _account_view(self, snapshot: Snapshot, now: Now) -> AccountView:

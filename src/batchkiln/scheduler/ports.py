@@ -254,8 +254,10 @@ class Queue(Protocol):
     async def taken_paths(self, paths: Sequence[str], *, attempt_id: int, number: int) -> frozenset[str]:
         """Return those paths that another output already has."""
 
-    async def record_saved(self, task: DownloadTask, number: int, output_type: str, saved: SavedFile, now: Now) -> None:
-        """Record a whole file (Law 7)."""
+    async def record_saved(
+        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+    ) -> None:
+        """Record a whole file (Law 7); the last one ends its item."""
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
         """End an item whose files are all here."""

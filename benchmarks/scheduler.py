@@ -1,0 +1,162 @@
+"""Items a second of the whole program against a service that answers at once, limits lifted by configuration.
+
+The service runs in a process of its own on one core, batchkiln on the other; every commit is durable on disk.
+Beside it, in the same run, plain `sqlite3` makes as many durable transactions as the run made, and the ratio is
+printed, since these machines are noisy.
+
+    python benchmarks/scheduler.py [--items 1000] [--profile]
+"""
+
+import argparse
+import asyncio
+import contextlib
+import cProfile
+import os
+import pstats
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+from batchkiln.config import load_config
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.scheduler.control import Control
+from batchkiln.wiring import Setting, apply_manifests, driving, scope_of
+
+CREDITS = 10**9
+
+SERVICE = """
+state_dir: {folder}/service
+instant: true
+limits: {{creates_per_minute: 1000000000, creates_per_day: 1000000000, reads_per_minute: 1000000000,
+  reads_per_day: 1000000000, credits_per_day: 1000000000, requests_per_minute_per_ip: 1000000000,
+  poll_interval_seconds: 0}}
+accounts: [{{name: main, credits: {credits}}}]
+"""
+
+CONFIG = """
+default_profile: fast
+profiles:
+  fast:
+    base_url: {base_url}
+    accounts: [{{name: main, keys: [{{file: {key_file}}}]}}]
+    limits: {{creates_per_minute: 1000000, creates_per_day: 1000000000, reads_per_minute: 1000000,
+      reads_per_day: 1000000000, credits_per_day: 1000000000, requests_per_minute_per_ip: 1000000,
+      poll_interval_seconds: 0}}
+"""
+
+MANIFEST = """
+version: 1
+job: bench
+defaults: {{model: epsilon-2, mode: text-to-image, parameters: {{resolution: 512x512, aspect_ratio: "1:1"}}}}
+output: {{dir: {folder}/out}}
+items:
+  - matrix: {{n: [{numbers}]}}
+    id: "item-{{{{ n }}}}"
+    prompt: "A fox, number {{{{ n }}}}"
+"""
+
+
+@contextlib.contextmanager
+def served(folder: Path, core: int) -> Iterator[str]:
+    """Serve in a process of its own, pinned to a core; give its base URL."""
+    (folder / "service.yaml").write_text(SERVICE.format(folder=folder, credits=CREDITS))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchkiln.service", "--config", str(folder / "service.yaml")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    os.sched_setaffinity(process.pid, {core})
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[0]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def run(folder: Path, base_url: str, items: int) -> float:
+    """Enqueue and drive; return the seconds of the drive alone."""
+    key_file = folder / "service" / "key-main"
+    (folder / "batchkiln.yaml").write_text(CONFIG.format(base_url=base_url, key_file=key_file))
+    numbers = ", ".join(str(number) for number in range(items))
+    (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
+    queue = folder / "queue.db"
+    setting = Setting(queue, load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    database = await Database.open_for_writing(queue)
+    applied = await apply_manifests(
+        database, setting, [str(folder / "m.yaml")], options=ApplyOptions(), stdin=BytesIO()
+    )
+    control = Control(scope=scope_of(applied))
+    async with driving(database, setting, control, command="benchmark") as driver:
+        began = time.perf_counter()
+        left = await driver.run()
+        seconds = time.perf_counter() - began
+    await database.close()
+    assert left.total == 0, left
+    return seconds
+
+
+def bare_loop(folder: Path, transactions: int) -> float:
+    """Return the seconds that plain sqlite3 takes for so many durable transactions of two statements."""
+    connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, state TEXT)")
+    connection.execute("CREATE TABLE event (id INTEGER PRIMARY KEY, item_id INTEGER, state TEXT)")
+    connection.execute("INSERT INTO item VALUES (1, 'queued')")
+    began = time.perf_counter()
+    for number in range(transactions):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE item SET state = ? WHERE id = 1", (str(number),))
+        connection.execute("INSERT INTO event (item_id, state) VALUES (1, ?)", (str(number),))
+        connection.execute("COMMIT")
+    seconds = time.perf_counter() - began
+    connection.close()
+    return seconds
+
+
+def commits_of(queue: Path) -> int:
+    """Return about how many transactions a run made: requests, and the facts that came back."""
+    connection = sqlite3.connect(queue)
+    sent = connection.execute("SELECT sum(creates + reads) FROM account_day").fetchone()[0]
+    facts = connection.execute(
+        "SELECT count(*) FROM event WHERE kind IN ('accepted', 'outputs_ready', 'file_saved', 'files_saved')"
+    ).fetchone()[0]
+    connection.close()
+    return int(sent) + int(facts)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--items", type=int, default=1000)
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    parser.add_argument("--dir", type=Path, help="where the queue lies; default: a temporary folder")
+    args = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory(dir=args.dir) as name, served(Path(name), cores[-1]) as base_url:
+        folder = Path(name)
+        os.sched_setaffinity(0, {cores[0]})
+        profiler = cProfile.Profile()
+        if args.profile:
+            profiler.enable()
+        seconds = asyncio.run(run(folder, base_url, args.items))
+        profiler.disable()
+        commits = commits_of(folder / "queue.db")
+        bare = bare_loop(folder, commits)
+    print(f"{'work':44} {'seconds':>9} {'a second':>9}")
+    print(f"{f'batchkiln, {args.items} items':44} {seconds:9.2f} {args.items / seconds:9.0f}")
+    print(f"{f'sqlite3 alone, {commits} transactions':44} {bare:9.2f} {args.items / bare:9.0f}")
+    print(f"ratio {seconds / bare:.2f}; goal: at least 150 items a second")
+    if args.profile:
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,7 @@
+"""The service over HTTP: one object per account, which sends once and turns whatever comes back into a reply."""
+
+from batchkiln.client.client import ReplyClock, ServiceClient
+from batchkiln.client.keys import fingerprint
+from batchkiln.client.session import Timeouts, new_session
+
+__all__ = ["ReplyClock", "ServiceClient", "Timeouts", "fingerprint", "new_session"]

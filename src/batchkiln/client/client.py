@@ -1,0 +1,258 @@
+"""The service's API for one account: sends each request once, and gives back a reply as a value.
+
+Nothing here retries, waits or follows redirects: a hidden second request would spend limits (Service section 8)
+behind the planner. Every fault of the network is a `NoReply`; only cancellation passes through.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Final, Protocol
+from urllib.parse import quote as percent_encoded
+
+import aiohttp
+import structlog
+from yarl import URL
+
+from batchkiln.client import parse, transfers
+from batchkiln.client.catalog import parse_catalog
+from batchkiln.client.faults import FAULTS, describe_fault
+from batchkiln.client.keys import Keys
+from batchkiln.client.raw import RawReply, read_date
+from batchkiln.client.session import Timeouts
+from batchkiln.core.errors import InputError, InvariantBroken
+from batchkiln.core.replies import (
+    BalanceReply,
+    CatalogReply,
+    CompleteReply,
+    CreateReply,
+    DescribeReply,
+    DownloadReply,
+    NoReply,
+    OutputLink,
+    PrepareReply,
+    PutReply,
+    QuoteReply,
+    ReadReply,
+    UploadTicket,
+)
+
+REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
+CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024
+UPLOADS_MAX_FILES: Final = 5  # Service section 8
+_READ_BYTES: Final = 64 * 1024
+
+_log = structlog.get_logger(__name__)
+
+
+class ReplyClock(Protocol):
+    """What the client asks of the clock: an instant to measure with, and to learn the service's time."""
+
+    def monotonic(self) -> float:
+        """Give seconds that never go back."""
+
+    def observe_date(self, date: datetime, *, sent_at: float, received_at: float) -> None:
+        """Take the `Date` of a reply; the other two are readings of `monotonic` around the request."""
+
+
+class ServiceClient:
+    """One account of one service. Its API keys are named by fingerprint and never shown (Law 8)."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        *,
+        base_url: str,
+        keys: Mapping[str, str],
+        clock: ReplyClock,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
+    ) -> None:
+        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`."""
+        self._session = session
+        self._base = _checked_base(base_url)
+        self._keys = Keys(keys)
+        self._clock = clock
+        self._timeouts = timeouts
+
+    def __repr__(self) -> str:
+        return f"ServiceClient({self._keys!r})"
+
+    @property
+    def newest_key(self) -> str:
+        """The fingerprint of the key that new attempts are bound to."""
+        return self._keys.newest
+
+    @property
+    def fingerprints(self) -> frozenset[str]:
+        """The fingerprints of all configured keys."""
+        return self._keys.names
+
+    def has_key(self, fingerprint: str) -> bool:
+        """Whether the key that an attempt is bound to is configured (Law 2)."""
+        return fingerprint in self._keys
+
+    async def create(self, *, is_video: bool, body: bytes, idempotency_key: str, key_fingerprint: str) -> CreateReply:
+        """Send exactly these bytes under this key, once (Service rules 4.1 and 4.2).
+
+        `Throttled`, `EdgeBlocked`, `AccountBlocked`, `KeyConflict` and `Refused` say that this send created
+        nothing; after `NoReply` and `Unavailable` the outcome is unknown.
+        """
+        headers = self._keys.authorization(key_fingerprint) | {"Idempotency-Key": idempotency_key}
+        raw = await self._call("POST", "/videos" if is_video else "/images", headers=headers, body=body)
+        return raw if isinstance(raw, NoReply) else parse.parse_create(raw)
+
+    async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
+        """Poll a generation with the API key that created it (Service rule 5.7)."""
+        path = f"/generations/{_segment(generation_id)}"
+        raw = await self._call("GET", path, headers=self._keys.authorization(key_fingerprint))
+        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id)
+
+    async def quote(self, body: bytes) -> QuoteReply:
+        """Ask what a request would cost; nothing is generated or charged (Service section 2.4)."""
+        raw = await self._call("POST", "/quotes", headers=self._newest_authorization(), body=body)
+        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw)
+
+    async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
+        """Ask where to put files, given as (name, media type, size in bytes), at most five (Service section 8)."""
+        if not 0 < len(files) <= UPLOADS_MAX_FILES:
+            raise InvariantBroken(f"An upload request takes one to {UPLOADS_MAX_FILES} files, not {len(files)}.")
+        body = _json({"files": [{"name": name, "type": kind, "size": size} for name, kind, size in files]})
+        raw = await self._call("POST", "/uploads", headers=self._newest_authorization(), body=body)
+        return raw if isinstance(raw, NoReply) else parse.parse_prepare(raw, [name for name, _, _ in files])
+
+    async def put_upload(
+        self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
+    ) -> PutReply:
+        """Send a file's bytes to its upload url with the ticket's headers and no key of ours.
+
+        What `content` raises passes through.
+        """
+        url = self._absolute(ticket.url)
+        if url is None:
+            return NoReply("the upload url is not an address")
+        return await transfers.put(
+            self._session,
+            url,
+            headers=ticket.headers,
+            content=content,
+            size_bytes=size_bytes,
+            timeout=self._timeouts.of_uploads(),
+        )
+
+    async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
+        """Ask for the urls of uploaded assets, for use in `inputs`."""
+        body = _json({"asset_ids": list(asset_ids)})
+        raw = await self._call("POST", "/uploads/complete", headers=self._newest_authorization(), body=body)
+        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids)
+
+    async def models(self) -> CatalogReply:
+        """Read the catalog."""
+        headers = self._newest_authorization()
+        raw = await self._call("GET", "/models", headers=headers, max_bytes=CATALOG_MAX_BYTES)
+        return raw if isinstance(raw, NoReply) else parse_catalog(raw)
+
+    async def balance(self) -> BalanceReply:
+        """Read the account's remaining credits."""
+        raw = await self._call("GET", "/credits/balance", headers=self._newest_authorization())
+        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw)
+
+    async def describe(self) -> DescribeReply:
+        """Read the service's description, without a key (Service rule 5.9)."""
+        raw = await self._call("GET", "/openapi.json", headers={}, max_bytes=CATALOG_MAX_BYTES)
+        return raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+
+    def download(
+        self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None
+    ) -> AbstractAsyncContextManager[DownloadReply]:
+        """Fetch an output, from `offset_bytes` on where its `etag` is known; without our key (it is a signed link)."""
+        return transfers.download(
+            self._session,
+            self._absolute(link.url),
+            offset_bytes=offset_bytes,
+            etag=etag,
+            timeout=self._timeouts.of_downloads(),
+        )
+
+    def _newest_authorization(self) -> dict[str, str]:
+        return self._keys.authorization(self._keys.newest)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        max_bytes: int = REPLY_MAX_BYTES,
+    ) -> RawReply | NoReply:
+        """Send one request and read its whole reply; tell the clock the service's date."""
+        sent = {"Accept": "application/json", **headers}
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        sent_at = self._clock.monotonic()
+        try:
+            async with self._session.request(
+                method,
+                URL(self._base + path, encoded=True),
+                data=body,
+                headers=sent,
+                allow_redirects=False,
+                timeout=self._timeouts.of_calls(),
+            ) as response:
+                self._tell_date(response.headers.get("Date"), sent_at)
+                content = await _read_bounded(response, max_bytes)
+        except FAULTS as fault:
+            reply = NoReply(describe_fault(fault))
+            _log.debug("reply_lost", call=f"{method} {path.split('/')[1]}", reason=reply.reason)
+            return reply
+        if content is None:
+            return NoReply(f"the reply is longer than {max_bytes} bytes")
+        names = {name.lower(): value for name, value in response.headers.items()}
+        return RawReply(response.status, names, content, self._keys.secrets)
+
+    def _tell_date(self, value: str | None, sent_at: float) -> None:
+        date = read_date(value)
+        if date is not None:
+            self._clock.observe_date(date, sent_at=sent_at, received_at=self._clock.monotonic())
+
+    def _absolute(self, link: str) -> URL | None:
+        """Give a link of the service as a URL, byte for byte: any other quoting would break its signature."""
+        try:
+            url = URL(link, encoded=True)
+            return url if url.absolute else URL(self._base).origin().join(url)
+        except ValueError:
+            return None
+
+
+async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
+    """Read the whole body; None, and the connection closed, where it is longer than `max_bytes`."""
+    pieces: list[bytes] = []
+    size_bytes = 0
+    async for piece in response.content.iter_chunked(_READ_BYTES):
+        size_bytes += len(piece)
+        if size_bytes > max_bytes:
+            response.close()
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _checked_base(base_url: str) -> str:
+    try:
+        url = URL(base_url)
+    except ValueError:
+        url = URL()
+    if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.user:
+        raise InputError("The base URL must look like https://host/api/v1, without a user name or a query.")
+    return str(url).rstrip("/")
+
+
+def _segment(generation_id: str) -> str:
+    """Write an id as one path segment; a dot segment would be another address."""
+    segment = percent_encoded(generation_id, safe="")
+    return segment.replace(".", "%2E") if segment in {".", ".."} else segment
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,140 @@
+"""From bytes to a file that stands whole under its final name, or not at all (Law 7).
+
+The order is the promise: the content is flushed, then the file gets its name without overwriting anything,
+then the folder is flushed; only then is it told to the caller, who records it. A crash before the name
+leaves a temporary file; a crash between the name and the record is found again by content.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from batchkiln.core.job import SavedFile
+from batchkiln.outputs.filesystem import FileSystem, RealFiles
+from batchkiln.outputs.media import Media, sniff_media
+from batchkiln.outputs.part import Part, WrongLength, WrongMedia
+from batchkiln.outputs.places import make_folders, numbered, part_path, place_inside
+from batchkiln.outputs.unwritable import explained, unwritable
+
+# Below this not even one clip is sure to fit, and it would be paid before that showed.
+FREE_MIN_BYTES: Final = 32 * 1024 * 1024
+# Equal names with other content come from other programs; so many of them are a mistake.
+_NAMES_MAX: Final = 1000
+
+
+class OutputFiles:
+    """Writes outputs. Disk work is done in threads; every failure of the disk is an `OutputsUnwritable`."""
+
+    def __init__(self, files: FileSystem | None = None) -> None:
+        """Take another file system only in tests."""
+        self._files: FileSystem = files or RealFiles()
+        self._open_parts: dict[Path, Part] = {}
+        self._opening = Lock()
+
+    async def check_writable(self, directory: Path) -> None:
+        """Make the folder and try a file in it, before any credit is spent. Raises `OutputsUnwritable`."""
+        await asyncio.to_thread(self._check_writable, directory)
+
+    async def open_part(self, directory: Path, relative_name: str) -> Part:
+        """Begin a file that will stand at about `relative_name` below `directory`.
+
+        Its folders are made. What a crash left under the temporary name is removed, never adopted.
+        Raises `OutputsUnwritable`, also for a name that leads out of `directory`.
+        """
+        return await asyncio.to_thread(self._open_part, directory, relative_name)
+
+    async def finish(
+        self, part: Part, *, expects_video: bool, total_bytes: int | None, name_for: Callable[[str], str]
+    ) -> SavedFile:
+        """Check the file, give it its final name, and tell what stands there now.
+
+        `name_for` gives the relative name for an extension (without a dot), which the content decides.
+        A taken name gets `~2`, `~3` … before its extension, unless that file has the same content: then
+        a crash came between name and record, and it is adopted. Raises `WrongLength`, `WrongMedia` (the part
+        stays open) and `OutputsUnwritable`.
+        """
+        return await asyncio.to_thread(
+            self._finish, part, expects_video=expects_video, total_bytes=total_bytes, name_for=name_for
+        )
+
+    def _check_writable(self, directory: Path) -> None:
+        probe = part_path(directory.absolute() / "batchkiln-write-check", 1)
+        with explained(probe.parent):
+            make_folders(self._files, probe.parent)
+            self._files.unlink(probe)
+            handle = self._files.create(probe)
+            try:
+                self._files.write(handle, b"batchkiln")
+                self._files.sync_file(handle)
+            finally:
+                self._files.close(handle)
+                self._files.unlink(probe)
+            self._files.sync_folder(probe.parent)
+            free_bytes = self._files.free_bytes(probe.parent)
+        if free_bytes < FREE_MIN_BYTES:
+            reason = f"only {free_bytes // 1024} KiB are free on its disk"
+            raise unwritable(probe.parent, reason, "Free some space there, or choose another output.dir.")
+
+    def _open_part(self, directory: Path, relative_name: str) -> Part:
+        with self._opening, explained(directory / relative_name.replace("\0", " ")):
+            target = place_inside(self._files, directory, relative_name)
+            make_folders(self._files, target.parent)
+            self._open_parts = {path: part for path, part in self._open_parts.items() if part.is_open}
+            # Two outputs of one name at a time are told apart here; when both are whole, by their final names.
+            choices = (part_path(target, number) for number in range(1, len(self._open_parts) + 2))
+            path = next(choice for choice in choices if choice not in self._open_parts)
+            # Emptying the file instead would empty the output, where a crash left both names on one file.
+            self._files.unlink(path)
+            part = Part(self._files, directory=directory, path=path, handle=self._files.create(path))
+            self._open_parts[path] = part
+        return part
+
+    def _finish(
+        self, part: Part, *, expects_video: bool, total_bytes: int | None, name_for: Callable[[str], str]
+    ) -> SavedFile:
+        with part.lock:
+            part.flush()
+            media = _checked(part, expects_video=expects_video, total_bytes=total_bytes)
+            with explained(part.path):
+                self._files.sync_file(part.handle)
+            target = place_inside(self._files, part.directory, name_for(media.extension))
+            with explained(target):
+                make_folders(self._files, target.parent)
+                final = self._publish(part, target)
+                self._files.sync_folder(final.parent)
+            # The file is whole and has its name: a temporary name that stays is removed another time.
+            with suppress(OSError):
+                part.release()
+                self._files.unlink(part.path)
+        return SavedFile(str(final), part.size_bytes, part.sha256, media.media_type)
+
+    def _publish(self, part: Part, target: Path) -> Path:
+        """Give the file the first name that is free, or find it standing there already."""
+        for number in range(1, _NAMES_MAX + 1):
+            final = numbered(target, number)
+            try:
+                self._files.publish(part.path, final, handle=part.handle)
+            except FileExistsError:
+                if self._holds(final, part):
+                    self._files.sync_path(final)
+                    return final
+            else:
+                return final
+        raise unwritable(target, f"{_NAMES_MAX} files of this name exist", "Choose another output.filename.")
+
+    def _holds(self, path: Path, part: Part) -> bool:
+        return self._files.size_of(path) == part.size_bytes and self._files.sha256_of(path) == part.sha256
+
+
+def _checked(part: Part, *, expects_video: bool, total_bytes: int | None) -> Media:
+    """Compare the file with what was announced and paid for, before it gets a name."""
+    if total_bytes is not None and part.size_bytes != total_bytes:
+        raise WrongLength(f"{part.size_bytes} bytes came, {total_bytes} were announced")
+    media = sniff_media(part.head)
+    expected = "a clip" if expects_video else "a picture"
+    if media is None or media.is_video != expects_video:
+        raise WrongMedia(f"{expected} was expected, but {media.media_type if media else 'something else'} came")
+    return media

@@ -1,0 +1,41 @@
+"""A client, and the server on loopback that it talks to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from batchkiln.client import ServiceClient, Timeouts, fingerprint, new_session
+from integration.client.scripted_server import KEY, OLD_KEY, FakeClock, ScriptedServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    scripted = ScriptedServer()
+    listening = await asyncio.start_server(scripted.handle, "127.0.0.1", 0)
+    scripted.origin = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    yield scripted
+    listening.close()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with new_session() as opened:
+        yield opened
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def client(server: ScriptedServer, session: aiohttp.ClientSession, clock: FakeClock) -> ServiceClient:
+    return ServiceClient(
+        session,
+        base_url=f"{server.origin}/api/v1/",
+        keys={fingerprint(KEY): KEY, fingerprint(OLD_KEY): OLD_KEY},
+        clock=clock,
+        timeouts=Timeouts(connect_seconds=5, read_seconds=1, total_seconds=5),
+    )

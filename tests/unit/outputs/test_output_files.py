@@ -1,0 +1,307 @@
+"""Outputs on a file system that fails: under its final name a file is whole, or it is not there. Law 7."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from batchkiln.core.errors import InvariantBroken, OutputsUnwritable
+from batchkiln.core.job import SavedFile
+from batchkiln.core.replies import DownloadBroken
+from batchkiln.outputs import OutputFiles, WrongLength, WrongMedia
+from batchkiln.outputs.output_files import FREE_MIN_BYTES
+from batchkiln.outputs.part import BUFFER_BYTES
+from unit.outputs.faulty_files import FaultyFiles, PowerCut
+
+OUT = Path("/out")
+PICTURE = b"\x89PNG\r\n\x1a\n" + b"pixels" * 100_000
+OTHER = PICTURE[:-1] + b"!"
+SAVED = SavedFile("/out/birds/fox.png", len(PICTURE), hashlib.sha256(PICTURE).hexdigest(), "image/png")
+
+
+async def save(files: FaultyFiles, content: bytes = PICTURE, name: str = "birds/fox") -> SavedFile:
+    outputs = OutputFiles(files)
+    part = await outputs.open_part(OUT, name)
+    for at in range(0, len(content), 100_000):
+        await part.write(content[at : at + 100_000])
+    return await outputs.finish(
+        part, expects_video=False, total_bytes=len(content), name_for=lambda extension: f"{name}.{extension}"
+    )
+
+
+async def test_a_whole_file_gets_its_name() -> None:
+    """What was written stands under the name for its content's extension, and nothing else stays."""
+    files = FaultyFiles()
+
+    assert await save(files) == SAVED
+
+    assert files.seen == {SAVED.path: PICTURE}
+    assert files.kept[SAVED.path] == PICTURE
+    assert files.open_count == 0
+
+
+async def test_content_then_name_then_folder() -> None:
+    """The order that survives a power cut: the file is flushed before it has a name, the folder after."""
+    files = FaultyFiles()
+
+    await save(files)
+
+    steps = [step for step in files.operations if step.startswith(("sync", "publish", "unlink"))]
+    assert steps == [
+        "sync_folder /out",
+        "unlink /out/birds/.fox.part",
+        "sync_file",
+        "publish /out/birds/fox.png",
+        "sync_folder /out/birds",
+        "unlink /out/birds/.fox.part",
+    ]
+
+
+async def operations_of_a_save() -> int:
+    files = FaultyFiles()
+    await save(files)
+    return len(files.operations)
+
+
+async def test_a_failure_at_any_operation_leaves_no_half_file() -> None:
+    """At every n-th operation: the disk fails, no final name is partial, and the next try succeeds."""
+    for at in range(1, await operations_of_a_save() + 1):
+        files = FaultyFiles(fail_at=at)
+        try:
+            result = await save(files)
+        except OutputsUnwritable:
+            result = None
+
+        assert files.seen.get(SAVED.path) in {None, PICTURE}, files.operations[-1]
+        assert result is None or files.kept[SAVED.path] == PICTURE, files.operations[-1]
+        assert await save(files) == SAVED
+        assert set(files.seen) == {SAVED.path}
+
+
+async def test_a_power_cut_at_any_operation_leaves_no_half_file() -> None:
+    """At every n-th operation: whatever names the disk has kept by then, a final one is whole."""
+    for at in range(1, await operations_of_a_save() + 1):
+        files = FaultyFiles(fail_at=at, fault=PowerCut())
+        with pytest.raises(PowerCut):
+            await save(files)
+
+        assert files.kept.get(SAVED.path) in {None, PICTURE}, files.operations[-1]
+        assert files.leaked.get(SAVED.path) in {None, PICTURE}, files.operations[-1]
+
+
+async def test_a_file_that_was_named_but_not_recorded_is_adopted() -> None:
+    """A crash between name and record is found again by content, and made durable before it is told."""
+    files = FaultyFiles()
+    files.put(SAVED.path, PICTURE)
+
+    assert await save(files) == SAVED
+
+    assert set(files.seen) == {SAVED.path}
+    assert files.operations.index("sync_path /out/birds/fox.png") < files.operations.index("sync_folder /out/birds")
+
+
+async def test_a_foreign_file_is_never_overwritten() -> None:
+    """A taken name gets a number, also where only the content differs and not the size."""
+    files = FaultyFiles()
+    files.put(SAVED.path, OTHER)
+    files.put("/out/birds/fox~2.png", b"short")
+
+    saved = await save(files)
+
+    assert saved.path == "/out/birds/fox~3.png"
+    assert files.seen == {SAVED.path: OTHER, "/out/birds/fox~2.png": b"short", saved.path: PICTURE}
+
+
+async def test_a_file_system_without_links_leaves_no_temporary_name() -> None:
+    """Where the file is renamed instead, there is no second name to remove."""
+    files = FaultyFiles()
+    files.has_links = False
+
+    assert await save(files) == SAVED
+    assert set(files.seen) == {SAVED.path}
+
+
+async def test_a_leftover_is_replaced_and_never_adopted() -> None:
+    """What a crash left under the temporary name is not the beginning of the new file."""
+    files = FaultyFiles()
+    files.put("/out/birds/.fox.part", b"leftover")
+    files.folders.add(OUT / "birds")
+
+    part = await OutputFiles(files).open_part(OUT, "birds/fox")
+
+    assert part.size_bytes == 0
+    assert files.seen == {"/out/birds/.fox.part": b""}
+
+
+async def test_two_parts_of_one_name_do_not_mix() -> None:
+    """Two files that are fetched at a time under one name end under two, each whole."""
+    files = FaultyFiles()
+    outputs = OutputFiles(files)
+    parts = [await outputs.open_part(OUT, "fox") for _ in range(2)]
+    for part, content in zip(parts, (PICTURE, OTHER), strict=True):
+        await part.write(content)
+
+    saved = [
+        await outputs.finish(part, expects_video=False, total_bytes=None, name_for=lambda extension: f"fox.{extension}")
+        for part in parts
+    ]
+
+    assert [file.path for file in saved] == ["/out/fox.png", "/out/fox~2.png"]
+    assert files.seen == {"/out/fox.png": PICTURE, "/out/fox~2.png": OTHER}
+
+
+async def test_a_short_file_can_be_continued() -> None:
+    """A file without its announced length gets no name; the rest may follow."""
+    files = FaultyFiles()
+    outputs = OutputFiles(files)
+    part = await outputs.open_part(OUT, "fox")
+    await part.write(PICTURE[:1000])
+    with pytest.raises(WrongLength) as broken:
+        await finish(outputs, part_total=len(PICTURE), part=part)
+
+    await part.write(PICTURE[part.size_bytes :])
+    saved = await finish(outputs, part_total=len(PICTURE), part=part)
+
+    assert isinstance(broken.value, DownloadBroken)
+    assert files.seen == {saved.path: PICTURE}
+
+
+async def finish(
+    outputs: OutputFiles, *, part: object, part_total: int | None, expects_video: bool = False
+) -> SavedFile:
+    return await outputs.finish(
+        part,  # type: ignore[arg-type]  # a Part, which the tests need not name
+        expects_video=expects_video,
+        total_bytes=part_total,
+        name_for=lambda extension: f"fox.{extension}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expects_video"),
+    [(b"<html>expired", False), (b"", False), (PICTURE, True), (b"\0\0\0\x18ftypisom\0\0\0\0isommp41", False)],
+)
+async def test_other_media_get_no_name(content: bytes, *, expects_video: bool) -> None:
+    """An error page, or a clip where a picture was paid for, is no result; starting over may bring it."""
+    files = FaultyFiles()
+    outputs = OutputFiles(files)
+    part = await outputs.open_part(OUT, "fox")
+    await part.write(content)
+    with pytest.raises(WrongMedia):
+        await finish(outputs, part=part, part_total=None, expects_video=expects_video)
+
+    await part.restart()
+    await part.write(PICTURE)
+    saved = await finish(outputs, part=part, part_total=len(PICTURE))
+
+    assert (files.seen, saved.sha256) == ({"/out/fox.png": PICTURE}, SAVED.sha256)
+
+
+async def test_pieces_are_gathered_before_the_disk_is_asked() -> None:
+    """Small pieces cost no change of threads; all of them count as received at once."""
+    files = FaultyFiles()
+    part = await OutputFiles(files).open_part(OUT, "fox")
+    await part.write(b"x" * (BUFFER_BYTES - 1))
+    before = files.operations.count("write")
+
+    await part.write(b"x")
+
+    assert (before, files.operations.count("write"), part.size_bytes) == (0, 1, BUFFER_BYTES)
+
+
+async def test_a_discarded_part_leaves_nothing() -> None:
+    """A download that is given up leaves no file and no open handle; twice is no error."""
+    files = FaultyFiles()
+    part = await OutputFiles(files).open_part(OUT, "fox")
+    await part.write(b"x")
+
+    await part.discard()
+    await part.discard()
+
+    assert (files.seen, files.open_count) == ({}, 0)
+
+
+async def test_after_a_failed_write_the_part_cannot_be_finished() -> None:
+    """Nobody knows how much of the piece arrived, so only starting over or giving up are left."""
+    files = FaultyFiles()
+    outputs = OutputFiles(files)
+    part = await outputs.open_part(OUT, "fox")
+    files.fail_at = len(files.operations) + 1
+    with pytest.raises(OutputsUnwritable):
+        await part.write(PICTURE)
+
+    with pytest.raises(InvariantBroken):
+        await finish(outputs, part=part, part_total=None)
+    await part.restart()
+    await part.write(PICTURE)
+
+    assert (await finish(outputs, part=part, part_total=len(PICTURE))).sha256 == SAVED.sha256
+
+
+@pytest.mark.parametrize("name", ["../fox", "a/../../fox", "/etc/fox", "", "a\0b", "a\nb", "a/"])
+async def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
+    """Names come from prompts and columns: none leads out of the output folder (contract, section 3)."""
+    files = FaultyFiles()
+
+    with pytest.raises(OutputsUnwritable):
+        await OutputFiles(files).open_part(OUT, name)
+
+    assert not any(step.startswith("create") for step in files.operations)
+
+
+async def test_a_final_name_that_leaves_the_folder_is_refused() -> None:
+    """The final name is checked as the temporary one was."""
+    files = FaultyFiles()
+    outputs = OutputFiles(files)
+    part = await outputs.open_part(OUT, "fox")
+    await part.write(PICTURE)
+
+    with pytest.raises(OutputsUnwritable):
+        await outputs.finish(part, expects_video=False, total_bytes=None, name_for=lambda _: "../fox.png")
+
+    assert set(files.seen) == {"/out/.fox.part"}
+
+
+async def test_a_long_name_still_has_a_temporary_one() -> None:
+    """The temporary name is no longer than the file system allows, whatever the final one is."""
+    files = FaultyFiles()
+
+    part = await OutputFiles(files).open_part(OUT, "é" * 125)
+
+    assert len(part.path.name.encode()) <= 255
+    assert part.path.parent == OUT
+
+
+async def test_a_failure_names_path_reason_and_remedy() -> None:
+    """A person reads what is wrong and what to do, and loses nothing paid."""
+    with pytest.raises(OutputsUnwritable, match=r"/out/birds.*No space left.*Free some space"):
+        await save(FaultyFiles(fail_at=1))
+
+
+async def test_the_check_leaves_nothing_behind() -> None:
+    """The folder is made and tried before any credit is spent."""
+    files = FaultyFiles()
+
+    await OutputFiles(files).check_writable(Path("/out/new/folder"))
+
+    assert Path("/out/new/folder") in files.folders
+    assert files.seen == {}
+
+
+async def test_the_check_finds_each_failure() -> None:
+    """Whatever the disk refuses in the check is found before any credit is spent, and no handle stays open."""
+    files = FaultyFiles()
+    await OutputFiles(files).check_writable(OUT)
+    for at in range(1, len(files.operations) + 1):
+        failing = FaultyFiles(fail_at=at)
+        with pytest.raises(OutputsUnwritable):
+            await OutputFiles(failing).check_writable(OUT)
+        assert failing.open_count == 0
+
+
+async def test_a_nearly_full_disk_is_found_before_spending() -> None:
+    """A disk that cannot take one clip stops the job while nothing is paid."""
+    await OutputFiles(FaultyFiles(free_bytes=FREE_MIN_BYTES)).check_writable(OUT)
+
+    with pytest.raises(OutputsUnwritable, match="Free some space"):
+        await OutputFiles(FaultyFiles(free_bytes=FREE_MIN_BYTES - 1)).check_writable(OUT)
