@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from sqlite3 import Connection
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
 from aiohttp import ClientSession
@@ -33,8 +33,9 @@ from batchkiln.queue.view import outstanding
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.lane import Lane, Ports
 from batchkiln.scheduler.loop import drive
-from batchkiln.service.config import AccountConfig, Limits, ServiceConfig
-from batchkiln.service.server import LocalService
+
+if TYPE_CHECKING:
+    from batchkiln.service.server import LocalService
 
 log = structlog.get_logger()
 
@@ -115,7 +116,7 @@ class ServiceAtHand:
     clock: ServiceClock
     store: QueueStore
     machine: Machine
-    embedded: LocalService | None = None
+    embedded: "LocalService | None" = None
 
     def keys(self, account: str) -> dict[str, str]:
         """Return an account's API keys by fingerprint, the newest first."""
@@ -251,7 +252,7 @@ class Driver:
         profile = self.setting.config.profiles[name]
         embedded = None
         if profile.is_embedded:
-            embedded = await self._stack.enter_async_context(LocalService(self._embedded_config(profile)))
+            embedded = await self._stack.enter_async_context(_embedded(profile, self.setting.queue))
         store = QueueStore(
             self.database,
             self.news,
@@ -272,16 +273,22 @@ class Driver:
         )
         return self.services[name]
 
-    def _embedded_config(self, profile: Profile) -> ServiceConfig:
-        """Give the embedded service the very limits and calendar that the client keeps."""
-        return ServiceConfig(
-            state_dir=self.setting.queue.absolute().parent / "service" / profile.name,
-            time_scale=profile.time_scale,
-            day_seconds=profile.config.day_seconds,
-            day_start=profile.config.day_start,
-            limits=Limits(**profile.config.limits.model_dump()),
-            accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
-        )
+
+def _embedded(profile: Profile, queue: Path) -> "LocalService":
+    """Build the local service, beside the queue, with the very limits and calendar that the client keeps."""
+    # Its drawing libraries take half a second to import, which nobody else should wait for.
+    from batchkiln.service.config import AccountConfig, Limits, ServiceConfig  # noqa: PLC0415
+    from batchkiln.service.server import LocalService  # noqa: PLC0415
+
+    config = ServiceConfig(
+        state_dir=queue.absolute().parent / "service" / profile.name,
+        time_scale=profile.time_scale,
+        day_seconds=profile.config.day_seconds,
+        day_start=profile.config.day_start,
+        limits=Limits(**profile.config.limits.model_dump()),
+        accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
+    )
+    return LocalService(config)
 
 
 @asynccontextmanager

@@ -1,0 +1,265 @@
+"""POST /videos, /images and /quotes; GET /generations/{id}."""
+
+import sqlite3
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+from aiohttp import web
+
+from batchkiln.service.admission import Ticket
+from batchkiln.service.answering import answered
+from batchkiln.service.assets import resolve_inputs
+from batchkiln.service.bodies import error_of, iso, parse_json, read_body, reply
+from batchkiln.service.catalog import Kind
+from batchkiln.service.context import CONTEXT, Context
+from batchkiln.service.errors import ApiError
+from batchkiln.service.faults import FATE, LINK, FaultRule
+from batchkiln.service.ledger import Outcome, link_expiry_ms, status_at
+from batchkiln.service.store import (
+    Drawing,
+    NewGeneration,
+    Record,
+    find_expired_files,
+    find_generation,
+    mark_polled,
+    settle,
+    was_rehearsed,
+)
+from batchkiln.service.validation import IDEMPOTENCY_KEY, GenerationRequest, check_request
+
+PENDING_SECONDS: Final = 1.5  # between acceptance and the start of the work
+FAILS, FAILS_ONCE, IS_CANCELED = "[fail]", "[fail-once]", "[cancel]"  # in a prompt: for rehearsals
+
+
+async def create_image(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+    """POST /images."""
+    return await _create(request, ticket, "image")
+
+
+async def create_video(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+    """POST /videos."""
+    return await _create(request, ticket, "video")
+
+
+async def quote(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+    """POST /quotes: the price of a request that would be accepted; nothing is generated or charged."""
+    context = request.app[CONTEXT]
+    body = parse_json(await read_body(request))
+
+    def work(connection: sqlite3.Connection) -> int:
+        asked = check_request(body, context.catalog)
+        resolve_inputs(connection, _account(ticket), asked.input_urls, now_ms=ticket.arrived_at_ms)
+        return asked.cost_credits
+
+    return reply({"cost_credits": await answered(context, ticket, work)})
+
+
+async def poll(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+    """GET /generations/{id}, for the API key that created it. Service rule 5.7."""
+    context = request.app[CONTEXT]
+    ticket.generation_id = request.match_info["id"]
+    now_ms = ticket.arrived_at_ms
+
+    def gate(connection: sqlite3.Connection) -> None:
+        settle(connection, _account(ticket), now_ms)
+        record = find_generation(connection, request.match_info["id"])
+        if record is not None and record.generation.key_sha256 == ticket.key_sha256:
+            if record.generation.last_polled_at_ms is not None:
+                ticket.poll_gap_ms = now_ms - record.generation.last_polled_at_ms
+            context.store.check_poll(record.generation, now_ms)
+
+    def work(connection: sqlite3.Connection) -> tuple[Record, list[str]]:
+        record = find_generation(connection, request.match_info["id"])
+        if record is None or record.generation.account != ticket.account:
+            raise ApiError(404, "not_found", "there is no such generation")
+        if record.generation.key_sha256 != ticket.key_sha256:
+            raise ApiError(403, "wrong_api_key", "poll with the API key that created the generation")
+        mark_polled(connection, record.generation.id, now_ms)
+        return record, find_expired_files(connection, now_ms - context.retention_ms)
+
+    record, expired_files = await answered(context, ticket, work, gate=gate)
+    context.renderer.delete(expired_files)
+    return reply(_record_json(context, record, now_ms))
+
+
+async def _create(request: web.Request, ticket: Ticket, kind: Kind) -> web.StreamResponse:
+    context = request.app[CONTEXT]
+    raw = await read_body(request)
+    ticket.body_sha256 = sha256(raw).hexdigest()
+    ticket.idempotency_key = _idempotency_key(request)
+    body = parse_json(raw)
+
+    def work(connection: sqlite3.Connection) -> Record:
+        settle(connection, _account(ticket), ticket.arrived_at_ms)
+        record = _replayed(connection, context, ticket)
+        if record is None:
+            record = _entered(connection, context, ticket, check_request(body, context.catalog, kind=kind))
+        ticket.generation_id = record.generation.id
+        return record
+
+    record = await answered(context, ticket, work, status=202)
+    if record.drawing is not None:
+        context.renderer.start(record.generation.id, record.drawing)
+    return reply(_record_json(context, record, ticket.arrived_at_ms), 202)
+
+
+def _idempotency_key(request: web.Request) -> str:
+    """Service rule 4.1."""
+    key = request.headers.get("Idempotency-Key", "")
+    if not IDEMPOTENCY_KEY.fullmatch(key):
+        raise ApiError(400, "invalid_idempotency_key", "Idempotency-Key needs 16 to 128 letters, digits, '_' or '-'")
+    return key
+
+
+def _replayed(connection: sqlite3.Connection, context: Context, ticket: Ticket) -> Record | None:
+    """Return what an earlier request under this key created. Service rules 4.2 and 4.3."""
+    assert ticket.idempotency_key is not None
+    assert ticket.key_sha256 is not None
+    assert ticket.body_sha256 is not None
+    resolve = context.store.replay(connection, account=_account(ticket), idempotency_key=ticket.idempotency_key)
+    if resolve is None:
+        return None
+    return find_generation(connection, resolve(ticket.key_sha256, ticket.path, ticket.body_sha256))
+
+
+def _entered(
+    connection: sqlite3.Connection,
+    context: Context,
+    ticket: Ticket,
+    asked: GenerationRequest,
+) -> Record:
+    """Check what needs the books, and enter the generation."""
+    account = _account(ticket)
+    assets = resolve_inputs(connection, account, asked.input_urls, now_ms=ticket.arrived_at_ms)
+    new = _planned(context, ticket, asked, assets)
+    context.store.check(connection, new)
+    fate = context.faults.draw(FATE, frozenset({"create"}))  # not before it is sure that there is a generation
+    outcome, rehearsed = _outcome(connection, account, asked.prompt)
+    new = replace(_fated(new, fate), rehearsed_prompt=rehearsed)
+    if outcome is not None:
+        new = replace(new, outcome=outcome)
+    if (context.config.instant or context.config.tiny_media) and new.outcome == "success":
+        new = replace(new, output=context.renderer.instant(new.drawing))
+    context.store.enter(connection, new)
+    settle(connection, account, ticket.arrived_at_ms)
+    record = find_generation(connection, new.id)
+    assert record is not None
+    is_owed = record.output is None and new.outcome == "success"
+    return replace(record, drawing=new.drawing if is_owed else None)
+
+
+def _planned(context: Context, ticket: Ticket, asked: GenerationRequest, asset_ids: tuple[str, ...]) -> NewGeneration:
+    """Draw how long the generation takes, and lay down how its output looks."""
+    assert ticket.key_sha256 is not None
+    assert ticket.idempotency_key is not None
+    assert ticket.body_sha256 is not None
+    width, height = asked.size_pixels
+    pending_ms, work_ms = _durations_ms(context, ticket, asked)
+    return NewGeneration(
+        id=context.new_id("gen"),
+        account=_account(ticket),
+        key_sha256=ticket.key_sha256,
+        idempotency_key=ticket.idempotency_key,
+        path=ticket.path,
+        body_sha256=ticket.body_sha256,
+        model=asked.model.id,
+        cost_credits=asked.cost_credits,
+        max_cost_credits=asked.max_cost_credits,
+        created_at_ms=ticket.arrived_at_ms,
+        processing_at_ms=ticket.arrived_at_ms + pending_ms,
+        finish_at_ms=ticket.arrived_at_ms + pending_ms + work_ms,
+        outcome="success",
+        rehearsed_prompt=None,
+        drawing=Drawing(
+            kind=asked.model.kind,
+            mode=asked.mode,
+            model=asked.model.id,
+            prompt=asked.prompt,
+            width=width,
+            height=height,
+            output_format=asked.output_format,
+            duration_seconds=asked.duration_seconds,
+            with_audio=asked.generate_audio,
+            image_mode=asked.image_mode,
+            asset_ids=asset_ids,
+        ),
+    )
+
+
+def _durations_ms(context: Context, ticket: Ticket, asked: GenerationRequest) -> tuple[int, int]:
+    scale = 0.0 if context.config.instant else context.config.duration_scale
+    seconds = context.dice.duration_seconds(
+        f"{ticket.account}:{ticket.idempotency_key}",
+        mean=asked.model.typical_seconds,
+        spread=asked.model.spread_seconds,
+    )
+    return round(PENDING_SECONDS * 1000 * scale), round(seconds * 1000 * scale)
+
+
+def _fated(new: NewGeneration, fate: FaultRule | None) -> NewGeneration:
+    """Apply what tests have switched on."""
+    match fate.kind if fate else None:
+        case "fail_generation":
+            return replace(new, outcome="failed")
+        case "cancel_generation":
+            return replace(new, outcome="canceled")
+        case "stay_pending" if fate is not None and fate.seconds is not None:
+            begin_ms = new.created_at_ms + round(fate.seconds * 1000)
+            assert new.finish_at_ms is not None
+            assert new.processing_at_ms is not None
+            work_ms = new.finish_at_ms - new.processing_at_ms
+            return replace(new, processing_at_ms=begin_ms, finish_at_ms=begin_ms + work_ms)
+        case "stay_pending":
+            return replace(new, processing_at_ms=None, finish_at_ms=None)
+        case _:
+            return new
+
+
+def _outcome(connection: sqlite3.Connection, account: str, prompt: str) -> tuple[Outcome | None, str | None]:
+    """Return the end that a prompt asks for, and its hash when it asks to fail only once."""
+    if FAILS_ONCE in prompt:
+        digest = sha256(prompt.encode()).hexdigest()
+        return (None if was_rehearsed(connection, account, digest) else "failed"), digest
+    if FAILS in prompt:
+        return "failed", None
+    return ("canceled" if IS_CANCELED in prompt else None), None
+
+
+def _record_json(context: Context, record: Record, now_ms: int) -> dict[str, object]:
+    """Return the record of Service section 2.1."""
+    generation = record.generation
+    status = status_at(generation, now_ms, retention_ms=context.retention_ms)
+    return {
+        "id": generation.id,
+        "model": generation.model,
+        "status": status,
+        "created_at": iso(generation.created_at_ms),
+        "credits": {"cost": generation.cost_credits},
+        "outputs": [_output_json(context, record, now_ms)] if status == "success" else [],
+        "error": error_of(status),
+    }
+
+
+def _output_json(context: Context, record: Record, now_ms: int) -> dict[str, object]:
+    """Return an output with a fresh signed URL."""
+    assert record.output is not None
+    assert record.generation.ended_at_ms is not None
+    expires_at_ms = link_expiry_ms(
+        now_ms,
+        link_ms=round(context.config.link_seconds * 1000),
+        ended_at_ms=record.generation.ended_at_ms,
+        retention_ms=context.retention_ms,
+    )
+    dies_at_ms = expires_at_ms
+    if (early := context.faults.draw(LINK, frozenset({"read", "poll"}))) is not None:
+        dies_at_ms = min(expires_at_ms, now_ms + round((early.seconds or 0) * 1000))
+    suffix = record.output.file_name.rpartition(".")[2]
+    path = f"/storage/outputs/{record.generation.id}/0.{suffix}"
+    url = context.origin() + context.links.sign("GET", path, dies_at_ms)
+    return {"type": record.output.type, "url": url, "expires_at": iso(expires_at_ms)}
+
+
+def _account(ticket: Ticket) -> str:
+    assert ticket.account is not None, "the route was reached without a key"
+    return ticket.account
