@@ -38,12 +38,15 @@ def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) ->
 def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seconds: float) -> Attempt | None:
     """Write down key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
 
-    Returns None where the plan is no longer true: the item left the queue, its quote changed, or its images
-    are no longer there. The unique index refuses a second unresolved attempt of the account (Law 4).
+    Returns None where the plan is no longer true: the item left the queue, its quote changed, its images are no
+    longer there, or another account has taken what was left of the job's budget (Law 6). The unique index
+    refuses a second unresolved attempt of the account (Law 4).
     """
     row = connection.execute(query("item_request"), {"item_id": new.item_id}).fetchone()
     urls = _asset_urls(connection, row["inputs"], new.account_id)
     if row["state"] != ItemState.QUEUED or row["cost_credits"] != new.cost_credits or urls is None:
+        return None
+    if not _is_within_budget(connection, row, new):
         return None
     now, day = to_milliseconds(new.request.at), to_milliseconds(new.day)
     recipe = recipe_of(row)
@@ -269,6 +272,17 @@ _RESUMED: Final = {
     AttemptState.ACTIVE: Event.POLL_RESUMED,
     AttemptState.SUCCEEDED: Event.DOWNLOAD_RESUMED,
 }
+
+
+def _is_within_budget(connection: sqlite3.Connection, row: sqlite3.Row, new: NewAttempt) -> bool:
+    """Hold the cost against the job's budgets once more, inside the transaction that reserves it (Law 6)."""
+    if row["budget_credits"] is not None and row["committed"] + new.cost_credits > row["budget_credits"]:
+        return False
+    if row["budget_credits_per_day"] is None:
+        return True
+    parameters = {"job_id": row["job_id"], "day": to_milliseconds(new.day)}
+    used = connection.execute(query("job_day_credits"), parameters).fetchone()
+    return bool((used[0] if used else 0) + new.cost_credits <= row["budget_credits_per_day"])
 
 
 def _row(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:

@@ -97,9 +97,9 @@ class Lane:
             today=self._today(snapshot.usages, now),
             may_start=self.control.may_start_at(now.instant),
             credits_left=self.control.credits_left,
-            creates_held=_later(self.creates_held, snapshot.creates_held, now),
+            creates_held=_wait_of(self.creates_held, snapshot.creates_held, now),
             uploads_held=self.uploads_held,
-            reads_held=_later(self.reads_held, snapshot.reads_held, now),
+            reads_held=_wait_of(self.reads_held, snapshot.reads_held, now),
             machine_held=self.machine.held,
             last_touched_at=self._last_touched(unresolved.id, snapshot.last_read_at, now) if unresolved else None,
         )
@@ -253,6 +253,8 @@ class Lane:
             self.read_troubles = 0
 
 
-def _later(held: Due, stored: HeldUntil | None, now: Now) -> Due:
-    """Return the later of a wait of this run and one that was kept."""
-    return held if stored is None else held.after(Due(now.steady_of(stored.until), stored.reason))
+def _wait_of(held: Due, stored: HeldUntil | None, now: Now) -> Due:
+    """Return this run's own wait, which is exact; without one, what an earlier run was told."""
+    if stored is None or held.at > -inf:
+        return held
+    return Due(now.steady_of(stored.until), stored.reason)

@@ -182,6 +182,10 @@ CREATE TABLE tally (
     PRIMARY KEY (job_id, state, recipe_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Jobs that ended long ago cost the planner nothing.
+CREATE INDEX tally_open ON tally (job_id, state, recipe_id)
+    WHERE n > 0 AND state IN ('queued', 'submitting', 'active', 'downloading');
+
 CREATE TRIGGER item_tally AFTER UPDATE OF state, recipe_id ON item
 WHEN old.state <> new.state OR old.recipe_id <> new.recipe_id
 BEGIN

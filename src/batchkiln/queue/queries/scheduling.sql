@@ -87,11 +87,12 @@ WHERE attempt.account_id = :account_id AND attempt.state IN ('sent', 'active');
 SELECT job.id AS job_id, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
        job.reserved, job.charged, job.refunded,
        recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits
-FROM job
-JOIN tally ON tally.job_id = job.id AND tally.state = 'queued' AND tally.n > 0
+FROM tally
+JOIN job ON job.id = tally.job_id
 JOIN recipe ON recipe.id = tally.recipe_id
 LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
-WHERE job.profile = :profile AND NOT job.is_paused
+WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')  -- the partial index's own words
+  AND tally.state = 'queued' AND job.profile = :profile AND NOT job.is_paused
 ORDER BY job.id, recipe.id;
 
 -- name: queued_heads -- the next items of one class
@@ -113,14 +114,15 @@ ORDER BY item.id LIMIT :limit;
 
 -- name: outstanding
 SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
-FROM job JOIN tally ON tally.job_id = job.id
-WHERE tally.state IN ('queued', 'submitting', 'active', 'downloading') AND tally.n > 0
+FROM tally JOIN job ON job.id = tally.job_id
+WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
 GROUP BY tally.job_id, tally.state;
 
 -- name: item_request -- what an attempt for this item is made of
 SELECT item.id, item.job_id, item.prompt, item.inputs, item.state,
        recipe.model, recipe.mode, recipe.parameters, recipe.inputs_count, recipe.max_cost_credits, recipe.attempts,
-       quote.cost_credits
+       quote.cost_credits,
+       job.reserved + job.charged - job.refunded AS committed, job.budget_credits, job.budget_credits_per_day
 FROM item
 JOIN job ON job.id = item.job_id
 JOIN recipe ON recipe.id = item.recipe_id
@@ -237,10 +239,6 @@ FROM item JOIN attempt ON attempt.id = item.attempt_id
 WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
   AND item.state = 'held' AND item.error_code = 'key_missing' AND attempt.account_id = :account_id;
 
--- name: held_for_input
-SELECT item.id, item.inputs FROM item WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
-  AND item.state = 'held' AND item.error_code = 'input_lost';
-
 -- name: set_meta
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT DO UPDATE SET value = excluded.value;
 
@@ -268,7 +266,7 @@ DELETE FROM lease WHERE pid = :pid;
 
 -- name: jobs_at_work -- jobs that still have something for the program to do
 SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
-FROM job JOIN tally ON tally.job_id = job.id
+FROM tally JOIN job ON job.id = tally.job_id
 WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
 ORDER BY job.id;
 
