@@ -30,8 +30,9 @@ class BatchkilnError(Exception):
 class Mistake:
     """One thing to mend in what a person wrote.
 
-    `line` and `column` count from 1; `source_line` is the line as it stands in the file. `remedy`
-    says what would be right. Fields that do not apply are None.
+    `line` and `column` count from 1. `source_line` is the line as it stands in the file; where a long one was
+    cut, `mark` is the column in what is left of it. `remedy` says what would be right. Fields that do not
+    apply are None.
     """
 
     reason: str
@@ -40,6 +41,7 @@ class Mistake:
     column: int | None = None
     source_line: str | None = None
     remedy: str | None = None
+    mark: int | None = None
 
     def __str__(self) -> str:
         """Give the place, the reason, the line with a mark under the column, and the remedy."""
@@ -47,8 +49,9 @@ class Mistake:
         lines = [f"{place}: {self.reason}" if place else self.reason]
         if self.source_line is not None:
             lines.append(f"    {self.source_line}")
-            if self.column is not None:
-                lines.append("    " + " " * (self.column - 1) + "^")
+            mark = self.mark or self.column
+            if mark is not None:
+                lines.append("    " + " " * (mark - 1) + "^")
         if self.remedy is not None:
             lines.append(f"    {self.remedy}")
         return "\n".join(lines)

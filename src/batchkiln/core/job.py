@@ -63,9 +63,8 @@ class InputFile:
 class ItemSpec:
     """One prompt with its request, as a manifest asks for it.
 
-    `metadata` is a JSON object in canonical form, or None. `file_name` is the output name with all
-    fields but {output} and {ext} filled in, where the job's pattern names a variable or metadata
-    key; None where the pattern can be filled in later from the item alone.
+    `metadata` is a JSON object in canonical form, or None. `file_name` is the job's pattern with
+    the item's variables and metadata filled in (see `naming.prerender`), where it names any; else None.
     """
 
     name: str

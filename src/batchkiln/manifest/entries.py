@@ -1,0 +1,149 @@
+"""An entry of `items` that is written out, to its items; and what such entries share with templated ones."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from batchkiln.core import naming
+from batchkiln.core.job import ItemSpec
+from batchkiln.manifest.checks import check_names, suggestion
+from batchkiln.manifest.events import ScalarEvent
+from batchkiln.manifest.findings import Findings, Place
+from batchkiln.manifest.prompts import NotAllowed, checked_id, checked_prompt
+from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
+from batchkiln.manifest.settings import SettingsReader, describe
+from batchkiln.manifest.templates import text_of
+from batchkiln.manifest.tree import MapNode, Node, SeqNode, scalar_value
+
+_INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
+_ALONE: Final = frozenset({"id", "prompt"})
+
+
+@dataclass(slots=True)
+class PlacedItem:
+    """An item and where it stands: `line` (from 1) of the manifest, or of the source file of its row."""
+
+    spec: ItemSpec
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What all entries of a manifest share. `stem` begins the ids of items without one."""
+
+    findings: Findings
+    settings: SettingsReader
+    pattern: str
+    pattern_fields: frozenset[str]  # those that are not built in
+    stem: str
+    folder: Path
+    shown_folder: str
+
+
+class NotMade(Exception):
+    """No item can be made of an entry or row; the reason is in the findings."""
+
+
+def inline_items(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
+    """Give the items of an entry that is written out; `position` counts from 1. Mistakes go to the findings."""
+    try:
+        return _inline(frame, node, position)
+    except NotMade:
+        return ()
+
+
+def _inline(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
+    if isinstance(node, SeqNode):
+        frame.findings.at(node.start_mark, "an item is a text or a mapping, not a list", "as in `- prompt: A red fox`")
+        raise NotMade
+    entry = node if isinstance(node, MapNode) else MapNode(node.start_mark, {})
+    pairs = entry.pairs
+    if not pairs.keys() <= _INLINE_FIELDS:
+        check_names(entry, [*InlineItem.model_fields, "from", "matrix"], frame.findings)
+    prompt_node = node if not isinstance(node, MapNode) else pairs["prompt"][1] if "prompt" in pairs else None
+    if prompt_node is None:
+        frame.findings.at(entry.start_mark, "`prompt` is missing", "an item says what is to be made: `prompt: …`")
+    prompt = None if prompt_node is None else _text(frame, prompt_node, "prompt")
+    name = _text(frame, pairs["id"][1], "id") if "id" in pairs else f"{frame.stem}-{position}"
+    inputs = frame.settings.inputs(entry)
+    settled = None if inputs is None else frame.settings.settled(entry, len(inputs))
+    metadata = frame.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
+    repeat = read_repeat(frame, entry)
+    if prompt is None or name is None or inputs is None or settled is None or metadata is None:
+        raise NotMade
+    line = entry.start_mark.line + 1
+    values, text = metadata
+    try:
+        file_name = file_name_for(frame, values, {}) if frame.pattern_fields else None
+    except NotAllowed as error:
+        frame.findings.at(entry.start_mark, error.reason, error.remedy)
+        raise NotMade from error
+    spec = ItemSpec(name, settled.recipe, prompt, inputs, settled.priority, text, file_name)
+    return repeated(frame, spec, repeat, Place(frame.findings.file, line))
+
+
+def _text(frame: Frame, node: Node, field: str) -> str | None:
+    """Check the text of a prompt or an id."""
+    if not isinstance(node, ScalarEvent) or (node.implicit[0] and not isinstance(scalar_value(node), str)):
+        found = describe(node) or "nothing"
+        frame.findings.at(node.start_mark, f"`{field}` must be text, and is {found}", "quote it to make it text")
+        return None
+    try:
+        return checked_prompt(node.value) if field == "prompt" else checked_id(node.value)
+    except NotAllowed as error:
+        frame.findings.at(node.start_mark, error.reason, error.remedy)
+        return None
+
+
+def read_repeat(frame: Frame, entry: MapNode) -> int | None:
+    """Give how many items of each are wanted, where that is said."""
+    pair = entry.pairs.get("repeat")
+    if pair is None:
+        return None
+    node = pair[1]
+    value = scalar_value(node) if isinstance(node, ScalarEvent) else None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_REPEAT:
+        reason = f"`repeat` must be a whole number, and is {describe(node) or 'nothing'}"
+        frame.findings.at(node.start_mark, reason, f"1 to {MAX_REPEAT:,}")
+        raise NotMade
+    return value
+
+
+def repeated(frame: Frame, spec: ItemSpec, repeat: int | None, place: Place) -> Iterable[PlacedItem]:
+    """Give the item itself, or as many as `repeat` says."""
+    line = place.line or 0
+    if repeat is None:
+        return (PlacedItem(spec, place.file, line),)
+    try:
+        checked_id(f"{spec.name}-{repeat}")
+    except NotAllowed as error:
+        frame.findings.add(place, error.reason, error.remedy)
+        return ()
+    return _repetitions(spec, repeat, place.file, line=line)
+
+
+def _repetitions(spec: ItemSpec, repeat: int, file: str, *, line: int) -> Iterator[PlacedItem]:
+    for number in range(1, repeat + 1):
+        name = f"{spec.name}-{number}"
+        yield PlacedItem(
+            ItemSpec(name, spec.recipe, spec.prompt, spec.inputs, spec.priority, spec.metadata, spec.file_name),
+            file,
+            line,
+        )
+
+
+def file_name_for(frame: Frame, metadata: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+    """Fill the item's metadata and variables into the pattern. Raises `NotAllowed` where one is missing."""
+    texts: dict[str, str] = {}
+    for name in frame.pattern_fields:
+        source = metadata if name in metadata else variables
+        if name not in source:
+            known = {*naming.BUILT_IN_FIELDS, *variables, *metadata} - {"col"}
+            raise NotAllowed(f"`output.filename` names {{{name}}}, which this item has not", suggestion(name, known))
+        try:
+            texts[name] = text_of(source[name])
+        except TypeError as error:
+            raise NotAllowed(f"`output.filename` names {{{name}}}: {error}") from error
+    return naming.prerender(frame.pattern, texts)

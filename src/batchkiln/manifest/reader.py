@@ -1,0 +1,317 @@
+"""A manifest read twice: once for its header, once for the stream of its items."""
+
+import os
+import stat
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import yaml
+
+from batchkiln.core import naming
+from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.job import JobSpec, Order
+from batchkiln.manifest.checks import check, check_names
+from batchkiln.manifest.entries import Frame, PlacedItem, inline_items
+from batchkiln.manifest.events import ScalarEvent
+from batchkiln.manifest.findings import Findings, Place, Unreadable, excerpt, read_lines
+from batchkiln.manifest.images import Images
+from batchkiln.manifest.rows import items_of_rows
+from batchkiln.manifest.schema import Header
+from batchkiln.manifest.settings import SettingsReader
+from batchkiln.manifest.syntax import encoding_mistake, has_keys_below, report_syntax
+from batchkiln.manifest.tree import EntryTooLarge, MapNode, Node, TreeReader
+
+MAX_SIZE_BYTES: Final = 2 << 30
+STDIN_NAME: Final = "<stdin>"
+STDIN_STEM: Final = "item"
+DEFAULT_DIR: Final = "out"
+DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
+_COPY_SIZE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Where the text of a manifest is read, and what the names in it are relative to."""
+
+    path: Path
+    folder: Path
+    shown_folder: str
+    stem: str
+    manifest_path: str
+
+
+class Manifest:
+    """A manifest whose header is sound. `job` is the header; `items` reads the rest."""
+
+    def __init__(self, job: JobSpec, scan: "_Scan") -> None:
+        self.job = job
+        self._scan = scan
+
+    def items(self) -> Iterator[PlacedItem]:
+        """Give the items in the order of the text, in flat memory; may be called again.
+
+        Goes on past mistakes to find them all, and raises `InputError` with all of them at the end: nothing may be
+        kept of what was given before that.
+        """
+        return self._scan.items(self.job.filename)
+
+    def mistake_at(self, file: str, line: int, reason: str, remedy: str | None = None) -> Mistake:
+        """Make a mistake about a place that a `PlacedItem` names, with the line as it stands there."""
+        path = self._scan.findings.paths.get(file)
+        text = read_lines(path, {line}).get(line) if path is not None else None
+        source_line = None if text is None else excerpt(text, None)[0]
+        return Mistake(reason, file, line, source_line=source_line, remedy=remedy)
+
+
+def open_manifest(path: str, *, stdin: BinaryIO | None = None, working_dir: Path) -> Manifest:
+    """Read the header of a manifest; `-` reads standard input, which is copied to a temporary file.
+
+    Blocking: run it in a thread. Raises `InputError` with all mistakes, those of the items too, where the header
+    is not valid, or where the YAML breaks inside it.
+    """
+    name = STDIN_NAME if path == "-" else path
+    text, spool = _located(path, stdin, working_dir)
+    scan = _Scan(text, Findings(name, text.path))
+    if spool is not None:
+        weakref.finalize(scan, spool.unlink, missing_ok=True)
+    job = scan.job(working_dir)
+    if job is None:
+        for _ in scan.items(DEFAULT_FILENAME):
+            pass
+        raise scan.findings.error()
+    return Manifest(job, scan)
+
+
+class _Scan:
+    """The two passes over one text. `findings` are the header's."""
+
+    def __init__(self, text: _Text, findings: Findings) -> None:
+        self._text = text
+        self._version = _version_of(text.path)
+        self.findings = findings
+        self._header = MapNode(_Start(), {})
+        self._has_items = False
+        self._read_header()
+
+    def job(self, working_dir: Path) -> JobSpec | None:
+        """Give the header as a job; None, and findings, where it is not valid."""
+        tree = self._header
+        check_names(tree, [*Header.model_fields, "items"], self.findings)
+        known = MapNode(tree.start_mark, {name: tree.pairs[name] for name in tree.pairs if name in Header.model_fields})
+        header = check(Header, known, self.findings)
+        if not self._has_items:
+            self.findings.at(
+                tree.start_mark, "`items` is missing", "the prompts stand in a list: `items:`, then `- prompt: …`"
+            )
+        if header is None:
+            return None
+        self._check_header(header)
+        if self.findings:
+            return None
+        output, budget = header.output, header.budget
+        directory = (output and output.dir) or DEFAULT_DIR
+        return JobSpec(
+            name=header.job,
+            description=header.description or "",
+            profile=header.profile,
+            accounts=tuple(header.accounts or ([header.account] if header.account else [])),
+            order=Order(header.order or "manifest"),
+            budget_credits=budget.credits if budget else None,
+            budget_credits_per_day=budget.credits_per_day if budget else None,
+            output_dir=os.path.abspath(working_dir / directory),  # noqa: PTH100  links are left as they are
+            filename=(output and output.filename) or DEFAULT_FILENAME,
+            manifest_path=self._text.manifest_path,
+        )
+
+    def items(self, pattern: str) -> Iterator[PlacedItem]:
+        """Give the items, and raise `InputError` at the end if there were mistakes."""
+        findings = self.findings.copy()
+        defaults = self._header.pairs.get("defaults")
+        images = Images(self._text.folder)
+        frame = Frame(
+            findings=findings,
+            settings=SettingsReader(
+                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, findings
+            ),
+            pattern=pattern,
+            pattern_fields=naming.fields(pattern) - set(naming.BUILT_IN_FIELDS),
+            stem=self._text.stem,
+            folder=self._text.folder,
+            shown_folder=self._text.shown_folder,
+        )
+        try:
+            with self._text.path.open("rb") as stream:
+                yield from self._entries_to_items(TreeReader(stream, findings), frame)
+        except _BROKEN as error:
+            self._report(error, findings)
+        if self._version != _version_of(self._text.path):
+            findings.add(Place(findings.file), "the file was changed while it was read", "run the command again")
+        if findings:
+            raise findings.error()
+
+    def _entries_to_items(self, tree: TreeReader, frame: Frame) -> Iterator[PlacedItem]:
+        if tree.open_root() is None:
+            return
+        for key in tree.root_keys():
+            if key.value != "items":
+                tree.value()
+                continue
+            for position, node in enumerate(tree.entries(), 1):
+                frame.findings.entry_line = node.start_mark.line + 1
+                if isinstance(node, MapNode) and ("from" in node.pairs or "matrix" in node.pairs):
+                    yield from items_of_rows(frame, node)
+                else:
+                    yield from inline_items(frame, node, position)
+        tree.close_document()
+
+    def _read_header(self) -> None:
+        if (problem := encoding_mistake(self._text.path)) is not None:
+            raise InputError([Mistake(problem, self.findings.file, 1, 1, remedy="save the file as UTF-8")])
+        try:
+            with self._text.path.open("rb") as stream:
+                self._read_fields(TreeReader(stream, self.findings))
+        except _BROKEN as error:
+            self._report(error, self.findings)
+            raise self.findings.error() from error
+
+    def _read_fields(self, tree: TreeReader) -> None:
+        root = tree.open_root()
+        if root is None:
+            self.findings.add(Place(self.findings.file), "the manifest is empty", "`batchkiln init` writes a first one")
+            raise Unreadable
+        self._header.start_mark = root.start_mark
+        for key in tree.root_keys():
+            if key.value != "items":
+                self._header.pairs[key.value] = key, tree.value()
+                continue
+            self._has_items = True
+            start = tree.peek()
+            is_block = root.flow_style is False and getattr(start, "flow_style", None) is False
+            if is_block and root.start_mark.column == 0 and not has_keys_below(self._text.path, start.start_mark.index):
+                return
+            self._pass_over(tree)
+        tree.close_document()
+
+    def _pass_over(self, tree: TreeReader) -> None:
+        """Read the items for nothing but their anchors; the second pass reports what is wrong in them."""
+        own, tree.findings = tree.findings, self.findings.copy()
+        try:
+            for _ in tree.entries():
+                pass
+        except Unreadable:
+            self.findings = tree.findings
+            raise
+        tree.findings = own
+
+    def _check_header(self, header: Header) -> None:
+        pairs = self._header.pairs
+        if header.job in {".", ".."}:
+            self.findings.at(pairs["job"][1].start_mark, f"`job` may not be {header.job!r}", "it names a folder")
+        if header.account is not None and header.accounts is not None:
+            self.findings.at(
+                pairs["accounts"][0].start_mark, "`account` and `accounts` are both there", "keep one of them"
+            )
+        if header.accounts and len(set(header.accounts)) < len(header.accounts):
+            self.findings.at(
+                pairs["accounts"][1].start_mark, "an account stands twice in `accounts`", "keep one of them"
+            )
+        if header.output is not None and header.output.filename is not None:
+            output = pairs["output"][1]
+            assert isinstance(output, MapNode)
+            self._check_pattern(output.pairs["filename"][1])
+
+    def _check_pattern(self, node: Node) -> None:
+        assert isinstance(node, ScalarEvent)
+        try:
+            naming.fields(node.value)
+        except naming.PatternError as error:
+            mark = node.start_mark
+            offset = error.offset + (0 if node.implicit[0] else 1)
+            place = Place(self.findings.file, mark.line + 1, mark.column + 1 + offset)
+            self.findings.add(place, f"`output.filename`: {error.reason}", 'as in "{job}/{item}.{ext}"')
+
+    def _report(self, error: Exception, findings: Findings) -> None:
+        match error:
+            case yaml.YAMLError():
+                report_syntax(error, self._text.path, findings)
+            case EntryTooLarge():
+                place = Place(findings.file, findings.entry_line or None)
+                findings.add(
+                    place, "one entry, or a text in it, is too large", "a prompt holds at most 20,000 characters"
+                )
+            case OSError():
+                findings.add(Place(findings.file), f"the file cannot be read: {error.strerror or error}")
+            case _:
+                pass  # the reason was added where it was met
+
+
+_BROKEN: Final = (yaml.YAMLError, EntryTooLarge, Unreadable, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The beginning of a text."""
+
+    line: int = 0
+    column: int = 0
+
+
+def _located(path: str, stdin: BinaryIO | None, working_dir: Path) -> tuple[_Text, Path | None]:
+    """Find the file of a manifest; copy what cannot be read twice. The second value is the copy."""
+    if path == "-":
+        if stdin is None:
+            raise InputError([Mistake("there is no standard input to read the manifest from", "-")])
+        spool = _spooled(stdin, STDIN_NAME)
+        return _Text(spool, working_dir, "", STDIN_STEM, "-"), spool
+    absolute = Path(os.path.abspath(working_dir / path))  # noqa: PTH100  a link's own folder is meant
+    shown_folder = os.path.dirname(path)  # noqa: PTH120  as the person wrote it
+    text = _Text(absolute, absolute.parent, shown_folder, absolute.stem or STDIN_STEM, str(absolute))
+    try:
+        status = absolute.stat()
+        if not stat.S_ISREG(status.st_mode):
+            with absolute.open("rb") as stream:
+                spool = _spooled(stream, path)
+            return _Text(spool, text.folder, shown_folder, text.stem, text.manifest_path), spool
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        mistake = Mistake(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")
+        raise InputError([mistake]) from error
+    if status.st_size > MAX_SIZE_BYTES:
+        raise InputError([_too_large(path)])
+    return text, None
+
+
+def _too_large(name: str) -> Mistake:
+    remedy = f"at most {MAX_SIZE_BYTES >> 30} GiB: put the rows into a file and name it by `from`"
+    return Mistake("the manifest is too large", name, remedy=remedy)
+
+
+def _copy(stream: BinaryIO, copy: BinaryIO, name: str) -> None:
+    while chunk := stream.read(_COPY_SIZE_BYTES):
+        copy.write(chunk)
+        if copy.tell() > MAX_SIZE_BYTES:
+            raise InputError([_too_large(name)])
+
+
+def _spooled(stream: BinaryIO, name: str) -> Path:
+    handle, spool = tempfile.mkstemp(prefix="batchkiln-", suffix=".yaml")
+    try:
+        with os.fdopen(handle, "wb") as copy:
+            _copy(stream, copy, name)
+    except BaseException:
+        Path(spool).unlink(missing_ok=True)
+        raise
+    return Path(spool)
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    """Give what changes when a file is written; None where it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

@@ -1,0 +1,198 @@
+"""The fields of a manifest, as pydantic models: the one place that says what each may hold.
+
+They validate what is small (the header, an item's settings) and give the JSON Schema for editors. Prompts and ids
+of single items are checked by hand in `prompts.py`, since there may be a million of them.
+"""
+
+import math
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+MAX_PROMPT_LENGTH: Final = 20_000
+MAX_ID_LENGTH: Final = 200
+MAX_INPUTS: Final = 16
+MAX_REPEAT: Final = 10_000
+MAX_ROWS: Final = 1_000_000_000
+MAX_CREDITS: Final = 1_000_000_000
+_NO_CONTROL: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+Text = Annotated[str, Field(min_length=1, max_length=1000, pattern=_NO_CONTROL)]
+Credits = Annotated[int, Field(ge=1, le=MAX_CREDITS)]
+Prompt = Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_LENGTH)]
+ItemId = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH, pattern=_NO_CONTROL)]
+Template = Annotated[str, Field(pattern=r"\{[{%#]", description="A Jinja template over the columns or variables")]
+
+
+def _check_json(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Refuse what JSON does not hold, or not exactly."""
+    pending: list[Any] = [value]
+    while pending:
+        one = pending.pop()
+        pending.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+        if isinstance(one, float) and not math.isfinite(one):
+            raise ValueError("infinite numbers and NaN have no place in JSON; quote it to make it text")
+        if isinstance(one, int) and not -(2**63) <= one < 2**63:
+            raise ValueError("a whole number of more than 64 bits; quote it to make it text")
+    return value
+
+
+Metadata = Annotated[dict[Text, JsonValue], Field(max_length=200), AfterValidator(_check_json)]
+
+
+class Fields(BaseModel):
+    """What all parts of a manifest have in common: unknown fields are errors, and 5 is not "5"."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Parameters(Fields):
+    """What the service calls `parameters` (Service section 2.2); null removes what the defaults say."""
+
+    resolution: Text | None = Field(None, examples=["1024x1024", "720p"])
+    aspect_ratio: Text | None = Field(None, examples=["16:9", "1:1"])
+    duration_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
+    generate_audio: bool | None = None
+    image_mode: Literal["first-frame", "first-last-frame", "reference-image"] | None = None
+    output_format: Literal["png", "jpg"] | None = None
+    google_search: bool | None = None
+
+
+ModeName = Literal["text-to-video", "image-to-video", "text-to-image", "image-to-image"]
+Inputs = Annotated[list[Text], Field(max_length=MAX_INPUTS)]
+Attempts = Annotated[int, Field(ge=1, le=20)]
+Priority = Annotated[int, Field(ge=-1000, le=1000)]
+Repeat = Annotated[int, Field(ge=1, le=MAX_REPEAT)]
+
+
+class Settings(Fields):
+    """Any field of an item but id and prompt: in an item, or in `defaults`."""
+
+    model: Text | None = None
+    mode: ModeName | None = None
+    parameters: Parameters | None = None
+    inputs: Inputs | None = Field(None, description="Local image files, relative to the manifest")
+    max_cost_credits: Credits | None = Field(None, description="Refuse to pay more for the item")
+    attempts: Attempts | None = Field(
+        None, description="Tries in all, where the service verified a failure; 3 if left out"
+    )
+    priority: Priority | None = Field(None, description="Higher runs first; 0 if left out")
+    metadata: Metadata | None = None
+
+
+class InlineItem(Settings):
+    """One prompt, written out."""
+
+    id: ItemId | None = Field(None, description="Unique in the job; the manifest's name and the position if left out")
+    prompt: Prompt
+    repeat: Repeat | None = Field(None, description="So many items, with ids that end in -1, -2, …")
+
+
+class _TemplatedParameters(Fields):
+    resolution: Text | None = None
+    aspect_ratio: Text | None = None
+    duration_seconds: Annotated[int, Field(ge=1, le=86_400)] | Template | None = None
+    generate_audio: bool | Template | None = None
+    image_mode: Literal["first-frame", "first-last-frame", "reference-image"] | Template | None = None
+    output_format: Literal["png", "jpg"] | Template | None = None
+    google_search: bool | Template | None = None
+
+
+class _Templated(Fields):
+    model: Text | None = None
+    mode: ModeName | Template | None = None
+    parameters: _TemplatedParameters | None = None
+    inputs: Inputs | None = None
+    max_cost_credits: Credits | Template | None = None
+    attempts: Attempts | Template | None = None
+    priority: Priority | Template | None = None
+    id: Text | None = None
+    repeat: Repeat | None = None
+    where: Text | None = Field(None, description="A Jinja expression: rows for which it is false are left out")
+
+
+class SourceItem(_Templated):
+    """One item for each row of a file."""
+
+    from_: Text = Field(alias="from", description="csv, tsv, jsonl or txt, or .gz of these; relative to the manifest")
+    prompt: Prompt | None = Field(None, description="A template; the column `prompt` if left out")
+    metadata: list[Text] | Metadata | None = Field(None, description="Columns to keep, or names with templates")
+    offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(
+        None, description="Rows to pass over, after `where`"
+    )
+    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="At most so many rows")
+
+
+class MatrixItem(_Templated):
+    """One item for each combination of the variables' values; the last variable changes fastest."""
+
+    matrix: dict[Text, list[str | int | float | bool]] = Field(min_length=1)
+    prompt: Prompt
+    metadata: list[Text] | Metadata | None = None
+
+
+class SourceFields(Fields):
+    """The fields that steer a `from` entry; validated apart from its templates."""
+
+    from_: Text = Field(alias="from")
+    offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = None
+    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = None
+    where: Text | None = None
+    repeat: Repeat | None = None
+
+
+class MatrixFields(Fields):
+    """The fields that steer a `matrix` entry; validated apart from its templates."""
+
+    matrix: dict[Text, Annotated[list[str | int | float | bool], Field(min_length=1)]] = Field(min_length=1)
+    where: Text | None = None
+    repeat: Repeat | None = None
+
+
+class Budget(Fields):
+    """Bounds on what the job may reserve."""
+
+    credits: Credits | None = Field(None, description="For the whole job")
+    credits_per_day: Credits | None = Field(None, description="Per UTC day")
+
+
+class Output(Fields):
+    """Where files go."""
+
+    dir: Text | None = Field(None, description="Relative to the working directory; `out` if left out")
+    filename: Text | None = Field(
+        None,
+        description="{job}/{item}.{ext} if left out; also: index, output, model, any variable or metadata key",
+    )
+
+
+class Header(Fields):
+    """A manifest without its items."""
+
+    version: Literal[1]
+    job: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = Field(description="Unique in the queue")
+    description: Annotated[str, Field(max_length=10_000)] | None = None
+    profile: Text | None = Field(None, description="A named service of the configuration")
+    account: Text | None = Field(None, description="One of the profile's accounts")
+    accounts: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = Field(
+        None, description="Several accounts, to spread the items over"
+    )
+    order: Literal["manifest", "pack"] | None = None
+    budget: Budget | None = None
+    defaults: Settings | None = None
+    output: Output | None = None
+
+
+class ManifestFile(Header):
+    """A manifest of batchkiln."""
+
+    items: list[Prompt | InlineItem | SourceItem | MatrixItem]
+
+
+def json_schema() -> dict[str, object]:
+    """Give the JSON Schema (draft 2020-12) of a manifest, for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **ManifestFile.model_json_schema(by_alias=True),
+        "title": "batchkiln manifest",
+    }

@@ -1,0 +1,189 @@
+"""Rows from csv, tsv, jsonl and txt files, and .gz of these: streamed, each with its line and its number."""
+
+import codecs
+import csv
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import orjson
+
+from batchkiln.manifest.findings import Findings, Place, open_bytes, shown
+
+KINDS: Final = ("csv", "tsv", "jsonl", "txt")
+MAX_LINE_SIZE_BYTES: Final = 8 << 20
+MAX_FIELD_LENGTH: Final = 1 << 20
+MAX_COLUMNS: Final = 10_000
+_TSV_FIELD: Final = re.compile(r'(?:"((?:[^"]|"")*)"|([^\t]*))(?:\t|$)')
+
+
+class SourceUnreadable(Exception):
+    """The rest of a source cannot be read; the place and the reason."""
+
+    def __init__(
+        self, reason: str, *, line: int | None = None, column: int | None = None, remedy: str | None = None
+    ) -> None:
+        self.reason = reason
+        self.line = line
+        self.column = column
+        self.remedy = remedy
+        super().__init__(reason)
+
+
+# One row: the line it begins in, its number (both from 1; the header is not counted), and its columns.
+Row = tuple[int, int, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of rows. `shown_name` is how a person is told of it; `kind` one of `KINDS`."""
+
+    path: Path
+    shown_name: str
+    kind: str
+    stem: str
+
+
+def source_for(path: Path, shown_name: str) -> Source | None:
+    """Give the source of a path by its extension; None for one that is not known."""
+    name = path.name[: -len(".gz")] if path.name.lower().endswith(".gz") else path.name
+    stem, dot, kind = name.rpartition(".")
+    return Source(path, shown_name, kind.lower(), stem) if dot and stem and kind.lower() in KINDS else None
+
+
+class Rows:
+    """The rows of a source. `columns` is None where each row has its own (jsonl)."""
+
+    def __init__(self, source: Source, stream: BinaryIO, findings: Findings) -> None:
+        self._source = source
+        self._findings = findings
+        self._lines = _Lines(stream)
+        self.columns: tuple[str, ...] | None = ("prompt",) if source.kind == "txt" else None
+        self._records: Iterator[tuple[int, list[str]]] | None = None
+        if source.kind in {"csv", "tsv"}:
+            self._records = self._csv_records() if source.kind == "csv" else self._tsv_records()
+            self.columns = self._header(self._records)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Give the rows. Raises `SourceUnreadable` where the rest cannot be read."""
+        if self._records is not None:
+            return self._table(self._records, self.columns or ())
+        return self._json_rows() if self._source.kind == "jsonl" else self._text_rows()
+
+    def _header(self, records: Iterator[tuple[int, list[str]]]) -> tuple[str, ...]:
+        line, names = next(records, (1, []))
+        if not names:
+            raise SourceUnreadable("the file is empty", line=None, remedy="its first line names the columns")
+        if len(names) > MAX_COLUMNS:
+            raise SourceUnreadable(f"{len(names):,} columns; at most {MAX_COLUMNS:,}", line=line)
+        twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+        if twice:
+            raise SourceUnreadable(
+                f"the column `{shown(twice[0])}` is there twice", line=line, remedy="rename one of them"
+            )
+        return tuple(names)
+
+    def _table(self, records: Iterator[tuple[int, list[str]]], columns: tuple[str, ...]) -> Iterator[Row]:
+        count, number = len(columns), 0
+        for line, fields in records:
+            number += 1
+            if len(fields) != count:
+                place = Place(self._source.shown_name, line)
+                self._findings.add(
+                    place, f"{len(fields)} columns, where the header has {count}", f"they are: {_listed(columns)}"
+                )
+                continue
+            yield line, number, dict(zip(columns, fields, strict=True))
+
+    def _csv_records(self) -> Iterator[tuple[int, list[str]]]:
+        csv.field_size_limit(MAX_FIELD_LENGTH)
+        reader = csv.reader(self._lines, strict=True)
+        line = 1
+        try:
+            for fields in reader:
+                if fields:
+                    yield line, fields
+                line = reader.line_num + 1
+        except csv.Error as error:
+            remedy = "a field that holds a comma, a quote or a line break stands in quotes, its own quotes doubled"
+            raise SourceUnreadable(f"no csv: {error}", line=line, remedy=remedy) from error
+
+    def _tsv_records(self) -> Iterator[tuple[int, list[str]]]:
+        for line, text in enumerate(self._lines, 1):
+            text = text.rstrip("\r\n")  # noqa: PLW2901  the line without its end
+            if text:
+                yield line, _quoted_fields(text) if '"' in text else text.split("\t")
+
+    def _json_rows(self) -> Iterator[Row]:
+        for line, text in enumerate(self._lines, 1):
+            if not text.strip():
+                continue
+            place = Place(self._source.shown_name, line)
+            try:
+                columns = orjson.loads(text)
+            except orjson.JSONDecodeError as error:
+                self._findings.add(
+                    Place(place.file, line, error.colno), f"no JSON: {error.msg}", "each line is one JSON object"
+                )
+                continue
+            if isinstance(columns, dict):
+                yield line, line, columns
+            else:
+                self._findings.add(place, "not a JSON object", 'each line is one object: {"prompt": "…"}')
+
+    def _text_rows(self) -> Iterator[Row]:
+        for line, text in enumerate(self._lines, 1):
+            if text.strip():
+                yield line, line, {"prompt": text.rstrip("\r\n")}
+
+
+class _Lines:
+    """Lines of UTF-8 text, each bounded, without a byte order mark at the start."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[str]:
+        number = 0
+        try:
+            for raw in iter(partial(self._stream.readline, MAX_LINE_SIZE_BYTES), b""):
+                number += 1
+                if number == 1:
+                    raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901  the line without the mark
+                if len(raw) >= MAX_LINE_SIZE_BYTES:
+                    raise SourceUnreadable(f"a line of more than {MAX_LINE_SIZE_BYTES >> 20} MiB", line=number)
+                yield raw.decode()
+        except UnicodeDecodeError as error:
+            column = len(error.object[: error.start].decode("utf-8", "replace")) + 1
+            reason = f"the byte 0x{error.object[error.start]:02X} is not UTF-8"
+            raise SourceUnreadable(reason, line=number, column=column, remedy="save the file as UTF-8") from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceUnreadable(f"the file cannot be read: {error}", line=number or None) from error
+
+
+def open_source(source: Source) -> BinaryIO:
+    """Open a source for reading. Raises OSError."""
+    return open_bytes(source.path)
+
+
+def _quoted_fields(text: str) -> list[str]:
+    """Split a line at its tabs; quotes are literal but around a whole field."""
+    fields: list[str] = []
+    at, end = 0, len(text)
+    while at <= end:
+        match = _TSV_FIELD.match(text, at)
+        assert match is not None
+        quoted = match[1]
+        fields.append(match[2] if quoted is None else quoted.replace('""', '"'))
+        if match.end() == end and not match[0].endswith("\t"):
+            break
+        at = match.end()
+    return fields
+
+
+def _listed(columns: tuple[str, ...]) -> str:
+    return ", ".join(shown(name) for name in columns[:40])

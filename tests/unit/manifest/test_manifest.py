@@ -1,0 +1,362 @@
+"""Reading a manifest: what comes of it, and how each mistake is told."""
+
+import io
+import json
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchkiln.core.errors import InputError
+from batchkiln.core.job import Mode, Order
+from batchkiln.manifest import EXAMPLE, json_schema, open_manifest
+from batchkiln.manifest.schema import Header, ManifestFile
+
+from .writing import HEADER, mistakes, placed, places, specs
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """What `init` writes can be read as it is."""
+    items = placed(tmp_path, EXAMPLE)
+
+    assert [one.spec.name for one in items] == ["red-fox", "fox-watercolor", "fox-ink", "owl-watercolor", "owl-ink"]
+
+
+def test_header_fields(tmp_path: Path) -> None:
+    """Each field of the header arrives, paths made absolute against the working directory."""
+    (tmp_path / "m.yaml").write_text(
+        "version: 1\njob: a.b-c_1\ndescription: d\nprofile: p\naccounts: [x, y]\norder: pack\n"
+        "budget: {credits: 50, credits_per_day: 20}\noutput: {dir: there, filename: '{index:03d}.{ext}'}\nitems: []\n"
+    )
+
+    job = open_manifest("m.yaml", working_dir=tmp_path).job
+
+    assert (job.name, job.description, job.profile, job.accounts) == ("a.b-c_1", "d", "p", ("x", "y"))
+    assert (job.order, job.budget_credits, job.budget_credits_per_day) == (Order.PACK, 50, 20)
+    assert (job.output_dir, job.filename) == (str(tmp_path / "there"), "{index:03d}.{ext}")
+    assert job.manifest_path == str(tmp_path / "m.yaml")
+
+
+def test_defaults_are_merged_field_by_field(tmp_path: Path) -> None:
+    """An item's scalars win, parameters and metadata merge by key, and a null parameter removes the default's."""
+    head = (
+        "version: 1\njob: t\ndefaults:\n  model: a\n  mode: text-to-image\n  priority: 5\n"
+        "  parameters: {resolution: 1k, output_format: png}\n  metadata: {x: 1, y: no}\nitems:\n"
+    )
+
+    own = "- prompt: p\n  model: b\n  parameters: {output_format: ~, google_search: true}\n  metadata: {x: 2}\n"
+    items = placed(tmp_path, head + own)
+
+    spec = items[0].spec
+    assert (spec.recipe.model, spec.recipe.mode, spec.recipe.attempts, spec.priority) == ("b", Mode.TEXT_TO_IMAGE, 3, 5)
+    assert spec.recipe.parameters == (("google_search", True), ("resolution", "1k"))
+    assert spec.metadata == '{"x":2,"y":"no"}'
+
+
+def test_inline_texts_are_no_templates(tmp_path: Path) -> None:
+    """Braces in a written prompt are meant as they stand; a plain text is an item with a default id."""
+    first, second = specs(tmp_path, "- 'a {{ fox }}'\n- {id: b, prompt: '{% x'}\n")
+
+    assert (first.name, first.prompt) == ("m-1", "a {{ fox }}")
+    assert second.prompt == "{% x"
+
+
+def test_keys_after_items_count(tmp_path: Path) -> None:
+    """The header is whole wherever `items` stands, and anchors reach across it."""
+    items = placed(
+        tmp_path,
+        "items:\n- {prompt: p, model: &m a}\n- {prompt: q}\n"
+        "version: 1\njob: t\ndefaults: {model: *m, mode: text-to-image}\n",
+    )
+
+    assert [one.spec.recipe.model for one in items] == ["a", "a"]
+
+
+def test_repeat_numbers_the_ids(tmp_path: Path) -> None:
+    """`repeat` gives ids that end in -1 to -n."""
+    assert [spec.name for spec in specs(tmp_path, "- {id: a, prompt: p, repeat: 3}\n")] == ["a-1", "a-2", "a-3"]
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    """`-` reads standard input, with names relative to the working directory."""
+    manifest = open_manifest("-", stdin=io.BytesIO((HEADER + "- p\n").encode()), working_dir=tmp_path)
+
+    assert [one.spec.name for one in manifest.items()] == ["item-1"]
+    assert manifest.job.manifest_path == "-"
+
+
+def test_items_can_be_read_twice(tmp_path: Path) -> None:
+    """Reading again gives the same."""
+    (tmp_path / "m.yaml").write_text(HEADER + "- p\n- q\n")
+    manifest = open_manifest("m.yaml", working_dir=tmp_path)
+
+    assert list(manifest.items()) == list(manifest.items())
+
+
+def test_mistake_at_shows_the_line(tmp_path: Path) -> None:
+    """The queue can name a place that it only knows by file and line."""
+    (tmp_path / "m.yaml").write_text(HEADER + "- {id: twice, prompt: p}\n")
+    manifest = open_manifest("m.yaml", working_dir=tmp_path)
+    (item,) = manifest.items()
+
+    mistake = manifest.mistake_at(item.file, item.line, "the id `twice` is taken", "choose another")
+
+    assert str(mistake).startswith("m.yaml:5: the id `twice` is taken\n    - {id: twice, prompt: p}")
+
+
+def test_unknown_field_with_a_suggestion(tmp_path: Path) -> None:
+    """A misspelt field is named with what was meant."""
+    found = mistakes(tmp_path, HEADER + "- prompt: a\n  promt: b\n")
+
+    assert places(found) == [(6, 3)]
+    assert found[0].source_line == "  promt: b"
+    assert found[0].remedy == "did you mean `prompt`?"
+
+
+@pytest.mark.parametrize(
+    ("items", "line", "column", "part"),
+    [
+        ("- {id: a, id: b, prompt: p}\n", 5, 11, "second time"),
+        ("- prompt: 5\n", 5, 11, "must be text"),
+        ("- {prompt: p, mode: text-to-vide}\n", 5, 21, "`mode`"),
+        ("- {prompt: p, attempts: '3'}\n", 5, 25, "a whole number"),
+        ("- {prompt: p, attempts: 21}\n", 5, 25, "`attempts`"),
+        ("- {prompt: p, parameters: {resolution: 720}}\n", 5, 40, "must be text"),
+        ("- {prompt: p, parameters: {resolutoin: a}}\n", 5, 28, "unknown field `parameters.resolutoin`"),
+        ("- {prompt: p, parameters: {duration_seconds: 5}}\n", 5, 28, "no `duration_seconds`"),
+        ("- {prompt: p, mode: text-to-video}\n", 5, 21, "needs `parameters.duration_seconds`"),
+        ("- {prompt: p, mode: image-to-image}\n", 5, 21, "needs images"),
+        ("- {prompt: p, inputs: [https://example.invalid/a.png]}\n", 5, 24, "is an address"),
+        ("- {prompt: p, inputs: [none.png]}\n", 5, 24, "cannot be read"),
+        ('- "a\\u0007b"\n', 5, 3, "U+0007"),
+        ("- '  '\n", 5, 3, "empty"),
+        ("- {id: ' a', prompt: p}\n", 5, 8, "white space"),
+        ("- {prompt: p, repeat: 0}\n", 5, 23, "`repeat`"),
+        ("- {prompt: p, metadata: {a: .inf}}\n", 5, 25, "infinite"),
+        ("- {prompt: p, metadata: {a: 123456789012345678901}}\n", 5, 25, "64 bits"),
+        ("- !!python/object:x p\n", 5, 3, "tag"),
+        ("- {<<: {a: 1}, prompt: p}\n", 5, 4, "merge keys"),
+        ("- &a {prompt: p, metadata: {x: *a}}\n", 5, 32, "inside the value"),
+        ("- {prompt: *nobody}\n", 5, 12, "no anchor"),
+        ("- [p]\n", 5, 3, "not a list"),
+        ("- p\n--- \nb: 1\n", 6, 1, "second document"),
+        ("- prompt: 'open\n", 5, 11, "not YAML"),
+        ("- prompt: a: b\n", 5, 12, "not YAML"),
+        ("- prompt: a\n\tid: b\n", 6, 1, "not YAML"),
+        ("- a\x01b\n", 5, 4, "U+0001"),
+        ("- {matrix: {a: [1]}, from: x.csv}\n", 5, 4, "not both"),
+        ("- {matrix: {a: []}, prompt: p}\n", 5, 16, "matrix"),
+        ("- {matrix: {a: [x]}, prompt: '{{ b }}'}\n", 5, 30, "`b` is undefined"),
+        ("- {from: none.csv}\n", 5, 10, "no file"),
+        ("- {from: none.xls}\n", 5, 10, "endings"),
+    ],
+)
+def test_each_mistake_has_its_place(tmp_path: Path, items: str, line: int, column: int, part: str) -> None:
+    """A mistake names line and column, shows the line, and says what is wrong."""
+    found = mistakes(tmp_path, HEADER + items)
+
+    assert [(one.line, one.column) for one in found if part in one.reason] == [(line, column)], found
+    assert found[-1].file == "m.yaml"
+    shown = (HEADER + items).split("\n")[line - 1].replace("\t", "\ufffd").replace("\x01", "\ufffd")
+    assert any(one.source_line == shown for one in found)
+
+
+@pytest.mark.parametrize(
+    ("header", "line", "column", "part"),
+    [
+        ("version: 2\njob: t\nitems: []\n", 1, 10, "`version`"),
+        ("job: t\nitems: []\n", 1, 1, "`version` is missing"),
+        ("version: 1\njob: a b\nitems: []\n", 2, 6, "`job`"),
+        ("version: 1\njob: ..\nitems: []\n", 2, 6, "`job` may not be"),
+        ("version: 1\njob: t\nitem: []\n", 3, 1, "unknown field `item`"),
+        ("version: 1\njob: t\naccount: a\naccounts: [b]\nitems: []\n", 4, 1, "both"),
+        ("version: 1\njob: t\nbudget: {credit: 5}\nitems: []\n", 3, 10, "unknown field `budget.credit`"),
+        ("version: 1\njob: t\noutput: {filename: '../{item}'}\nitems: []\n", 3, 21, "output.filename"),
+        ("version: 1\njob: t\nitems: {}\n", 3, 8, "`items` is a list"),
+        ("- a\n", 1, 1, "a mapping of fields"),
+    ],
+)
+def test_mistakes_of_the_header(tmp_path: Path, header: str, line: int, column: int, part: str) -> None:
+    """A header that is wrong is refused, with the place."""
+    found = mistakes(tmp_path, header)
+
+    assert [(one.line, one.column) for one in found if part in one.reason] == [(line, column)], found
+
+
+def test_all_mistakes_come_at_once_in_the_order_of_the_text(tmp_path: Path) -> None:
+    """Nothing stops at the first mistake, and a broken end still tells of those before it."""
+    found = mistakes(tmp_path, "version: 3\njob: '?'\nitems:\n- {promt: a}\n- {prompt: 1}\n- 'open\n")
+
+    assert [one.line for one in found] == sorted(one.line or 0 for one in found)
+    assert {one.line for one in found} >= {1, 2, 4, 5}
+    assert "not YAML" in found[-1].reason
+
+
+def test_many_mistakes_are_bounded(tmp_path: Path) -> None:
+    """The first fifty are told, the others counted."""
+    (tmp_path / "m.yaml").write_text(HEADER + "- {prompt: 1}\n" * 70)
+
+    with pytest.raises(InputError) as caught:
+        list(open_manifest("m.yaml", working_dir=tmp_path).items())
+
+    assert (len(caught.value.mistakes), caught.value.omitted) == (50, 20)
+
+
+def test_a_prompt_of_five_megabytes(tmp_path: Path) -> None:
+    """A huge prompt gets a sentence and a short line."""
+    found = mistakes(tmp_path, HEADER + f"- id: big\n  prompt: {'x' * 5_000_000}\n")
+
+    assert places(found) == [(6, 11)]
+    assert "5,000,000" in found[0].reason
+    assert len(found[0].source_line or "") <= 160
+
+
+def test_an_exploding_alias_is_refused_quickly(tmp_path: Path) -> None:
+    """Nested aliases are counted as if they were written out."""
+    lines = ["a: &a [x,x,x,x,x,x,x,x,x,x]"]
+    names = zip("abcdefgh", "bcdefghi", strict=True)
+    lines += [f"{new}: &{new} [{','.join([f'*{old}'] * 10)}]" for old, new in names]
+    begun = time.process_time()
+
+    found = mistakes(tmp_path, HEADER + "- prompt: p\n  metadata:\n" + "".join(f"    {line}\n" for line in lines))
+
+    assert "too many values" in found[0].reason
+    assert found[0].source_line is not None
+    assert time.process_time() - begun < 2
+
+
+def test_nesting_is_bounded(tmp_path: Path) -> None:
+    """Brackets without end are an error at the one too many."""
+    found = mistakes(tmp_path, HEADER + "- " + "[" * 5000 + "\n")
+
+    assert "levels deep" in found[0].reason
+    assert found[0].line == 5
+
+
+@pytest.mark.parametrize(
+    ("raw", "part"),
+    [
+        (b"version: 1\njob: \xff\n", "0xFF is not UTF-8"),
+        ("version: 1\n".encode("utf-16"), "UTF-16"),
+        (b"", "empty"),
+        (b"# nothing\n", "empty"),
+    ],
+)
+def test_files_that_are_no_manifests(tmp_path: Path, raw: bytes, part: str) -> None:
+    """Wrong encodings and empty files are told as such."""
+    assert part in mistakes(tmp_path, raw)[0].reason
+
+
+def test_a_byte_order_mark_at_the_start_is_no_matter(tmp_path: Path) -> None:
+    """Editors that write one make good manifests."""
+    assert len(placed(tmp_path, b"\xef\xbb\xbf" + (HEADER + "- p\n").encode())) == 1
+
+
+def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
+    """Items written out and rows of a file are streamed: neither text nor items are kept."""
+    (tmp_path / "p.tsv").write_text("prompt\n" + "".join(f"a prompt number {n}\n" for n in range(20_000)))
+    (tmp_path / "m.yaml").write_text(HEADER + "- from: p.tsv\n" + "".join(f"- a prompt {n}\n" for n in range(10_000)))
+    manifest = open_manifest("m.yaml", working_dir=tmp_path)
+    tracemalloc.start()
+
+    count = sum(1 for _ in manifest.items())
+    peak_size_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert count == 30_000
+    assert peak_size_bytes < 3 << 20
+
+
+def test_variables_in_file_names(tmp_path: Path) -> None:
+    """A pattern that names metadata is filled for each item, and an item without it is a mistake."""
+    head = HEADER.replace("items:", "output: {filename: '{kind}/{item}.{ext}'}\nitems:")
+
+    item = placed(tmp_path, head + "- {prompt: p, metadata: {kind: a/b}}\n")[0]
+    found = mistakes(tmp_path, head + "- {prompt: p, metadata: {knd: a}}\n")
+
+    assert item.spec.file_name is not None
+    assert item.spec.file_name.startswith("a_b~")
+    assert item.spec.file_name.endswith("/{item}.{ext}")
+    assert places(found) == [(6, 3)]
+    assert found[0].remedy == "did you mean `knd`?"
+
+
+def test_the_schema_is_json_and_names_every_field() -> None:
+    """Editors get the same fields that the reader takes."""
+    schema = json_schema()
+
+    assert json.loads(json.dumps(schema)) == schema
+    assert set(schema["properties"]) == {*Header.model_fields, "items"}  # type: ignore[call-overload]
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert ManifestFile.model_json_schema()
+
+
+PARTS = (
+    *(
+        "version: 1\n",
+        "job: t\n",
+        "items:\n",
+        "defaults: {model: a, mode: text-to-image}\n",
+        "output: {filename: '{x}'}\n",
+    ),
+    *(
+        "- ",
+        "prompt",
+        ": ",
+        "{{ a }}",
+        "matrix: {a: [1]}",
+        "from: m.yaml",
+        "repeat: 2",
+        "metadata: ",
+        "where: a",
+        "\n",
+        "  ",
+    ),
+    *(
+        "&a ",
+        "*a",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "'",
+        '"',
+        "|",
+        ">",
+        "!x ",
+        "<<",
+        "#",
+        "%",
+        "? ",
+        "---\n",
+        "...\n",
+        "\t",
+        "\u2028",
+    ),
+    *("\ufeff", "\x00", "from: m.txt", "from: m.csv", "from: m.jsonl"),
+)
+FRAGMENTS = st.lists(st.sampled_from(PARTS), max_size=25).map("".join)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    text=st.text() | FRAGMENTS | FRAGMENTS.map(lambda tail: HEADER + tail) | st.binary(),
+)
+def test_no_text_crashes_the_reader(tmp_path: Path, text: str | bytes) -> None:
+    """Whatever a file holds, it gives items or an `InputError`."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    for name in ("m.txt", "m.csv", "m.jsonl"):
+        (tmp_path / name).write_bytes(raw)
+
+    try:
+        items = placed(tmp_path, raw)
+    except InputError as error:
+        told = [str(mistake) for mistake in error.mistakes]
+    else:
+        told = [one.spec.prompt for one in items]
+
+    assert all(told)
