@@ -1,0 +1,180 @@
+"""What a large queue costs a person who waits: choosing, `status`, and the time to the first request.
+
+    python benchmarks/large_queue.py [--items 1000000]
+
+Everything is measured in one run. `status` is compared with starting the interpreter for nothing, the first
+request with importing the program's own modules.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchkiln.core.errors import Mistake
+from batchkiln.core.instants import Now
+from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
+from batchkiln.core.planner import AccountView, choose_action
+from batchkiln.core.views import Scope, Viewpoint
+from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions, apply_manifest
+from batchkiln.queue.store import News, QueueStore
+
+RUNS = 7
+RECIPE = Recipe("epsilon-2", Mode.TEXT_TO_IMAGE, (("resolution", "512x512"),), 0, None, 3)
+NOW = ServiceDay().start
+
+CONFIG = """
+default_profile: far
+profiles:
+  far: {{base_url: "http://127.0.0.1:{port}/api/v1", accounts: [{{name: main, keys: [{{file: key}}]}}]}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An item as a manifest gives it."""
+
+    spec: ItemSpec
+    file: str
+    line: int
+
+
+def items(count: int) -> Iterator[Placed]:
+    """Give that many items of one recipe."""
+    for number in range(count):
+        prompt = f"A fox in fresh snow, morning light, number {number}, in the manner of a field guide"
+        yield Placed(ItemSpec(name=f"item-{number}", recipe=RECIPE, prompt=prompt), "bench", number)
+
+
+def job(folder: Path) -> JobSpec:
+    """Give the job that holds them."""
+    return JobSpec(
+        name="bench",
+        description="",
+        profile=None,
+        accounts=(),
+        order=Order.MANIFEST,
+        budget_credits=None,
+        budget_credits_per_day=None,
+        output_dir=str(folder / "out"),
+        filename="{item}.{ext}",
+        manifest_path="bench",
+    )
+
+
+def mistake_at(file: str, line: int, reason: str, remedy: str | None = None) -> Mistake:
+    """Name a place; none is expected."""
+    return Mistake(reason, file=file, line=line, remedy=remedy)
+
+
+async def fill(folder: Path, count: int) -> float:
+    """Enqueue, and return the median seconds of one decision, from the disk to the action."""
+    database = await Database.open_for_writing(folder / "queue.db")
+    await database.run(
+        apply_manifest,
+        job(folder),
+        items(count),
+        profile="far",
+        now=0,
+        options=ApplyOptions(),
+        mistake_at=mistake_at,
+    )
+    store = QueueStore(database, News(), profile="far", day=ServiceDay(), keep_requests_seconds=300)
+    account_id = await store.account("main")
+    viewpoint = Viewpoint(account_id=account_id, profile="far", account="main", is_first=True, scope=Scope())
+    now = Now(steady=0.0, instant=NOW, latest=NOW)
+    limits = Limits()
+    view = AccountView(
+        limits=limits,
+        creates=SlidingLog(limit=10, span_seconds=60),
+        reads=SlidingLog(limit=60, span_seconds=60),
+        machine=SlidingLog(limit=120, span_seconds=60),
+        today=Today(DayUsage(), 86_400.0),
+    )
+    times = []
+    for _ in range(200):
+        began = time.perf_counter()
+        snapshot = await store.snapshot(viewpoint, day_starts(ServiceDay(), now))
+        choose_action(snapshot.queue, view, now)
+        times.append(time.perf_counter() - began)
+    await database.close()
+    return statistics.median(times)
+
+
+def timed(command: list[str], folder: Path) -> float:
+    """Return the median seconds of a whole process."""
+    times = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def first_request(folder: Path) -> float:
+    """Return the median seconds from starting `work` to the first byte of its first request."""
+    times = []
+    for _ in range(RUNS):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            (folder / "batchkiln.yaml").write_text(CONFIG.format(port=port))
+            arrived = threading.Event()
+            threading.Thread(target=_await_byte, args=(listener, arrived), daemon=True).start()
+            began = time.perf_counter()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "batchkiln", "work", "-q", "--queue", "queue.db"],
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            assert arrived.wait(60), "no request came"
+            times.append(time.perf_counter() - began)
+            process.kill()
+            process.wait()
+    return statistics.median(times)
+
+
+def _await_byte(listener: socket.socket, arrived: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1)
+            arrived.set()
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=1_000_000)
+    count = parser.parse_args().items
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "key").write_text("benchmark-key")
+        choice = asyncio.run(fill(folder, count))
+        bare = timed([sys.executable, "-c", "pass"], folder)
+        imports = timed([sys.executable, "-c", "import batchkiln.wiring, batchkiln.cli.main"], folder)
+        status = timed([sys.executable, "-m", "batchkiln", "status", "bench", "--json", "--queue", "queue.db"], folder)
+        request = first_request(folder)
+    print(f"{count:,} items")
+    print(f"{'work':52} {'seconds':>9}   goal")
+    print(f"{'choosing the next item, from the disk':52} {choice:9.4f}   under 0.001")
+    print(f"{'interpreter start (python -c pass)':52} {bare:9.3f}")
+    print(f"{'interpreter start and the imports of `work`':52} {imports:9.3f}")
+    print(f"{'status --json':52} {status:9.3f}   {status / bare:.1f} x the bare start")
+    print(f"{'  beyond interpreter start':52} {status - bare:9.3f}   under 0.3")
+    print(f"{'start to first request':52} {request:9.3f}   under 1.5; {request / imports:.1f} x the imports")
+
+
+if __name__ == "__main__":
+    main()

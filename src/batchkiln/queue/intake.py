@@ -1,0 +1,288 @@
+"""Applying a manifest: new items are added, known ones left alone, changed ones updated while never sent.
+
+Two phases. The first reads: all items are staged, every mistake is found, and the differences to the job are
+worked out while the queue stays open to others. The second writes, in transactions so short that a process at
+work hardly waits. Killed at any instant it leaves a whole queue, and the same command completes it.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from batchkiln.core.budget import Obstacle
+from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.job import JobSpec
+from batchkiln.core.states import Event, ItemState
+from batchkiln.queue.differences import Difference, Verdict, all_differences, differences_after, take_over
+from batchkiln.queue.moves import move, note_job
+from batchkiln.queue.sql import query
+from batchkiln.queue.staging import MistakeAt, Placed, Staging, staging_of, transaction
+
+ITEMS_AT_ONCE: Final = 20_000
+"""New items in one transaction: a fraction of a second."""
+
+MOVES_AT_ONCE: Final = 2_000
+"""Changed items in one transaction; each has a line in its history."""
+
+CHANGED_SHOWN: Final = 20
+
+__all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How to apply. `dry_run` works out the report and changes nothing."""
+
+    on_change: Literal["error", "keep"] = "error"
+    prune: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyReport:
+    """What applying did, or would do. The manifest's items are `new` + `known`.
+
+    `updated`: of the known, those whose request or settings were taken over. `changed`: names, the first 20 of
+    `changed_count`, whose request changed after they were sent; `kept` counts them where they were to be left
+    alone. `requeued`: may run again, by a larger budget, a mended request or an image that is back.
+    `missing`: in the job, not canceled and not in the manifest; `pruned` of them were canceled.
+    """
+
+    job_id: int | None
+    new: int = 0
+    known: int = 0
+    updated: int = 0
+    changed: tuple[str, ...] = ()
+    changed_count: int = 0
+    kept: int = 0
+    requeued: int = 0
+    missing: int = 0
+    pruned: int = 0
+
+
+def apply_manifest(
+    connection: sqlite3.Connection,
+    spec: JobSpec,
+    placed: Iterable[Placed],
+    *,
+    profile: str,
+    now: int,
+    options: ApplyOptions,
+    mistake_at: MistakeAt,
+) -> ApplyReport:
+    """Bring the job to what the manifest says. For `Database.run`: it makes its own transactions.
+
+    `profile` is the resolved one; `now` is milliseconds of service time. Raises one `InputError` with all
+    mistakes, those that reading `placed` raises at its end included; then nothing is enqueued.
+    """
+    with staging_of(connection, spec, may_store=not options.dry_run) as staging:
+        mistakes = staging.fill(placed)
+        mistakes += staging.duplicates(mistake_at)
+        mistakes += staging.collisions(mistake_at)
+        intake = _Intake(connection, staging, spec=spec, profile=profile, now=now, options=options)
+        mistakes += intake.profile_mistakes()
+        report = intake.compare(mistake_at)
+        mistakes += intake.mistakes
+        if mistakes:
+            raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + intake.omitted)
+        return report if options.dry_run else intake.store(report)
+
+
+def _in_order(mistakes: list[Mistake], files: list[str]) -> list[Mistake]:
+    """Give the mistakes file by file, the manifest's first, each from top to bottom."""
+    ranks: dict[str | None, int] = {None: -1}
+    for file in [*(mistake.file for mistake in mistakes), *files]:
+        ranks.setdefault(file, len(ranks))
+    return sorted(mistakes, key=lambda mistake: (ranks[mistake.file], mistake.line or 0))
+
+
+class _Intake:
+    """One application of a manifest whose items are staged."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        staging: Staging,
+        *,
+        spec: JobSpec,
+        profile: str,
+        now: int,
+        options: ApplyOptions,
+    ) -> None:
+        self.mistakes: list[Mistake] = []
+        self.omitted = 0
+        self._connection = connection
+        self._staging = staging
+        self._spec = spec
+        self._profile = profile
+        self._now = now
+        self._options = options
+        found = connection.execute(query("find_job"), {"name": spec.name}).fetchone()
+        self._job_id: int | None = found[0] if found else None
+        self._old_profile: str | None = found[1] if found else None
+
+    def profile_mistakes(self) -> list[Mistake]:
+        """Refuse another profile for a job that has been sent: its generations belong to an account there."""
+        if self._old_profile in {None, self._profile} or not self._one("has_attempts"):
+            return []
+        reason = (
+            f"the job {self._spec.name!r} was begun with the profile {self._old_profile!r}, not {self._profile!r}; "
+            "what was sent there can only be fetched there"
+        )
+        remedy = f"use --profile {self._old_profile}, or give the job another name"
+        return [Mistake(reason, file=self._spec.manifest_path, remedy=remedy)]
+
+    def compare(self, mistake_at: MistakeAt) -> ApplyReport:
+        """Work out what applying does, without changing the queue; `mistakes` gets what forbids it."""
+        if self._job_id is None:
+            self._connection.execute(query("find_all_fresh"))
+            return ApplyReport(job_id=None, new=self._one("count_fresh"))
+        self._connection.execute(query("find_differences"), self._settings())
+        self._connection.execute(query("find_fresh"))
+        fresh = self._one("count_fresh")
+        known = self._one("count_placed") - fresh
+        report = self._count_differences(ApplyReport(job_id=self._job_id, new=fresh, known=known), mistake_at)
+        return self._count_wishes(report)
+
+    def _count_differences(self, report: ApplyReport, mistake_at: MistakeAt) -> ApplyReport:
+        updated = requeued = changed = 0
+        shown: list[Difference] = []
+        for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
+            verdict = difference.verdict
+            if verdict is Verdict.SENT:
+                changed += 1
+                if changed <= CHANGED_SHOWN:
+                    shown.append(difference)
+                continue
+            updated += verdict is not Verdict.SAME
+            requeued += difference.requeues
+        if changed and self._options.on_change == "error" and not self._options.dry_run:
+            self.mistakes = [self._changed_mistake(difference, mistake_at) for difference in shown]
+            self.omitted = changed - len(shown)
+        names = tuple(difference.name for difference in shown)
+        kept = changed if self._options.on_change == "keep" else 0
+        return replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
+
+    def _changed_mistake(self, difference: Difference, mistake_at: MistakeAt) -> Mistake:
+        fields = " and ".join(difference.request_fields)
+        return mistake_at(
+            self._staging.files[difference.file],
+            difference.line,
+            f"the item {difference.name!r} was sent already (it is {difference.state}), and its {fields} changed",
+            "give it a new id to have both, or use `--on-change keep` to leave it as it was sent",
+        )
+
+    def _count_wishes(self, report: ApplyReport) -> ApplyReport:
+        self._connection.execute(query("wish_possible_again"), self._settings())
+        self._connection.execute(query("wish_inputs_back"), self._settings())
+        has_missing = report.known < self._one("job_items")
+        missing = self._one("count_missing") if has_missing else 0
+        if self._options.prune and has_missing:
+            self._connection.execute(query("wish_pruned"), self._settings())
+        requeued, pruned = self._connection.execute(query("count_wishes")).fetchone()
+        return replace(report, requeued=report.requeued + requeued, missing=missing, pruned=pruned)
+
+    def store(self, report: ApplyReport) -> ApplyReport:
+        """Write it, a piece at a time, and give the report of what was really done.
+
+        Between the comparison and this an item may have been sent: it is left alone then, and reported.
+        """
+        job_id = self._job_id = self._store_job()
+        report = self._take_over_all(replace(report, job_id=job_id))
+        report = self._fulfil_wishes(report)
+        report = replace(report, new=self._insert_fresh(report.new))
+        with transaction(self._connection):
+            counts = {name: getattr(report, name) for name in _COUNTED}
+            detail = counts | {"items": self._one("job_items"), "manifest": self._spec.manifest_path}
+            note_job(self._connection, "manifest_applied", job_id=job_id, now=self._now, detail=detail)
+        return report
+
+    def _store_job(self) -> int:
+        with transaction(self._connection):
+            found = self._connection.execute(query("find_job"), {"name": self._spec.name}).fetchone()
+            if found is not None:
+                self._job_id = found[0]
+                self._connection.execute(query("update_job"), self._settings())
+                return int(found[0])
+            job_id = self._connection.execute(query("insert_job"), self._settings()).lastrowid
+            assert job_id is not None
+            detail = {"manifest": self._spec.manifest_path}
+            note_job(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
+            return job_id
+
+    def _take_over_all(self, report: ApplyReport) -> ApplyReport:
+        updated = requeued = sent = 0
+        names: list[str] = []
+        seq, is_over = 0, False
+        while not is_over:
+            with transaction(self._connection):
+                page = differences_after(self._connection, seq, MOVES_AT_ONCE)
+                for difference in page:
+                    take_over(self._connection, difference, self._now)
+                    if difference.verdict is Verdict.SENT:
+                        sent += 1
+                        names.append(difference.name)
+                    updated += difference.verdict not in {Verdict.SAME, Verdict.SENT}
+                    requeued += difference.requeues
+            is_over = not page
+            seq = page[-1].seq if page else seq
+            del names[CHANGED_SHOWN:]
+        kept = sent if self._options.on_change == "keep" else 0
+        return replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
+
+    def _fulfil_wishes(self, report: ApplyReport) -> ApplyReport:
+        requeued, pruned = report.requeued, 0
+        item_id, is_over = 0, False
+        while not is_over:
+            with transaction(self._connection):
+                page = self._connection.execute(query("wishes"), {"after": item_id, "limit": MOVES_AT_ONCE}).fetchall()
+                for wished_id, expected, event, holds in page:
+                    if holds:
+                        state, fact = ItemState(expected), Event(event)
+                        move(self._connection, item_id=wished_id, expected=state, event=fact, now=self._now)
+                        pruned += fact is Event.CANCEL_REQUESTED
+                        requeued += fact is not Event.CANCEL_REQUESTED
+            is_over = not page
+            item_id = page[-1][0] if page else item_id
+        return replace(report, requeued=requeued, pruned=pruned)
+
+    def _insert_fresh(self, count: int) -> int:
+        """Add the new items, each chunk with its share of the counters; give how many there were."""
+        inserted = 0
+        for after in range(0, count, ITEMS_AT_ONCE):
+            upto = min(after + ITEMS_AT_ONCE, count)
+            with transaction(self._connection):
+                place = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
+                last_id = self._one("last_item_id")
+                inserted += self._connection.execute(query("insert_items"), place).rowcount
+                self._connection.execute(query("count_in_items"), {"last_id": last_id})
+                self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
+        return inserted
+
+    def _one(self, name: str) -> int:
+        value: int = self._connection.execute(query(name), {"job_id": self._job_id}).fetchone()[0]
+        return value
+
+    def _settings(self) -> dict[str, object]:
+        spec = self._spec
+        return {
+            "job_id": self._job_id,
+            "now": self._now,
+            "name": spec.name,
+            "description": spec.description,
+            "profile": self._profile,
+            "accounts": json.dumps(list(spec.accounts), ensure_ascii=False),
+            "item_order": spec.order.value,
+            "budget_credits": spec.budget_credits,
+            "budget_credits_per_day": spec.budget_credits_per_day,
+            "output_dir": spec.output_dir,
+            "filename": spec.filename,
+            "manifest_path": spec.manifest_path,
+            "obstacles": _OBSTACLES,
+        }
+
+
+_OBSTACLES: Final = json.dumps([obstacle.value for obstacle in Obstacle])
+_COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "missing", "pruned")
