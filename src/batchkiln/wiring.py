@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from sqlite3 import Connection
@@ -263,7 +263,7 @@ class Driver:
         clock = ServiceClock(time_scale=profile.time_scale, floor=await store.remembered_time())
         self.services[name] = ServiceAtHand(
             profile=profile,
-            base_url=embedded.base_url if embedded else str(profile.config.base_url),
+            base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
             machine=Machine(
@@ -283,9 +283,9 @@ def _embedded(profile: Profile, queue: Path) -> "LocalService":
     config = ServiceConfig(
         state_dir=queue.absolute().parent / "service" / profile.name,
         time_scale=profile.time_scale,
-        day_seconds=profile.config.day_seconds,
-        day_start=profile.config.day_start,
-        limits=Limits(**profile.config.limits.model_dump()),
+        day_seconds=profile.day.seconds,
+        day_start=profile.day.start,
+        limits=Limits(**asdict(profile.limits)),
         accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
     )
     return LocalService(config)

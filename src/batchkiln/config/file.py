@@ -1,0 +1,177 @@
+"""The configuration file: strict models, and mistakes with line and column. Imported only where a file is read."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
+from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.instants import EPOCH
+from batchkiln.core.windows import Limits, ServiceDay
+
+_SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+
+
+def _bytes(value: object) -> object:
+    """Read a size: a number of bytes, or a text such as `500 MiB`."""
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)):
+        factor = _SIZES.get(match[2].upper())
+        if factor is not None:
+            return int(match[1]) * factor
+    return value
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _KeySource(_Model):
+    """Where one API key stands: an environment variable, a file, or the system's keyring."""
+
+    env: str | None = None
+    file: str | None = None
+    keyring: str | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if sum(source is not None for source in (self.env, self.file, self.keyring)) != 1:
+            raise ValueError("a key needs exactly one of env, file and keyring")
+        return self
+
+
+class _Account(_Model):
+    """One account: its name, and its keys, the newest first."""
+
+    name: str = Field(min_length=1, max_length=64)
+    keys: tuple[_KeySource, ...] = Field(min_length=1)
+
+
+class _Limits(_Model):
+    """Limits that differ from the documented ones; durations in service seconds."""
+
+    active_generations: Annotated[int, Field(ge=1, le=1)] = 1
+    creates_per_minute: int = Field(default=10, ge=1)
+    creates_per_day: int = Field(default=1000, ge=1)
+    reads_per_minute: int = Field(default=60, ge=1)
+    reads_per_day: int = Field(default=20_000, ge=1)
+    credits_per_day: int = Field(default=2000, ge=0)
+    upload_files_per_day: int = Field(default=100, ge=0)
+    upload_bytes_per_day: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] = 500 * 1024**2
+    requests_per_minute_per_ip: int = Field(default=120, ge=1)
+    poll_interval_seconds: float = Field(default=10.0, ge=0)
+    minute_seconds: float = Field(default=60.0, gt=0)
+
+
+class _Profile(_Model):
+    """A service. Without `base_url` it is the local one, embedded in the process that drives the queue."""
+
+    base_url: str | None = None
+    accounts: tuple[_Account, ...] = ()
+    limits: _Limits = _Limits()
+    time_scale: float | None = Field(default=None, gt=0)
+    day_seconds: float = Field(default=86_400.0, gt=0)
+    day_start: datetime = EPOCH
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if problem := base_url_problem(value):
+            raise ValueError(problem)
+        return value.rstrip("/")
+
+    @field_validator("day_start")
+    @classmethod
+    def _is_utc(cls, value: datetime) -> datetime:
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+    @model_validator(mode="after")
+    def _has_accounts(self) -> Self:
+        names = [account.name for account in self.accounts]
+        if len(set(names)) != len(names):
+            raise ValueError("two accounts have the same name")
+        if self.base_url is not None and not names:
+            raise ValueError("a profile with a base URL needs at least one account")
+        return self
+
+
+class _File(_Model):
+    default_profile: str | None = None
+    profiles: dict[str, _Profile] = Field(default_factory=dict)
+
+
+def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
+    """Read the default profile's name and all profiles.
+
+    Raises `InputError` with every mistake. Every scalar is taken as text, and the fields' types decide: no
+    surprise by YAML 1.1.
+    """
+    try:
+        text = path.read_text("utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  builds nothing but texts, lists and mappings
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: the configuration cannot be read: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise InputError([_mistake(path, text, str(error.problem), line, column)]) from error
+    try:
+        file = _File.model_validate(content or {})
+    except ValidationError as error:
+        mistakes = []
+        for problem in error.errors():
+            line, column = _place(node, problem["loc"])
+            where = ".".join(str(part) for part in problem["loc"])
+            mistakes.append(_mistake(path, text, f"{where}: {problem['msg']}", line, column))
+        raise InputError(mistakes) from error
+    folder = path.absolute().parent
+    return file.default_profile, {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
+
+
+def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
+    """Return the profile as used; relative key files are looked up beside the configuration."""
+    accounts = tuple(
+        Account(account.name, tuple(KeySource(key.env, key.file, key.keyring) for key in account.keys))
+        for account in entry.accounts
+    )
+    return Profile(
+        name=name,
+        base_url=entry.base_url,
+        accounts=accounts,
+        limits=Limits(**entry.limits.model_dump()),
+        day=ServiceDay(entry.day_seconds, entry.day_start),
+        scale=entry.time_scale,
+        folder=folder,
+    )
+
+
+def _mistake(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Mistake:
+    lines = text.splitlines()
+    source = lines[line - 1] if line is not None and line <= len(lines) else None
+    return Mistake(reason, file=str(path), line=line, column=column, source_line=source)
+
+
+def _place(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[int | None, int | None]:
+    """Return line and column of the deepest part of a field's location that the file holds."""
+    here = node
+    for part in location:
+        below = _below(here, part)
+        if below is None:
+            break
+        here = below
+    return (None, None) if here is None else (here.start_mark.line + 1, here.start_mark.column + 1)
+
+
+def _below(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        found: yaml.Node = node.value[part]
+        return found
+    return None

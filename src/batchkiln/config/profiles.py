@@ -1,0 +1,110 @@
+"""Profiles as used: a service, its accounts, their keys and limits (contract, section 6). Keys are read late."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from batchkiln.core.errors import InputError
+from batchkiln.core.windows import Limits, ServiceDay
+
+LOCAL_TIME_SCALE: Final = 60.0
+"""The embedded service runs a minute a second, so that a first try is over soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where one API key stands: exactly one of an environment variable, a file, the system's keyring."""
+
+    env: str | None = None
+    file: str | None = None
+    keyring: str | None = None
+
+    def __str__(self) -> str:
+        """Say where to look, never what is there."""
+        if self.env is not None:
+            return f"the environment variable {self.env}"
+        return f"the file {self.file}" if self.file is not None else f"the keyring entry {self.keyring}"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account: its name, and its keys, the newest first."""
+
+    name: str
+    keys: tuple[KeySource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A service. Without `base_url` it is the local one, embedded in the process that drives the queue.
+
+    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up.
+    """
+
+    name: str
+    base_url: str | None = None
+    accounts: tuple[Account, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    day: ServiceDay = field(default_factory=ServiceDay)
+    scale: float | None = None
+    folder: Path = field(default_factory=Path)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the service runs inside this process."""
+        return self.base_url is None
+
+    @property
+    def time_scale(self) -> float:
+        """Service seconds per real second."""
+        return self.scale or (LOCAL_TIME_SCALE if self.is_embedded else 1.0)
+
+    @property
+    def account_names(self) -> tuple[str, ...]:
+        """The accounts in order; the first is the one that jobs use which name none."""
+        return tuple(account.name for account in self.accounts) or ("main",)
+
+    def keys(self, account: str) -> list[str]:
+        """Return an account's API keys, the newest first. Raises `InputError` where none can be read."""
+        sources = next(entry for entry in self.accounts if entry.name == account).keys
+        found = [key for key in (self._read(source) for source in sources) if key]
+        if not found:
+            raise InputError(
+                f"profile {self.name}, account {account}: no API key found in {', '.join(map(str, sources))}; "
+                "nothing was sent. Set it and run the same command again"
+            )
+        return found
+
+    def _read(self, source: KeySource) -> str | None:
+        if source.env is not None:
+            return os.environ.get(source.env, "").strip() or None
+        if source.file is not None:
+            try:
+                return (self.folder / Path(source.file).expanduser()).read_text("utf-8").strip() or None
+            except (OSError, UnicodeDecodeError):
+                return None
+        assert source.keyring is not None, "a key has exactly one source"
+        return _from_keyring(source.keyring)
+
+
+def base_url_problem(value: str) -> str | None:
+    """Say what is wrong with a base URL, if anything is."""
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return "a base URL begins with https:// (or http://) and a host"
+    if parts.username or parts.password or parts.query or parts.fragment:
+        return "a base URL holds no user, password, query or fragment"
+    return None
+
+
+def _from_keyring(name: str) -> str | None:
+    try:
+        import keyring  # noqa: PLC0415  an extra: only who uses it needs it
+    except ImportError:
+        raise InputError(
+            f"the key {name} is in the keyring, which needs an extra: pip install 'batchkiln[keyring]'"
+        ) from None
+    value: str | None = keyring.get_password("batchkiln", name)
+    return value
