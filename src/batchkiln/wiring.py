@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, BinaryIO
@@ -17,7 +16,6 @@ from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError, OutputsUnwritable
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import JobSpec
-from batchkiln.core.planner import Due
 from batchkiln.core.views import Outstanding, Scope, Viewpoint
 from batchkiln.core.windows import SlidingLog
 from batchkiln.inputs import LocalInputs
@@ -137,34 +135,44 @@ class Driver:
         self.services: dict[str, ServiceAtHand] = {}
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
-        self._has_been_rung = False
+        self._has_been_rung = True
 
     async def run(self) -> Outstanding:
         """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
         with listening(self.database.path, self._heard):
-            while True:
-                work = await self.database.read(find_work, self.control.scope)
-                await self._check_outputs(work)
-                await self._build_lanes(work)
-                if not self.lanes and not self.control.waits_for_more:
-                    return await self.database.read(outstanding, self.control.scope)
-                left = await self._drive_lanes()
-                if self.control.stopping.is_set() or not self.control.waits_for_more:
-                    return left
+            return await drive(self, self.control)
 
-    async def _drive_lanes(self) -> Outstanding:
-        """Drive the lanes there are; with `work --forever`, until a new account is needed."""
-        if not self.lanes:
-            await self._until_rung()
-            return Outstanding({}, 0)
-        store = next(iter(self.services.values())).store
-        return await drive(self.lanes, store, self.control)
+    @property
+    def version(self) -> int:
+        """Grows with each change of the queue."""
+        return self.news.version
 
-    async def _until_rung(self) -> None:
-        while not self._has_been_rung and not self.control.stopping.is_set():
-            self.control.pulse.clear()
-            await self.control.pulse.wait()
-        self._has_been_rung = False
+    def announce(self) -> None:
+        """Wake all who wait for news."""
+        self.news.announce()
+
+    async def outstanding(self, scope: Scope) -> Outstanding:
+        """Count what may still change without a person."""
+        return await self.database.read(outstanding, scope)
+
+    async def new_lanes(self) -> list[Lane]:
+        """Build lanes for accounts that have got work: at the start, and whenever another process rings.
+
+        What is wrong with the configuration ends a start; later it is only said, since others have work.
+        """
+        if not self._has_been_rung:
+            return []
+        is_start, self._has_been_rung = not self.lanes, False
+        before = len(self.lanes)
+        try:
+            work = await self.database.read(find_work, self.control.scope)
+            await self._check_outputs(work)
+            await self._build_lanes(work)
+        except InputError as error:
+            if is_start:
+                raise
+            log.warning("job_postponed", reason=str(error))
+        return self.lanes[before:]
 
     def _heard(self) -> None:
         """Another process changed the queue."""
@@ -307,14 +315,3 @@ async def driving(database: Database, setting: Setting, control: Control, *, com
 def scope_of(applied: Sequence[Applied]) -> Scope:
     """Return the scope of the jobs that a command named."""
     return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
-
-
-def waits_of(driver: Driver) -> list[tuple[str, Due, datetime]]:
-    """Return what each account's slot waits for, with the instant in service time, for a person."""
-    found = []
-    for lane in driver.lanes:
-        due = driver.control.slot_rest(lane.account_id)
-        if due is not None and due.at < float("inf"):
-            now = lane.ports.clock.now()
-            found.append((lane.viewpoint.account, due, now.instant_of(due.at)))
-    return found

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
 from batchkiln.core.errors import InputError, Mistake
@@ -128,7 +129,7 @@ def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
         for problem in error.errors():
             line, column = _place(node, problem["loc"])
             where = ".".join(str(part) for part in problem["loc"])
-            mistakes.append(_mistake(path, text, f"{where}: {problem['msg']}", line, column))
+            mistakes.append(_mistake(path, text, f"{where}: {_reason(problem)}", line, column))
         raise InputError(mistakes) from error
     folder = path.absolute().parent
     return file.default_profile, {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
@@ -149,6 +150,19 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         scale=entry.time_scale,
         folder=folder,
     )
+
+
+def _reason(problem: ErrorDetails) -> str:
+    """Say what is wrong in the words of this file's reader."""
+    match problem["type"]:
+        case "extra_forbidden":
+            return "there is no such field"
+        case "missing":
+            return "this field is needed"
+        case "value_error":
+            return str(problem["ctx"]["error"])
+        case _:
+            return problem["msg"]
 
 
 def _mistake(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Mistake:

@@ -265,7 +265,10 @@ Preparation = AskQuote | Upload | Reject | Rest
 
 
 def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Preparation:
-    """Choose what to make ready while the slot is busy, in the order in which it will be needed."""
+    """Choose what to make ready while the slot is busy, in the order in which it will be needed.
+
+    What has to wait, as uploads do once the day's are used up, lets what may leave now go first.
+    """
     if not account.may_start:
         return Rest(Due(inf, Reason.ENOUGH))
     ordered = tuple(in_order(queue.candidates))
@@ -274,15 +277,25 @@ def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Prep
             verdict = judge_candidate(candidate, candidate.cost, account)
             if verdict.fit is Fit.NEVER and verdict.obstacle is not None:
                 return Reject(candidate, verdict.obstacle)
+    soonest: AskQuote | Upload | Rest = Rest(Due(inf, Reason.NOTHING))
+    for choice in _requests_for(ordered, account, now):
+        if choice.due.at <= now.steady:
+            return choice
+        if choice.due.at < soonest.due.at:
+            soonest = choice
+    return soonest
+
+
+def _requests_for(ordered: Sequence[Candidate], account: AccountView, now: Now) -> Iterator[AskQuote | Upload]:
+    """Give the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6)."""
     for candidate in ordered:
         if not candidate.is_ready:
-            return Upload(candidate, _upload_due(account, now))
-        if candidate.cost is None:
-            return AskQuote(candidate, account.read_due(now, places=1 + KEPT_FOR_POLLS))
+            yield Upload(candidate, _upload_due(account, now))
+        elif candidate.cost is None:
+            yield AskQuote(candidate, account.read_due(now, places=1 + KEPT_FOR_POLLS))
     for candidate in ordered:
-        if candidate.missing_inputs:
-            return Upload(candidate, _upload_due(account, now))
-    return Rest(Due(inf, Reason.NOTHING))
+        if candidate.is_ready and candidate.missing_inputs:
+            yield Upload(candidate, _upload_due(account, now))
 
 
 def _upload_due(account: AccountView, now: Now) -> Due:

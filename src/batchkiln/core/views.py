@@ -101,6 +101,7 @@ class DownloadTask:
     filename: str
     created_at: datetime
     saved: frozenset[int]
+    last_read_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

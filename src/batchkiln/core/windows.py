@@ -5,6 +5,7 @@ from before it is sent until a whole minute after its reply, since the service m
 moment in between. A day is the service's own, from reset to reset.
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class SlidingLog:
     def settle(self, at: float) -> None:
         """Note that a started request is over: answered, failed or given up."""
         self._under_way -= 1
-        self._expiries.append(at + self.span_seconds)
+        insort(self._expiries, at + self.span_seconds)  # a log of an earlier run may be taken over late
 
     def free_at(self, now: float, *, places: int = 1) -> float:
         """Return the earliest steady moment at which `places` are free; infinite while others are under way.

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind, ServiceError
 from batchkiln.core.request import idempotency_key, request_body
@@ -164,7 +164,11 @@ def record_accepted(
     """Note the generation's id and price; its credits go to the service day in which it was created."""
     row = _row(connection, attempt_id)
     cost = row["quote_credits"] if record.cost_credits is None else record.cost_credits
-    day = row["day_start_at"] if record.created_at is None else to_milliseconds(day_of(record.created_at))
+    # A reply without a date may be of a create in any day until now: of these, only the last can still be overstepped.
+    created_at = record.created_at or from_milliseconds(now)
+    day = to_milliseconds(day_of(created_at))
+    if record.created_at is None:
+        day = max(day, row["day_start_at"])
     _move_credits(connection, row, day=day, cost=cost)
     _change_money(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
     changed = connection.execute(

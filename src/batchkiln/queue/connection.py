@@ -141,7 +141,8 @@ def _in_snapshot(
     try:
         return work(connection, *args, **kwargs)
     finally:
-        connection.execute("COMMIT")
+        if connection.in_transaction:  # an error of the disk may have ended it, and is what has to be told
+            connection.execute("COMMIT")
 
 
 def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
@@ -196,7 +197,8 @@ def _migrate(connection: sqlite3.Connection, version: int, script: str) -> None:
             connection.execute(f"PRAGMA user_version = {version}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 

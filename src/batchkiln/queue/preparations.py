@@ -14,7 +14,7 @@ from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import DownloadTask, WantedInput
 from batchkiln.queue.moves import move, note
-from batchkiln.queue.rows import attempt_of, input_file_of, input_ids_of
+from batchkiln.queue.rows import attempt_of, input_file_of, input_ids_of, instant
 from batchkiln.queue.sql import query
 
 REJECTED_AT_ONCE = 500
@@ -109,6 +109,7 @@ def download_task(connection: sqlite3.Connection, attempt_id: int) -> DownloadTa
         filename=row["file_name"] or row["filename"],
         created_at=from_milliseconds(row["generation_created_at"]),
         saved=frozenset(number for (number,) in saved),
+        last_read_at=instant(row["last_read_at"]),
     )
 
 

@@ -17,9 +17,7 @@ from batchkiln.core.views import (
     DownloadTask,
     LoggedRequest,
     NewAttempt,
-    Outstanding,
     RequestNote,
-    Scope,
     Snapshot,
     Viewpoint,
     WantedInput,
@@ -93,10 +91,6 @@ class QueueStore:
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Read all that the planner has to know about one account."""
         return await self._database.read(view.snapshot, viewpoint, days)
-
-    async def outstanding(self, scope: Scope) -> Outstanding:
-        """Count what may still change without a person."""
-        return await self._database.read(view.outstanding, scope)
 
     async def unresolved(self, account_id: int) -> Attempt | None:
         """Return the account's unresolved attempt, held or not."""

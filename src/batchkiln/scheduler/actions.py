@@ -25,8 +25,10 @@ from batchkiln.core.windows import day_starts
 from batchkiln.scheduler.lane import Lane
 
 _EDGE = ServiceError("edge_firewall", "refused by the firewall before the API; the whole machine waits")
-_OF_LIMITS = ("per_minute", "per minute", "rate", "quota", "daily", "per day", "budget", "too many")
 _OF_GENERATIONS = ("active", "concurren", "in progress", "running", "another generation")
+_OF_CREDITS = ("credit", "budget")
+_OF_DAYS = ("daily", "per day", "day limit")
+_OF_MINUTES = ("per_minute", "per minute", "rate", "quota", "too many")
 
 
 async def submit(lane: Lane, action: Submit, now: Now) -> None:
@@ -34,6 +36,7 @@ async def submit(lane: Lane, action: Submit, now: Now) -> None:
     candidate, service = action.candidate, lane.ports.service
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
     request = lane.note(RequestKind.CREATE, now)
+    lane.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
     async with lane.sending(request):
         attempt = await lane.ports.queue.record_attempt(
             NewAttempt(
@@ -46,10 +49,11 @@ async def submit(lane: Lane, action: Submit, now: Now) -> None:
             )
         )
         if attempt is None:
+            lane.control.spend(-candidate.cost)
             lane.count_stale_plan()
             return
         lane.stale_plans = 0
-        lane.control.spend(attempt.quote_credits)
+        lane.begun = attempt.id
         await _send(lane, attempt)
 
 
@@ -82,24 +86,26 @@ async def _send(lane: Lane, attempt: Attempt) -> None:
             _follow(lane, attempt, record, state)
         case Refused(kind=kind, error=error):
             lane.recovered(creates=True)
-            lane.control.spend(-attempt.quote_credits)
+            _give_back(lane, attempt)
             await queue.record_refused(attempt, kind, error, now)
         case KeyConflict(error=error):
             lane.recovered(creates=True)
             await queue.record_conflict(attempt, error, now)
         case Throttled(error=error):
-            await queue.record_answered(attempt, error, now)
             await lane.meet(reply, creates=True, reason=_reason_of(error, attempt))
+            await queue.record_answered(attempt, error, now)
         case Unavailable(error=error):
+            await lane.meet(reply, creates=True)
             await queue.record_unknown(attempt, f"{error.code}: {error.message}", now)
-            await lane.meet(reply, creates=True)
         case NoReply(reason=reason):
+            await lane.meet(reply, creates=True)
             await queue.record_unknown(attempt, reason, now)
-            await lane.meet(reply, creates=True)
         case EdgeBlocked():
-            await queue.record_answered(attempt, _EDGE, now)
             await lane.meet(reply, creates=True)
+            await queue.record_answered(attempt, _EDGE, now)
         case AccountBlocked(error=error):
+            if not _was_in_doubt(attempt):
+                _give_back(lane, attempt)
             await queue.record_blocked(attempt, error, now)
             await lane.meet(reply, creates=True)
         case _:
@@ -126,6 +132,8 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
                 state = await lane.ports.queue.record_generation(attempt, record, after)
                 _follow(lane, attempt, record, state)
         case NotFound(error=error):
+            lane.recovered(creates=False)
+            lane.statuses.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
             await lane.ports.queue.record_lost(attempt, error, after)
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False)
@@ -145,11 +153,31 @@ def _follow(lane: Lane, attempt: Attempt, record: GenerationRecord, state: ItemS
         lane.touched.pop(attempt.id, None)
 
 
+def _give_back(lane: Lane, attempt: Attempt) -> None:
+    """Undo what an attempt took of --max-credits; one of an earlier run has taken nothing."""
+    if lane.begun == attempt.id:
+        lane.begun = None
+        lane.control.spend(-attempt.quote_credits)
+
+
+def _was_in_doubt(attempt: Attempt) -> bool:
+    """Whether a send before the one just answered may have created something (Service rule 4.2)."""
+    return attempt.sends > attempt.answers + 1
+
+
 def _reason_of(error: ServiceError, attempt: Attempt) -> Reason:
-    """Tell somebody else's generation from another limit; nothing of ours is active when a create is sent."""
+    """Tell which limit a refused create met, by what little the service says of it.
+
+    Nothing of ours is active when a create is sent, so where no other limit is named it is somebody else's
+    generation (contract, section 7); with a send in doubt it may be our own.
+    """
     text = f"{error.code} {error.message}".lower()
-    is_limit = any(word in text for word in _OF_LIMITS)
-    is_generation = any(word in text for word in _OF_GENERATIONS)
-    if attempt.is_in_doubt or (is_limit and not is_generation):
+    if any(word in text for word in _OF_GENERATIONS):
+        return Reason.THROTTLED if _was_in_doubt(attempt) else Reason.OTHER_GENERATION
+    if any(word in text for word in _OF_CREDITS):
+        return Reason.DAY_CREDITS
+    if any(word in text for word in _OF_DAYS):
+        return Reason.DAY_REQUESTS
+    if _was_in_doubt(attempt) or any(word in text for word in _OF_MINUTES):
         return Reason.THROTTLED
     return Reason.OTHER_GENERATION

@@ -1,6 +1,7 @@
 """What one run may do, and when it is over: shared by all lanes of a process."""
 
 import asyncio
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
@@ -12,7 +13,7 @@ from batchkiln.core.windows import SlidingLog
 
 Rest = tuple[int, Due]
 
-_ENDS_A_DAY = frozenset({Reason.DAY_CREDITS, Reason.JOB_DAY_CREDITS})
+_ENDS_A_DAY = frozenset({Reason.DAY_CREDITS, Reason.JOB_DAY_CREDITS, Reason.DAY_REQUESTS})
 
 
 @dataclass(slots=True)
@@ -77,11 +78,16 @@ class Control:
         self.rests.pop((account_id, track), None)
 
     def slot_rest(self, account_id: int) -> Due | None:
-        """Return what an account's slot waits for; None while it works."""
+        """Return what an account's slot waits for; None while it works.
+
+        A slot that waits for a quote or an upload waits for whatever those wait for.
+        """
         rest = self.rests.get((account_id, "slot"))
+        if rest is not None and rest[1].reason is Reason.PREPARING:
+            rest = self.rests.get((account_id, "preparation"), rest)
         return rest[1] if rest else None
 
-    def is_quiet(self, tracks: frozenset[tuple[int, str]], version: int) -> bool:
+    def is_quiet(self, tracks: AbstractSet[tuple[int, str]], version: int) -> bool:
         """Tell whether no track has anything to do, ever, unless news come from outside."""
         return all(self._is_at_rest(track, version) for track in tracks if track[0] not in self.blocked)
 

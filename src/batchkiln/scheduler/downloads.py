@@ -32,6 +32,8 @@ from batchkiln.scheduler.lane import Lane
 from batchkiln.scheduler.ports import Part
 
 AT_ONCE: Final = 4
+"""Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
+
 TRIES_PER_LINK: Final = 4
 _EXTENSIONS: Final = ("png", "jpg", "webp", "gif", "avif", "mp4", "webm", "mov")
 
@@ -39,13 +41,14 @@ _EXTENSIONS: Final = ("png", "jpg", "webp", "gif", "avif", "mp4", "webm", "mov")
 async def fetch_downloads(lane: Lane) -> None:
     """Fetch finished generations of one account until the run stops; what is in hand is finished first."""
     running: dict[int, asyncio.Task[None]] = {}
+    turns = asyncio.Semaphore(AT_ONCE)
     async with asyncio.TaskGroup() as group:
         while not lane.control.is_over_for(lane.account_id):
             queue, _, version = await lane.look(lane.ports.clock.now())
             running = {attempt_id: task for attempt_id, task in running.items() if not task.done()}
             for attempt_id in queue.downloads:
-                if attempt_id not in running and len(running) < AT_ONCE:
-                    running[attempt_id] = group.create_task(_fetch(lane, attempt_id))
+                if attempt_id not in running:
+                    running[attempt_id] = group.create_task(_fetch(lane, attempt_id, turns))
             if running:
                 await _news_since(lane, version)
             else:
@@ -58,20 +61,36 @@ async def _news_since(lane: Lane, version: int) -> None:
         await news.wait()
 
 
-async def _fetch(lane: Lane, attempt_id: int) -> None:
+async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
     """Fetch all outputs of one generation; links are read afresh as often as needed, while they are retained."""
     tries = 0
     while not lane.control.is_over_for(lane.account_id):
-        task = await lane.ports.queue.download_task(attempt_id)
-        record = await _record_with_links(lane, task)
-        if record is not None:
-            ended = await _use(lane, task, record)
-            if ended:
-                break
+        async with turns:
+            has_ended = await _try(lane, attempt_id)
+        if has_ended:
+            break
         tries += 1
         await _pause(lane, tries)
     lane.records.pop(attempt_id, None)
+    lane.touched.pop(attempt_id, None)
     lane.ports.queue.announce()
+
+
+async def _try(lane: Lane, attempt_id: int) -> bool:
+    """Take one step toward an attempt's files; tell whether nothing is left to fetch, for good or for this run."""
+    task = await lane.ports.queue.download_task(attempt_id)
+    match await _record_with_links(lane, task):
+        case GenerationRecord() as record:
+            return await _use(lane, task, record)
+        case _Links.LATER:
+            return False
+        case _Links.NEVER:
+            return True
+
+
+class _Links(Enum):
+    LATER = auto()  # a trouble came in between
+    NEVER = auto()  # the item has left the downloads
 
 
 async def _pause(lane: Lane, tries: int) -> None:
@@ -80,17 +99,17 @@ async def _pause(lane: Lane, tries: int) -> None:
     await clock.sleep_until(at, lane.control.stopping)
 
 
-async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord | None:
-    """Return the record that the last poll brought, or read it again; None where a trouble came in between."""
+async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
+    """Return the record that the last poll brought, or read it again."""
     if record := lane.records.pop(task.attempt.id, None):
         return record
     clock, attempt = lane.ports.clock, task.attempt
     if not lane.ports.service.has_key(attempt.key_fingerprint):
         await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now())
-        return None
-    await _read_is_due(lane, attempt.id)
+        return _Links.NEVER
+    await _read_is_due(lane, task)
     if lane.control.is_over_for(lane.account_id):
-        return None
+        return _Links.LATER
     assert attempt.generation_id is not None, "what is downloaded was generated"
     request = lane.note(RequestKind.READ, clock.now())
     async with lane.sending(request):
@@ -104,21 +123,22 @@ async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord
         case NotFound():
             if clock.now().instant > retention_ends_at(task.created_at):
                 await lane.ports.queue.record_retention_ended(task, clock.now())
-            return None
+                return _Links.NEVER
+            return _Links.LATER
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False)
-            return None
+            return _Links.LATER
         case _:
             assert_never(reply)
 
 
-async def _read_is_due(lane: Lane, attempt_id: int) -> None:
+async def _read_is_due(lane: Lane, task: DownloadTask) -> None:
     """Wait until another read of this generation keeps the gap and fits the windows (Service rule 4.4)."""
     while not lane.control.is_over_for(lane.account_id):
         now = lane.ports.clock.now()
         _, account, _ = await lane.look(now)
         gap = next_poll_at(
-            last_settled_at=lane.touched.get(attempt_id),
+            last_settled_at=lane.last_touched(task.attempt.id, task.last_read_at, now),
             interval_seconds=lane.limits.poll_interval_seconds,
             now=now.steady,
         )
@@ -136,7 +156,10 @@ async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool
         await queue.record_retention_ended(task, clock.now())
         return True
     if not record.outputs:
-        return False
+        if clock.now().instant <= retention_ends_at(task.created_at):
+            return False
+        await queue.record_retention_ended(task, clock.now())
+        return True
     missing = [(n, link) for n, link in enumerate(record.outputs, start=1) if n not in task.saved]
     if not missing:
         await queue.record_done(task, clock.now())

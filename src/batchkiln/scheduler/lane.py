@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
+import structlog
+
 from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import Now
@@ -25,6 +27,8 @@ from batchkiln.core.views import HeldUntil, LoggedRequest, RequestKind, RequestN
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
+
+log = structlog.get_logger()
 
 STALE_PLANS_IN_A_ROW = 1000
 """A plan may be overtaken by another account or a person, but not for ever: that would be a bug of ours."""
@@ -65,6 +69,10 @@ class Lane:
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
     stale_plans: int = 0
+    begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits
+    is_told_creates: bool = False  # whether this run itself was told how long to wait, so that it knows exactly
+    is_told_reads: bool = False
+    trouble: str | None = None  # what went wrong last, for a person; None once something went right
     _cache: tuple[int, tuple[datetime, ...], Snapshot] | None = None
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -97,11 +105,11 @@ class Lane:
             today=self._today(snapshot.usages, now),
             may_start=self.control.may_start_at(now.instant),
             credits_left=self.control.credits_left,
-            creates_held=_wait_of(self.creates_held, snapshot.creates_held, now),
+            creates_held=_wait_of(self.creates_held, snapshot.creates_held, now, is_told=self.is_told_creates),
             uploads_held=self.uploads_held,
-            reads_held=_wait_of(self.reads_held, snapshot.reads_held, now),
+            reads_held=_wait_of(self.reads_held, snapshot.reads_held, now, is_told=self.is_told_reads),
             machine_held=self.machine.held,
-            last_touched_at=self._last_touched(unresolved.id, snapshot.last_read_at, now) if unresolved else None,
+            last_touched_at=self.last_touched(unresolved.id, snapshot.last_read_at, now) if unresolved else None,
         )
 
     def _today(self, usages: Sequence[DayUsage], now: Now) -> Today:
@@ -115,7 +123,7 @@ class Lane:
         )
         return replace(today, usage=usage)
 
-    def _last_touched(self, attempt_id: int, last_read_at: datetime | None, now: Now) -> float | None:
+    def last_touched(self, attempt_id: int, last_read_at: datetime | None, now: Now) -> float | None:
         """Return when the last request about an attempt was over; one of an earlier run, at the latest when it ended.
 
         How long that request took is not known, only that this process began after it: so it counts as over
@@ -180,6 +188,7 @@ class Lane:
         further = tuple(day for day in day_starts(self.day, now) if day not in request.days)
         if further:
             await self.ports.queue.count_also(RequestNote(request.account_id, request.kind, now.instant, further, 0, 0))
+            self._cache = None
 
     def take_over(self, requests: Iterable[LoggedRequest], now: Now) -> None:
         """Begin with the requests of an earlier run; any of them may have been under way when it ended.
@@ -206,6 +215,8 @@ class Lane:
     async def meet(self, trouble: Trouble, *, creates: bool, reason: Reason | None = None) -> None:
         """Wait as the service asks, or longer with each trouble in a row where it does not say."""
         now = self.ports.clock.now()
+        self.trouble = _described(trouble)
+        log.warning("request_troubled", account=self.viewpoint.account, reason=self.trouble)
         match trouble:
             case Throttled(retry_after=retry_after):
                 await self._hold(now, retry_after, creates=creates, reason=reason or Reason.THROTTLED)
@@ -230,13 +241,17 @@ class Lane:
             seconds = delay_seconds(tries, self.ports.clock.draw())
         else:
             seconds = retry_after.total_seconds()
+        due = Due(now.steady + seconds, reason)
+        # Known to all tracks before anything is awaited; what another track was told meanwhile may last longer.
+        if creates:
+            self.creates_held = self.creates_held.after(due)
+            self.is_told_creates |= retry_after is not None
+        else:
+            self.reads_held = self.reads_held.after(due)
+            self.is_told_reads |= retry_after is not None
+        if retry_after is not None and due in {self.creates_held, self.reads_held}:
             until = now.latest + retry_after
             await self.ports.queue.hold(self.account_id, creates=creates, until=until, reason=reason)
-        due = Due(now.steady + seconds, reason)
-        if creates:
-            self.creates_held = due
-        else:
-            self.reads_held = due
 
     def postpone_uploads(self, now: Now, *, until: float | None = None, reason: Reason) -> None:
         """Let uploads wait, until a moment or longer with each trouble in a row; creates go on."""
@@ -247,14 +262,26 @@ class Lane:
 
     def recovered(self, *, creates: bool) -> None:
         """Note a definite reply: the next trouble begins with a short wait again."""
+        self.trouble = None
         if creates:
             self.create_troubles = 0
         else:
             self.read_troubles = 0
 
 
-def _wait_of(held: Due, stored: HeldUntil | None, now: Now) -> Due:
-    """Return this run's own wait, which is exact; without one, what an earlier run was told."""
-    if stored is None or held.at > -inf:
+def _wait_of(held: Due, stored: HeldUntil | None, now: Now, *, is_told: bool) -> Due:
+    """Return this run's own wait, which is exact where it was told one; else no less than an earlier run was told."""
+    if stored is None or is_told:
         return held
-    return Due(now.steady_of(stored.until), stored.reason)
+    return held.after(Due(now.steady_of(stored.until), stored.reason))
+
+
+def _described(trouble: Trouble) -> str:
+    """Say in a line what the service did, or did not do."""
+    match trouble:
+        case NoReply(reason=reason):
+            return reason
+        case EdgeBlocked():
+            return "the firewall before the API refused the request; this machine waits for a whole minute"
+        case Throttled(error=error) | Unavailable(error=error) | AccountBlocked(error=error):
+            return f"{error.code}: {error.message}"

@@ -6,18 +6,34 @@ the same queue, and wake when it has news.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from batchkiln.core.planner import Poll, Replay, Rest, Submit, choose_action
-from batchkiln.core.views import Outstanding
+from batchkiln.core.views import Outstanding, Scope
 from batchkiln.scheduler import actions
 from batchkiln.scheduler.control import Control
 from batchkiln.scheduler.downloads import fetch_downloads
 from batchkiln.scheduler.lane import Lane
-from batchkiln.scheduler.ports import Queue
 from batchkiln.scheduler.preparation import prepare
-from batchkiln.scheduler.start import synchronise
+from batchkiln.scheduler.start import resume_held, synchronise
+
+
+class Board(Protocol):
+    """What the end of a run is decided by, for all lanes together."""
+
+    @property
+    def version(self) -> int:
+        """Grows with each change of the queue."""
+
+    def announce(self) -> None:
+        """Wake all who wait for news."""
+
+    async def outstanding(self, scope: Scope) -> Outstanding:
+        """Count what may still change without a person."""
+
+    async def new_lanes(self) -> list[Lane]:
+        """Return lanes for accounts that have got work since the last call."""
+
 
 TRACKS = ("slot", "preparation", "downloads")
 
@@ -45,7 +61,7 @@ async def drive_slot(lane: Lane) -> None:
                 assert_never(action)
 
 
-async def drive(lanes: Sequence[Lane], queue: Queue, control: Control) -> Outstanding:
+async def drive(board: Board, control: Control) -> Outstanding:
     """Drive all lanes until nothing can move without a person, or until the run is to stop.
 
     Returns what is left. Raises what a lane raised: the surroundings failed, or a bug of ours was found; every
@@ -53,14 +69,12 @@ async def drive(lanes: Sequence[Lane], queue: Queue, control: Control) -> Outsta
     """
     try:
         async with asyncio.TaskGroup() as group:
-            for lane in lanes:
-                group.create_task(_drive_lane(lane), name=f"lane-{lane.viewpoint.account}")
-            await _until_quiet(lanes, queue, control)
+            await _until_quiet(group, board, control)
             control.stop()
-            queue.announce()
+            board.announce()
     except BaseExceptionGroup as errors:
         raise _first(errors) from errors
-    return await queue.outstanding(control.scope)
+    return await board.outstanding(control.scope)
 
 
 async def _drive_lane(lane: Lane) -> None:
@@ -71,14 +85,21 @@ async def _drive_lane(lane: Lane) -> None:
         group.create_task(fetch_downloads(lane), name="downloads")
 
 
-async def _until_quiet(lanes: Sequence[Lane], queue: Queue, control: Control) -> None:
-    """Wait until all items ended, or until all tracks rest with nothing to wait for but a person."""
-    tracks = frozenset((lane.account_id, track) for lane in lanes for track in TRACKS)
+async def _until_quiet(group: asyncio.TaskGroup, board: Board, control: Control) -> None:
+    """Wait until all items ended, or until all tracks rest with nothing to wait for but a person.
+
+    Lanes are begun as they are needed: all of them at first, and later ones with `work --forever`.
+    """
+    tracks: set[tuple[int, str]] = set()
     while not control.stopping.is_set():
         control.pulse.clear()
+        for lane in await board.new_lanes():
+            await resume_held(lane)
+            group.create_task(_drive_lane(lane), name=f"lane-{lane.viewpoint.account}")
+            tracks |= {(lane.account_id, track) for track in TRACKS}
         if not control.waits_for_more:
-            outstanding = await queue.outstanding(control.scope)
-            if not outstanding.total or control.is_quiet(tracks, queue.version):
+            outstanding = await board.outstanding(control.scope)
+            if not outstanding.total or control.is_quiet(tracks, board.version):
                 return
         await control.pulse.wait()
 

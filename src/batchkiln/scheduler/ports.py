@@ -31,9 +31,7 @@ from batchkiln.core.views import (
     DownloadTask,
     LoggedRequest,
     NewAttempt,
-    Outstanding,
     RequestNote,
-    Scope,
     Snapshot,
     Viewpoint,
     WantedInput,
@@ -163,9 +161,6 @@ class Queue(Protocol):
 
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Read all that the planner has to know about one account."""
-
-    async def outstanding(self, scope: Scope) -> Outstanding:
-        """Count what may still change without a person."""
 
     async def requests_since(self, since: datetime) -> list[LoggedRequest]:
         """Return requests of earlier runs that may still count in a minute."""

@@ -177,8 +177,9 @@ async def _put_all(lane: Lane, wanted: tuple[WantedInput, ...], tickets: tuple[U
 async def _complete(
     lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
 ) -> None:
-    now = lane.ports.clock.now()
-    request = lane.note(RequestKind.UPLOAD, now)
+    if not await _may_complete(lane):
+        return
+    request = lane.note(RequestKind.UPLOAD, lane.ports.clock.now())
     async with lane.sending(request):
         await lane.ports.queue.note_request(request)
         reply = await lane.ports.service.complete_uploads([ticket.asset_id for ticket in tickets])
@@ -189,6 +190,19 @@ async def _complete(
         await lane.ports.queue.record_assets(lane.account_id, urls, lane.ports.clock.now())
     else:
         await _upload_failed(lane, candidate, reply)
+
+
+async def _may_complete(lane: Lane) -> bool:
+    """Wait for a place of its own: while the bytes travelled, creates may have filled the minute (Law 5)."""
+    while not lane.control.is_over_for(lane.account_id):
+        now = lane.ports.clock.now()
+        _, account, _ = await lane.look(now)
+        due = account.create_due(now)
+        if due.at <= now.steady:
+            return True
+        at = min(due.at, now.steady + lane.limits.minute_seconds)
+        await lane.ports.clock.sleep_until(at, lane.control.stopping)
+    return False
 
 
 async def _upload_failed(lane: Lane, candidate: Candidate, reply: PrepareReply | CompleteReply) -> None:

@@ -16,11 +16,17 @@ from batchkiln.core.views import RequestKind
 from batchkiln.scheduler.lane import Lane
 
 
+async def resume_held(lane: Lane) -> None:
+    """Take up the items whose API key came back: at once, or a run with nothing else to do would end before it."""
+    fingerprints, now = lane.ports.service.fingerprints, lane.ports.clock.now()
+    await lane.ports.queue.resume_held_for_key(lane.account_id, fingerprints, now)
+
+
 async def synchronise(lane: Lane) -> None:
     """Learn what day and hour it is for the service, so that a wrong clock here moves no window (contract, 6).
 
     The public description is asked, since it counts in no account's window. Keeps trying while the service is
-    not there. Then the requests of earlier runs and the items whose API key came back are taken up.
+    not there. Then the requests of earlier runs are taken over.
     """
     while not lane.ports.clock.is_observed and not lane.control.is_over_for(lane.account_id):
         now = lane.ports.clock.now()
@@ -38,7 +44,6 @@ async def synchronise(lane: Lane) -> None:
     await lane.ports.queue.remember_time(now)
     since = now.instant - timedelta(seconds=4 * lane.limits.minute_seconds)
     lane.take_over(await lane.ports.queue.requests_since(since), now)
-    await lane.ports.queue.resume_held_for_key(lane.account_id, lane.ports.service.fingerprints, now)
 
 
 async def _ask_time(lane: Lane) -> bool:
