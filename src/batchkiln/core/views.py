@@ -63,20 +63,6 @@ class HeldUntil:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All that the planner has to know from the disk, read at once.
-
-    `usages` has one entry per day asked for. `last_read_at` is of the active generation.
-    """
-
-    queue: QueueView
-    usages: tuple[DayUsage, ...]
-    creates_held: HeldUntil | None
-    reads_held: HeldUntil | None
-    last_read_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class Scope:
     """Which jobs may begin new attempts: those named, or all where `job_ids` is None."""
 
@@ -85,6 +71,40 @@ class Scope:
     def holds(self, job_id: int) -> bool:
         """Tell whether a job is in it."""
         return self.job_ids is None or job_id in self.job_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """How many items of the scope are still the program's to move, by state."""
+
+    by_state: Mapping[str, int]
+    queued_in_paused_jobs: int
+
+    @property
+    def total(self) -> int:
+        """All that may still change without a person."""
+        return sum(self.by_state.values()) - self.queued_in_paused_jobs
+
+    @property
+    def under_way(self) -> int:
+        """Those that were sent or are being fetched."""
+        return sum(n for state, n in self.by_state.items() if state != "queued")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the planner has to know from the disk, read at once.
+
+    `usages` has one entry per day asked for. `last_read_at` is of the active generation. `outstanding` counts
+    the whole scope, on all accounts.
+    """
+
+    queue: QueueView
+    usages: tuple[DayUsage, ...]
+    creates_held: HeldUntil | None
+    reads_held: HeldUntil | None
+    last_read_at: datetime | None
+    outstanding: Outstanding
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,24 +131,6 @@ class WantedInput:
     input_id: int
     file: InputFile
     item_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outstanding:
-    """How many items of the scope are still the program's to move, by state."""
-
-    by_state: Mapping[str, int]
-    queued_in_paused_jobs: int
-
-    @property
-    def total(self) -> int:
-        """All that may still change without a person."""
-        return sum(self.by_state.values()) - self.queued_in_paused_jobs
-
-    @property
-    def under_way(self) -> int:
-        """Those that were sent or are being fetched."""
-        return sum(n for state, n in self.by_state.items() if state != "queued")
 
 
 @dataclass(frozen=True, slots=True)

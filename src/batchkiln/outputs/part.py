@@ -81,7 +81,8 @@ class Part:
 
     async def discard(self) -> None:
         """Remove the file; does nothing when it was finished or discarded already."""
-        await asyncio.to_thread(self._remove)
+        if self.is_open:
+            await asyncio.to_thread(self._remove)
 
     def flush(self) -> None:
         """Hand the buffered bytes to the disk, in this thread, which holds `lock`. Raises `OutputsUnwritable`."""

@@ -169,8 +169,6 @@ def record_accepted(
     day = to_milliseconds(day_of(created_at))
     if record.created_at is None:
         day = max(day, row["day_start_at"])
-    _move_credits(connection, row, day=day, cost=cost)
-    _change_money(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
     changed = connection.execute(
         query("accept_attempt"),
         {
@@ -185,6 +183,8 @@ def record_accepted(
     ).rowcount
     if changed != 1:
         raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, yet was accepted")
+    _move_credits(connection, row, day=day, cost=cost)
+    _change_money(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
     detail = {"generation_id": record.id, "cost_credits": cost, "is_replay": row["sends"] > 1}
     _move(connection, row, ItemState.SUBMITTING, Event.ACCEPTED, now, detail=detail)
     return record_generation(connection, attempt_id, record, now)
@@ -279,7 +279,9 @@ _RESUMED: Final = {
 
 
 def _is_within_budget(connection: sqlite3.Connection, row: sqlite3.Row, new: NewAttempt) -> bool:
-    """Hold the cost against the job's budgets once more, inside the transaction that reserves it (Law 6)."""
+    """Hold the cost against cap and budgets once more, inside the transaction that reserves it (Law 6)."""
+    if row["max_cost_credits"] is not None and new.cost_credits > row["max_cost_credits"]:
+        return False
     if row["budget_credits"] is not None and row["committed"] + new.cost_credits > row["budget_credits"]:
         return False
     if row["budget_credits_per_day"] is None:

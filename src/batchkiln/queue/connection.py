@@ -117,6 +117,8 @@ async def _unbroken(work: Coroutine[None, None, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # looked at, so that the loop does not report it as forgotten
         raise
 
 

@@ -39,6 +39,10 @@ class News:
         self._changed = asyncio.Event()
         self.version = 0
 
+    def change(self) -> None:
+        """Note a change that nobody needs to wake for: another follows it at once."""
+        self.version += 1
+
     def announce(self) -> None:
         """Wake everybody who waits."""
         self.version += 1
@@ -85,6 +89,15 @@ class QueueStore:
             return await self._database.write(work, *args, **kwargs)
         finally:
             self.announce()
+
+    async def _record_quietly(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Record what is only the first half of a step: the reply's record wakes everybody."""
+        try:
+            return await self._database.write(work, *args, **kwargs)
+        finally:
+            self._news.change()
 
     # --- looking ---
 
@@ -153,11 +166,11 @@ class QueueStore:
 
     async def record_attempt(self, new: NewAttempt) -> Attempt | None:
         """Make an attempt durable before anything is sent (Law 1); None where the plan is no longer true."""
-        return await self._record(attempts.record_attempt, new, keep_seconds=self._keep)
+        return await self._record_quietly(attempts.record_attempt, new, keep_seconds=self._keep)
 
     async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt:
         """Count one more send of an attempt before it happens."""
-        return await self._record(attempts.record_replay, attempt_id, request, keep_seconds=self._keep)
+        return await self._record_quietly(attempts.record_replay, attempt_id, request, keep_seconds=self._keep)
 
     async def record_unknown(self, attempt: Attempt, reason: str, now: Now) -> None:
         """Note a lost reply."""

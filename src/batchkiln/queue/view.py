@@ -40,6 +40,7 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
         creates_held=held_of(holds["creates_held_until"], holds["creates_held_reason"]),
         reads_held=held_of(holds["reads_held_until"], holds["reads_held_reason"]),
         last_read_at=instant(row["last_read_at"]) if row else None,
+        outstanding=outstanding(connection, viewpoint.scope),
     )
 
 

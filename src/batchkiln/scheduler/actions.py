@@ -51,6 +51,7 @@ async def submit(lane: Lane, action: Submit, now: Now) -> None:
         if attempt is None:
             lane.control.spend(-candidate.cost)
             lane.count_stale_plan()
+            lane.ports.queue.announce()
             return
         lane.stale_plans = 0
         lane.begun = attempt.id

@@ -8,7 +8,7 @@ from math import inf
 
 from batchkiln.core.planner import Due, Reason
 from batchkiln.core.replies import AccountBlocked
-from batchkiln.core.views import Scope
+from batchkiln.core.views import Outstanding, Scope
 from batchkiln.core.windows import SlidingLog
 
 Rest = tuple[int, Due]
@@ -42,6 +42,7 @@ class Control:
     credits_left: int | None = None
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
+    outstanding: tuple[int, Outstanding] | None = None  # as of a version of the queue
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -35,7 +35,8 @@ AT_ONCE: Final = 4
 """Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
 
 TRIES_PER_LINK: Final = 4
-_EXTENSIONS: Final = ("png", "jpg", "webp", "gif", "avif", "mp4", "webm", "mov")
+_OF_IMAGES: Final = ("png", "jpg", "webp", "gif", "avif")
+_OF_VIDEOS: Final = ("mp4", "webm", "mov")
 
 
 async def fetch_downloads(lane: Lane) -> None:
@@ -49,16 +50,10 @@ async def fetch_downloads(lane: Lane) -> None:
             for attempt_id in queue.downloads:
                 if attempt_id not in running:
                     running[attempt_id] = group.create_task(_fetch(lane, attempt_id, turns))
-            if running:
-                await _news_since(lane, version)
+            if queue.downloads:
+                await lane.wait_for_news(version)
             else:
                 await lane.wait("downloads", Due(inf, Reason.NOTHING), version)
-
-
-async def _news_since(lane: Lane, version: int) -> None:
-    news = lane.ports.queue.news()
-    if lane.ports.queue.version == version:
-        await news.wait()
 
 
 async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
@@ -73,7 +68,6 @@ async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
         await _pause(lane, tries)
     lane.records.pop(attempt_id, None)
     lane.touched.pop(attempt_id, None)
-    lane.ports.queue.announce()
 
 
 async def _try(lane: Lane, attempt_id: int) -> bool:
@@ -103,13 +97,16 @@ async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord
     """Return the record that the last poll brought, or read it again."""
     if record := lane.records.pop(task.attempt.id, None):
         return record
-    clock, attempt = lane.ports.clock, task.attempt
-    if not lane.ports.service.has_key(attempt.key_fingerprint):
-        await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now())
+    if not lane.ports.service.has_key(task.attempt.key_fingerprint):
+        now = lane.ports.clock.now()
+        await lane.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, now)
         return _Links.NEVER
     await _read_is_due(lane, task)
-    if lane.control.is_over_for(lane.account_id):
-        return _Links.LATER
+    return _Links.LATER if lane.control.is_over_for(lane.account_id) else await _read(lane, task)
+
+
+async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
+    clock, attempt = lane.ports.clock, task.attempt
     assert attempt.generation_id is not None, "what is downloaded was generated"
     request = lane.note(RequestKind.READ, clock.now())
     async with lane.sending(request):
@@ -248,7 +245,8 @@ async def _names(lane: Lane, task: DownloadTask, number: int) -> Callable[[str],
         )
 
     parent = (Path(task.output_dir) / plain("x")).parent.resolve()  # as it will be recorded, links followed
-    paths = {extension: str(parent / Path(plain(extension)).name) for extension in _EXTENSIONS}
+    extensions = _OF_VIDEOS if task.attempt.is_video else _OF_IMAGES
+    paths = {extension: str(parent / Path(plain(extension)).name) for extension in extensions}
     taken = await lane.ports.queue.taken_paths(list(paths.values()), attempt_id=task.attempt.id, number=number)
 
     def name_for(extension: str) -> str:

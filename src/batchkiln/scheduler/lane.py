@@ -91,6 +91,7 @@ class Lane:
             if self._cache is None or self._cache[:2] != (version, days):
                 snapshot = await self.ports.queue.snapshot(self.viewpoint, days)
                 self._cache = (version, days, snapshot)
+                self.control.outstanding = (version, snapshot.outstanding)
             else:
                 snapshot = self._cache[2]
         return snapshot.queue, self._account_view(snapshot, now), version
@@ -138,9 +139,9 @@ class Lane:
     # --- waiting ---
 
     async def wait(self, track: str, due: Due, version: int) -> None:
-        """Wait until something is due, or until the queue has news."""
+        """Wait until something is due, or until the queue has news; not at all where either is already so."""
         news = self.ports.queue.news()
-        if self.ports.queue.version != version:
+        if self.ports.queue.version != version or self.control.is_over_for(self.account_id):
             return
         self.control.rest(self.account_id, track, version, due)
         at, now = due.at, self.ports.clock.now()
@@ -148,6 +149,12 @@ class Lane:
             at = min(at, now.steady_of(self.control.starts_until))
         await self.ports.clock.sleep_until(at, news)
         self.control.work(self.account_id, track)
+
+    async def wait_for_news(self, version: int) -> None:
+        """Wait until the queue has news, without being at rest: something of the track is under way."""
+        news = self.ports.queue.news()
+        if self.ports.queue.version == version and not self.control.is_over_for(self.account_id):
+            await news.wait()
 
     def count_stale_plan(self) -> None:
         """Note that a plan was overtaken. Raises `InvariantBroken` where that never ends."""

@@ -97,11 +97,18 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Board, control: Control)
             await resume_held(lane)
             group.create_task(_drive_lane(lane), name=f"lane-{lane.viewpoint.account}")
             tracks |= {(lane.account_id, track) for track in TRACKS}
-        if not control.waits_for_more:
-            outstanding = await board.outstanding(control.scope)
-            if not outstanding.total or control.is_quiet(tracks, board.version):
-                return
+        if not control.waits_for_more and (
+            not (await _outstanding(board, control)).total or control.is_quiet(tracks, board.version)
+        ):
+            return
         await control.pulse.wait()
+
+
+async def _outstanding(board: Board, control: Control) -> Outstanding:
+    """Return what some lane has just counted, or count."""
+    if control.outstanding is None or control.outstanding[0] != board.version:
+        control.outstanding = (board.version, await board.outstanding(control.scope))
+    return control.outstanding[1]
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
