@@ -194,7 +194,7 @@ class Driver:
             try:
                 await outputs.check_writable(Path(folder))
             except OutputsUnwritable as error:
-                raise InputError(f"{error}; nothing was sent") from error
+                raise InputError(f"{error} Nothing was sent.") from error
 
     async def _build_lanes(self, work: Work) -> None:
         """Make a lane for every account that has work. An account that may begin something needs a key."""
