@@ -26,7 +26,7 @@ from batchkiln.queue.doorbell import listening, ring
 from batchkiln.queue.drivers import Work, find_work
 from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.queue.lock import QueueLock
-from batchkiln.queue.store import News, QueueStore
+from batchkiln.queue.store import News, QueueStore, service_time
 from batchkiln.queue.view import outstanding
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.lane import Lane, Ports
@@ -95,7 +95,7 @@ def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOp
         manifest.job,
         manifest.items(),
         profile=profile.name,
-        now=to_milliseconds(machine_now()),
+        now=max(to_milliseconds(machine_now()), service_time(connection, profile.name) or 0),
         options=options,
         mistake_at=manifest.mistake_at,
     )

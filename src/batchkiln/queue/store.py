@@ -159,8 +159,8 @@ class QueueStore:
 
     async def remembered_time(self) -> datetime | None:
         """Return the latest service time that was kept."""
-        value = await self._database.read(_meta, f"service_time/{self._profile}")
-        return None if value is None else from_milliseconds(int(value))
+        milliseconds = await self._database.read(service_time, self._profile)
+        return None if milliseconds is None else from_milliseconds(milliseconds)
 
     # --- attempts ---
 
@@ -293,6 +293,7 @@ def _execute(connection: sqlite3.Connection, name: str, /, **parameters: str | i
     connection.execute(query(name), parameters)
 
 
-def _meta(connection: sqlite3.Connection, key: str) -> str | None:
-    row = connection.execute(query("get_meta"), {"key": key}).fetchone()
-    return None if row is None else str(row["value"])
+def service_time(connection: sqlite3.Connection, profile: str) -> int | None:
+    """Return the latest time of a profile's service that was kept, in milliseconds; None before the first."""
+    row = connection.execute(query("get_meta"), {"key": f"service_time/{profile}"}).fetchone()
+    return None if row is None else int(row["value"])

@@ -1,0 +1,90 @@
+"""What a command is made of: its context, its job argument with completion, and how its coroutine is run."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+import click
+from click.shell_completion import CompletionItem
+
+from batchkiln.cli.options import Common, common_of, common_options
+from batchkiln.core.errors import ExitStatus
+
+P = ParamSpec("P")
+Body = Callable[Concatenate[Common, P], ExitStatus]
+
+
+class Command(click.Command):
+    """A command with an example of its use at the end of its help."""
+
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:  # noqa: ANN401  click's own signature
+        """Take click's arguments and the example, a line a use."""
+        super().__init__(*args, **kwargs)
+        self.params += common_options()
+        self.example = example
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example."""
+        del ctx
+        with formatter.section("Example" if "\n" not in self.example else "Examples"):
+            for line in self.example.splitlines():
+                formatter.write(f"{' ' * formatter.current_indent}{line}\n")
+
+
+def command(name: str, *, example: str, logs: bool = False) -> Callable[[Body[P]], Command]:
+    """Make a command of a function whose first argument is the common options; `logs` where it may log."""
+
+    def decorate(body: Body[P]) -> Command:
+        @wraps(body)
+        def callback(*args: P.args, **kwargs: P.kwargs) -> ExitStatus:
+            common = common_of(click.get_current_context())
+            if logs:
+                _set_up_logging(common)
+            return body(common, *args, **kwargs)
+
+        made: Command = click.command(name, cls=Command, example=example)(callback)
+        return made
+
+    return decorate
+
+
+def _set_up_logging(common: Common) -> None:
+    from batchkiln.logs import configure_logging  # noqa: PLC0415  structlog takes longer to import than `status`
+
+    configure_logging(verbosity=common.verbosity, log_format=common.log_format)
+
+
+def run_async(work: Coroutine[Any, Any, ExitStatus]) -> ExitStatus:
+    """Run a command's coroutine to its end."""
+    return asyncio.run(work)
+
+
+class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
+    """A job of the queue; completed by the shell."""
+
+    name = "job"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer the jobs that begin so; a queue that cannot be read offers none."""
+        del param
+        return [CompletionItem(name) for name in _names(common_of(ctx)) if name.startswith(incomplete)]
+
+
+def _names(common: Common) -> Sequence[str]:
+    from batchkiln.queue.connection import prepare_for_reading  # noqa: PLC0415  only completion needs it here
+    from batchkiln.queue.summaries import job_names  # noqa: PLC0415  likewise
+
+    try:
+        connection = sqlite3.connect(f"{common.queue.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            prepare_for_reading(connection, common.queue)
+            return job_names(connection)
+        finally:
+            connection.close()
+    except Exception:  # noqa: BLE001  a completion that fails must not write over the person's command line
+        return ()
+
+
+JOB = JobName()

@@ -1,0 +1,132 @@
+"""The JSON documents of jobs and accounts: names here are promised (contract, section 4)."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from batchkiln.cli.output import iso
+from batchkiln.cli.overview import AccountView, JobView, Overview
+from batchkiln.cli.words import age, count, moment, one_line
+from batchkiln.core.polling import is_long_pending
+from batchkiln.core.states import ItemState
+from batchkiln.core.views import HeldUntil
+from batchkiln.queue.summaries import UnderWay
+
+NEAR_THE_END: Final = timedelta(days=3)
+"""How long before its retention ends a paid output that is not fetched is warned of."""
+
+
+def job_document(view: JobView) -> dict[str, Any]:
+    """Give a job as `status JOB --json` prints it."""
+    summary = view.summary
+    return {
+        "job": summary.name,
+        "description": summary.description,
+        "profile": summary.profile,
+        "manifest": summary.manifest_path,
+        "output_dir": summary.output_dir,
+        "created_at": iso(summary.created_at),
+        "paused": summary.is_paused,
+        "finished": summary.is_finished,
+        "items": {state.value: summary.items[state] for state in ItemState} | {"total": summary.total},
+        "credits": {
+            "reserved": summary.credits.reserved,
+            "charged": summary.credits.charged,
+            "refunded": summary.credits.refunded,
+        },
+        "budget": {
+            "credits": summary.budget_credits,
+            "credits_per_day": summary.budget_credits_per_day,
+            "queued_cost": summary.queued_cost,
+            "queued_unquoted": summary.queued_unquoted,
+        },
+        "active": [_under_way(entry, view) for entry in summary.under_way],
+        "problems": [
+            {
+                "state": trouble.state.value,
+                "code": trouble.code,
+                "count": trouble.count,
+                "message": trouble.example,
+                "item": view.examples.get((trouble.state, trouble.code)),
+            }
+            for trouble in summary.troubles
+        ],
+        "estimated_end_at": iso(view.estimated_end_at),
+        "warnings": warnings_of(view),
+    }
+
+
+def _under_way(entry: UnderWay, view: JobView) -> dict[str, Any]:
+    return {
+        "item": entry.item,
+        "state": entry.state.value,
+        "account": entry.account,
+        "since": iso(entry.since),
+        "age_seconds": max(0.0, (view.now - entry.since).total_seconds()),
+        "sends": entry.sends,
+        "generation_id": entry.generation_id,
+        "status": entry.status,
+        "retention_ends_at": iso(entry.retention_ends_at),
+    }
+
+
+def warnings_of(view: JobView) -> list[str]:
+    """Say what a person should act on before something paid for is lost."""
+    found = []
+    for entry in view.summary.under_way:
+        ends_at = entry.retention_ends_at
+        if entry.state is ItemState.DOWNLOADING and ends_at is not None and ends_at - view.now < NEAR_THE_END:
+            found.append(
+                f"{entry.item} is paid, and not fetched yet: the service may delete it from {moment(ends_at)} on. "
+                "Let `batchkiln work` run"
+            )
+        if entry.state is ItemState.ACTIVE and is_long_pending(entry.since, view.now):
+            found.append(
+                f"{entry.item} has been {one_line(entry.status or 'pending')} for {age(entry.since, view.now)}: ask "
+                f"the service's support about generation {entry.generation_id}. It is polled on, and never replaced, "
+                "since it may be charged"
+            )
+        if entry.state is ItemState.SUBMITTING and is_long_pending(entry.since, view.now):
+            found.append(
+                f"{entry.item} was sent {count(entry.sends, 'time')} in {age(entry.since, view.now)} without a "
+                "definite reply; the same request is sent on, which is never charged twice"
+            )
+    return found
+
+
+def account_document(view: AccountView) -> dict[str, Any]:
+    """Give an account as `status --json` prints it; a limit is null where its profile is not configured here."""
+    limits = view.limits
+    return {
+        "profile": view.summary.profile,
+        "account": view.summary.name,
+        "today": {
+            "credits": view.usage.credits,
+            "credits_limit": limits.credits_per_day if limits else None,
+            "creates": view.usage.creates,
+            "creates_limit": limits.creates_per_day if limits else None,
+            "reads": view.usage.reads,
+            "reads_limit": limits.reads_per_day if limits else None,
+            "upload_files": view.usage.upload_files,
+            "upload_bytes": view.usage.upload_bytes,
+        },
+        "creates_held": _held(view.summary.creates_held, view),
+        "reads_held": _held(view.summary.reads_held, view),
+    }
+
+
+def _held(held: HeldUntil | None, view: AccountView) -> dict[str, Any] | None:
+    if held is None or held.until <= view.now:
+        return None
+    return {"until": iso(held.until), "reason": held.reason.value}
+
+
+def overview_document(overview: Overview) -> dict[str, Any]:
+    """Give the whole queue as `status --json` prints it."""
+    lease = overview.lease
+    return {
+        "jobs": [job_document(view) for view in overview.jobs],
+        "accounts": [account_document(view) for view in overview.accounts],
+        "driver": None
+        if lease is None
+        else {"pid": lease.pid, "host": lease.host, "command": lease.command, "started_at": iso(lease.started_at)},
+    }

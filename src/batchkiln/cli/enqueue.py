@@ -1,0 +1,104 @@
+"""`batchkiln enqueue`, and what it shares with `run`: the manifests and what is said of them."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import click
+
+from batchkiln.cli.command import command, run_async
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import print_json, say, tell
+from batchkiln.cli.words import count
+from batchkiln.core.errors import ExitStatus
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.wiring import Applied, Setting, apply_manifests
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, required=True)
+
+
+def on_change_options(function: F) -> F:
+    """Add what to do with items that changed or left the manifest."""
+    for option in (
+        click.option("--prune", is_flag=True, help="Cancel items that left the manifest and were never sent."),
+        click.option(
+            "--on-change",
+            type=click.Choice(["error", "keep"]),
+            default="error",
+            help="What to do with an item that was sent and whose request has changed since: refuse, or leave it.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@command("enqueue", example="batchkiln enqueue manifest.yaml\ncat manifest.yaml | batchkiln enqueue -", logs=True)
+@MANIFESTS
+@on_change_options
+def enqueue(
+    common: Common, manifests: tuple[str, ...], *, on_change: Literal["error", "keep"], prune: bool
+) -> ExitStatus:
+    """Put each MANIFEST into the queue and return; `-` reads standard input.
+
+    Works while another process drives the queue, which then takes up the new items at once.
+    """
+    return run_async(_enqueue(common, manifests, ApplyOptions(on_change=on_change, prune=prune)))
+
+
+async def _enqueue(common: Common, manifests: Sequence[str], options: ApplyOptions) -> ExitStatus:
+    setting = Setting(common.queue, common.load_config(), common.profile)
+    database = await Database.open_for_writing(common.queue)
+    try:
+        applied = await apply_manifests(database, setting, manifests, options=options, stdin=sys.stdin.buffer)
+    finally:
+        await database.close()
+    if common.is_json:
+        print_json({"jobs": [applied_document(entry) for entry in applied]})
+    else:
+        for entry in applied:
+            say(_sentence(entry))
+        say("`batchkiln work` runs what is queued.")
+    return ExitStatus.OK
+
+
+def tell_applied(common: Common, applied: Sequence[Applied]) -> None:
+    """Say what became of the manifests, where a person may want to know: it is no result of `run`."""
+    if not common.is_quiet:
+        for entry in applied:
+            tell(_sentence(entry))
+
+
+def applied_document(entry: Applied) -> dict[str, Any]:
+    """Give what became of one manifest."""
+    report = entry.report
+    return {
+        "job": entry.job.name,
+        "profile": entry.profile,
+        "new": report.new,
+        "known": report.known,
+        "updated": report.updated,
+        "kept": report.kept,
+        "requeued": report.requeued,
+        "missing": report.missing,
+        "pruned": report.pruned,
+    }
+
+
+def _sentence(entry: Applied) -> str:
+    report = entry.report
+    parts = [f"{report.new:,} new", f"{report.known:,} known"]
+    for number, word in (
+        (report.updated, "updated"),
+        (report.kept, "changed but kept as sent"),
+        (report.requeued, "queued again"),
+        (report.pruned, "canceled, since they left the manifest"),
+    ):
+        if number:
+            parts.append(f"{number:,} {word}")
+    if left := report.missing - report.pruned:
+        parts.append(f"{left:,} no longer in the manifest, and left alone")
+    total = report.new + report.known
+    return f"{entry.job.name}: {count(total, 'item')} ({', '.join(parts)}), profile {entry.profile}"

@@ -1,0 +1,131 @@
+"""`batchkiln items`: a job's items, page by page, so that a million of them need no more memory than ten."""
+
+import heapq
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from sqlite3 import Connection
+from typing import Any, Final
+
+import click
+
+from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import print_json_lines, say
+from batchkiln.cli.words import one_line
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.states import ItemState
+from batchkiln.queue.connection import Database
+from batchkiln.queue.stories import PAGE, ItemSummary, iter_items
+
+_NARROWEST: Final = 60
+
+
+@command(
+    "items", example="batchkiln items field-guide --state failed\nbatchkiln items field-guide --json | jq .outputs"
+)
+@click.argument("job", type=JOB)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.value for state in ItemState]),
+    help="Only these; again for more.",
+)
+@click.option("--limit", type=click.IntRange(min=0), help="Only the first N.")
+def items(common: Common, job: str, states: tuple[str, ...], limit: int | None) -> ExitStatus:
+    """List the items of JOB: state, credits, prompt, and the file or the error. With --json a line an item."""
+    return run_async(_items(common, job, tuple(ItemState(state) for state in dict.fromkeys(states)), limit))
+
+
+async def _items(common: Common, job: str, states: Sequence[ItemState], limit: int | None) -> ExitStatus:
+    database = await Database.open_for_reading(common.queue)
+    try:
+        await database.run(_print, job, states, limit, common.is_json)
+    finally:
+        await database.close()
+    return ExitStatus.OK
+
+
+def _print(connection: Connection, job: str, states: Sequence[ItemState], limit: int | None, is_json: bool) -> None:  # noqa: FBT001  `Database.run` passes by position
+    """Print all that is wanted. Each page is a snapshot of its own, so that a driver never waits for a reader."""
+    chosen = islice(_all(connection, job, states), limit)
+    table = None if is_json else _Table()
+    while page := list(islice(chosen, PAGE)):
+        if table is None:
+            print_json_lines([item_document(item) for item in page])
+        else:
+            table.print(page)
+    if table is not None:
+        table.end(job)
+
+
+def _all(connection: Connection, job: str, states: Sequence[ItemState]) -> Iterator[ItemSummary]:
+    if not states:
+        return _of_state(connection, job, None)
+    return heapq.merge(*(_of_state(connection, job, state) for state in states), key=lambda item: item.id)
+
+
+def _of_state(connection: Connection, job: str, state: ItemState | None) -> Iterator[ItemSummary]:
+    after_id = 0
+    while page := iter_items(connection, job, state=state, after_id=after_id):
+        yield from page
+        after_id = page[-1].id
+
+
+def item_document(item: ItemSummary) -> dict[str, Any]:
+    """Give an item as `items --json` prints it (contract, section 4)."""
+    return {
+        "item": item.name,
+        "index": item.index,
+        "state": item.state.value,
+        "model": item.model,
+        "prompt": item.prompt,
+        "attempts": item.attempts,
+        "generation_id": item.generation_id,
+        "credits": item.credits,
+        "outputs": [
+            {"path": output.path, "bytes": output.size_bytes, "sha256": output.sha256, "type": output.type}
+            for output in item.outputs
+        ],
+        "error": None if item.error is None else {"code": item.error.code, "message": item.error.message},
+        "metadata": dict(item.metadata),
+    }
+
+
+class _Table:
+    """Lines of fixed columns, printed as they come: a table that sizes itself would have to hold all rows."""
+
+    def __init__(self) -> None:
+        width = max(_NARROWEST, shutil.get_terminal_size().columns)
+        rest = width - 12 - 16 - 7 - 4
+        self._widths = (rest // 4, 12, 16, 7, rest * 3 // 8)
+        self._has_begun = False
+
+    def print(self, page: Sequence[ItemSummary]) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            say(self._line("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR"))
+        for item in page:
+            say(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, _outcome(item)))
+
+    def end(self, job: str) -> None:
+        if not self._has_begun:
+            say(f"No such items in {job}.")
+
+    def _line(self, *cells: str) -> str:
+        from rich.cells import set_cell_size  # noqa: PLC0415  not needed for JSON
+
+        shown = []
+        for cell, width in zip(cells[:-1], self._widths, strict=True):
+            text = one_line(cell)
+            fitted = set_cell_size(text, width)
+            shown.append(fitted if fitted.rstrip() == text else set_cell_size(text, width - 1) + "…")
+        return " ".join([*shown, one_line(cells[-1])]).rstrip()
+
+
+def _outcome(item: ItemSummary) -> str:
+    if item.outputs:
+        more = f" (and {len(item.outputs) - 1} more)" if len(item.outputs) > 1 else ""
+        return item.outputs[0].path + more
+    return "" if item.error is None else f"{item.error.code}: {item.error.message}"

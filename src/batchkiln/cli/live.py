@@ -1,0 +1,83 @@
+"""The progress display on a terminal."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from batchkiln.cli.progress import LaneState, ProgressState, describe
+from batchkiln.cli.words import moment
+
+_BAR_WIDTH = 40
+_ITEMS_SHOWN = 6
+
+
+class LiveDisplay:
+    """A few lines at the bottom of the terminal, drawn anew a few times a second; gone when the run has ended."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        """Draw on standard error, unless told otherwise."""
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live.is_started:
+            self._live.stop()
+
+    def show(self, state: ProgressState, real_seconds: float) -> None:
+        """Draw a moment; the display begins with the first."""
+        del real_seconds
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(panel(state), refresh=True)
+
+
+def panel(state: ProgressState) -> RenderableType:
+    """Lay out a moment; the bar begins at what was done before."""
+    lines: list[RenderableType] = [_head(state)]
+    under_way = state.under_way
+    lines += [Text(f"  {describe(entry, now)}", style="cyan") for entry, now in under_way[:_ITEMS_SHOWN]]
+    if len(under_way) > _ITEMS_SHOWN:
+        lines.append(Text(f"  and {len(under_way) - _ITEMS_SHOWN} more", style="cyan"))
+    for lane in state.lanes:
+        lines.append(_windows(lane))
+        if lane.wait is not None:
+            lines.append(Text(f"  {lane.wait}", style="yellow"))
+    if state.is_stopping:
+        lines.append(Text("  stopping: finishing what is in hand", style="yellow"))
+    elif state.estimated_end_at is not None:
+        lines.append(Text(f"  ends about {moment(state.estimated_end_at)}", style="dim"))
+    return Group(*lines)
+
+
+def _head(state: ProgressState) -> RenderableType:
+    counts = Text(f"{state.ended:,}/{state.total:,}  ")
+    counts.append(f"{state.done:,} done", style="green")
+    if state.failed:
+        counts.append(f"  {state.failed:,} failed", style="red")
+    counts.append(f"  {state.left:,} left")
+    names = [view.summary.name for view in state.jobs]
+    title = names[0] if len(names) == 1 else f"{len(names)} jobs"
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True, max_width=24)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_row(Text(title, style="bold"), ProgressBar(max(1, state.total), state.ended, width=_BAR_WIDTH), counts)
+    return grid
+
+
+def _windows(lane: LaneState) -> Text:
+    return Text(
+        f"  {lane.account}: credits today {lane.credits_today:,}/{lane.credits_limit:,}, "
+        f"this minute creates {lane.creates}/{lane.creates_limit}, reads {lane.reads}/{lane.reads_limit}",
+        style="dim",
+    )

@@ -1,0 +1,142 @@
+"""The program: finds the command, and turns what went wrong into one message and the contract's exit status."""
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from batchkiln.cli.options import common_options
+from batchkiln.cli.output import tell
+from batchkiln.core.errors import BatchkilnError, ExitStatus
+
+_VERBOSE: Final = re.compile("-q*v+")
+_COMMANDS: Final = {
+    "run": ("batchkiln.cli.run", "run"),
+    "enqueue": ("batchkiln.cli.enqueue", "enqueue"),
+    "work": ("batchkiln.cli.run", "work"),
+    "status": ("batchkiln.cli.status", "status"),
+    "items": ("batchkiln.cli.items", "items"),
+    "show": ("batchkiln.cli.show", "show"),
+    "retry": ("batchkiln.cli.persons", "retry"),
+    "cancel": ("batchkiln.cli.persons", "cancel"),
+    "pause": ("batchkiln.cli.persons", "pause"),
+    "unpause": ("batchkiln.cli.persons", "unpause"),
+    "resolve": ("batchkiln.cli.resolve", "resolve"),
+    "init": ("batchkiln.cli.begin", "init"),
+    "schema": ("batchkiln.cli.begin", "schema"),
+    "serve": ("batchkiln.cli.serve", "serve"),
+    "completion": ("batchkiln.cli.completion", "completion"),
+}
+"""Where each command is: a module is imported only when its command is needed, which keeps the start short."""
+
+
+class Program(click.Group):
+    """The group of all commands, in the order in which a person meets them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute = _COMMANDS[cmd_name]
+        found: click.Command = getattr(import_module(module), attribute)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may be meant."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(_COMMANDS)}."
+            raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with its one line, without importing any of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUMMARIES.items()))
+
+
+SUMMARIES: Final = {
+    "run": "Enqueue manifests, then drive the queue until their jobs have ended.",
+    "enqueue": "Only put manifests into the queue.",
+    "work": "Drive whatever is in the queue.",
+    "status": "Tell how far the jobs have come, and when they will end.",
+    "items": "List a job's items with their states.",
+    "show": "Tell the whole history of one item.",
+    "retry": "Queue ended items again.",
+    "cancel": "Take items that were never sent out of the queue.",
+    "pause": "Begin nothing new of a job.",
+    "unpause": "Let a paused job go on.",
+    "resolve": "End a held item by what a person knows.",
+    "init": "Write a first manifest.",
+    "schema": "Print the manifest's JSON Schema, for editors.",
+    "serve": "Run the local service as a server of its own.",
+    "completion": "Print the completion script of a shell.",
+}
+
+
+@click.group(
+    cls=Program,
+    params=common_options(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: batchkiln init && batchkiln run manifest.yaml",
+)
+@click.version_option(package_name="batchkiln", prog_name="batchkiln")
+def program() -> None:
+    """Turn a manifest of many prompts into images and videos on disk, each paid for once.
+
+    Without an account everything runs on the local service that comes with batchkiln, which costs nothing.
+    """
+
+
+def run_program(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status. Never raises."""
+    try:
+        result: Any = program.main(list(arguments), prog_name="batchkiln", standalone_mode=False, obj=tuple(arguments))
+        return result if isinstance(result, int) else ExitStatus.OK
+    except BaseException as error:  # noqa: BLE001  the one place where anything ends
+        return _told(error, arguments)
+
+
+def _told(error: BaseException, arguments: Sequence[str]) -> int:
+    """Say what ended a command in one message, and return its exit status."""
+    match error:
+        case click.exceptions.Abort() | KeyboardInterrupt():
+            tell("Stopped; nothing is lost.")
+            return ExitStatus.INTERRUPTED
+        case click.ClickException():
+            error.show(sys.stderr)
+            return ExitStatus.USAGE
+        case BatchkilnError():
+            tell(f"batchkiln: {error}")
+            return error.exit_status
+        case BrokenPipeError():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in its buffer goes nowhere
+            return ExitStatus.UNEXPECTED
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else ExitStatus.UNEXPECTED
+        case _:
+            tell(f"batchkiln: unexpected {type(error).__name__}: {error}; nothing that was recorded is lost")
+            if _is_verbose(arguments):
+                traceback.print_exception(error)
+            else:
+                tell("Run it again with -v to see where it happened.")
+            return ExitStatus.UNEXPECTED
+
+
+def _is_verbose(arguments: Sequence[str]) -> bool:
+    return any(argument == "--verbose" or _VERBOSE.fullmatch(argument) for argument in arguments)

@@ -1,0 +1,77 @@
+"""Options that every command takes, before its name or after it, and what they come to."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from batchkiln.config import Config, load_config
+
+DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
+_KEY: Final = "batchkiln.common"
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The common options as they came out; `verbosity` counts -v up and -q down."""
+
+    queue: Path
+    config_path: Path | None
+    profile: str | None
+    is_json: bool
+    verbosity: int
+    log_format: Literal["auto", "json"]
+    named_config: Path | None = None  # --config, without $BATCHKILN_CONFIG
+    arguments: tuple[str, ...] = ()  # the whole command line, to tell how to resume
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether -q asked for no progress."""
+        return self.verbosity < 0
+
+    def load_config(self) -> Config:
+        """Read the configuration. Raises `InputError` for what is wrong in it."""
+        return load_config(self.config_path, os.environ)
+
+
+def common_of(context: click.Context) -> Common:
+    """Return what the common options of the group and of the command say together; the command's win."""
+    given: dict[str, Any] = context.meta.get(_KEY, {})
+    queue = given.get("queue") or os.environ.get("BATCHKILN_QUEUE") or DEFAULT_QUEUE
+    config = given.get("config") or os.environ.get("BATCHKILN_CONFIG")
+    return Common(
+        queue=Path(queue),
+        config_path=Path(config) if config else None,
+        profile=given.get("profile"),
+        is_json=bool(given.get("is_json")),
+        verbosity=int(given.get("verbose", 0)) - int(given.get("quiet", 0)),
+        log_format=given.get("log_format") or "auto",
+        named_config=Path(given["config"]) if "config" in given else None,
+        arguments=context.find_root().obj or (),
+    )
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Note an option that was given; the same one given before the command is overruled."""
+    if value is None or value is False or value == 0 or parameter.name is None:
+        return
+    context.meta.setdefault(_KEY, {})[parameter.name] = value
+
+
+def common_options() -> list[click.Parameter]:
+    """Make the common options; they are not passed to the command's function: `common_of` tells them."""
+    return [
+        _option("--queue", metavar="FILE", help=f"The queue; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."),
+        _option("--config", metavar="FILE", help="The configuration; default batchkiln.yaml, or $BATCHKILN_CONFIG."),
+        _option("--profile", metavar="NAME", help="The service to use; wins over the manifest's."),
+        _option("--json", "is_json", is_flag=True, help="Machine-readable results on standard output."),
+        _option("-v", "--verbose", count=True, help="More in the log; -vv for all of it."),
+        _option("-q", "--quiet", count=True, help="No progress, and only errors in the log."),
+        _option("--log-format", type=click.Choice(["auto", "json"]), help="Log lines for people, or JSON."),
+    ]
+
+
+def _option(*names: str, **settings: Any) -> click.Option:  # noqa: ANN401  click's own
+    return click.Option(names, expose_value=False, callback=_keep, **settings)

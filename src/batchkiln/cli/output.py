@@ -1,0 +1,47 @@
+"""Standard output for results, standard error for the rest, and texts made fit for a terminal."""
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import orjson
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write one document, indented, to standard output."""
+    sys.stdout.write(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_json_lines(documents: list[dict[str, Any]]) -> None:
+    """Write a line a document to standard output."""
+    if documents:
+        sys.stdout.write("".join(orjson.dumps(document).decode() + "\n" for document in documents))
+        sys.stdout.flush()
+
+
+def say(text: str = "") -> None:
+    """Write a result for a person to standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def tell(text: str) -> None:
+    """Write what is no result to standard error."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Tell whether a person is at the other end of a stream."""
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def iso(instant: datetime | None) -> str | None:
+    """Write an instant as ISO 8601 with milliseconds and a Z."""
+    if instant is None:
+        return None
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,190 @@
+"""`batchkiln retry`, `cancel`, `pause` and `unpause`: each says beforehand what it may cost."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from sqlite3 import Connection
+from typing import Any, Final
+
+import click
+
+from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.opening import changing
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import is_terminal, print_json, say, tell
+from batchkiln.cli.words import count
+from batchkiln.clock import machine_now
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.states import ItemState
+from batchkiln.queue import persons
+from batchkiln.queue.overview import job_time
+from batchkiln.queue.persons import CancelReport, RetryReport, Skipped
+from batchkiln.queue.summaries import JobSummary, job_summary
+
+MANY: Final = 20
+"""Named items from which on a person is asked; without names it is from two on."""
+
+SKIPPED_SHOWN: Final = 20
+
+_ITEMS = click.argument("items", metavar="[ITEM]...", nargs=-1)
+_YES = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+
+
+@command("retry", example="batchkiln retry field-guide\nbatchkiln retry field-guide red-fox owl-clip --yes")
+@click.argument("job", type=JOB)
+@_ITEMS
+@_YES
+def retry(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) -> ExitStatus:
+    """Queue ended items of JOB again: those named, or all that failed, were rejected or expired.
+
+    Each is a new attempt, and is paid like one. It says what that may cost before it does anything.
+    """
+    return run_async(_retry(common, job, items, is_agreed=is_agreed))
+
+
+async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
+    async with changing(common.queue) as database:
+        preview = await database.read(persons.preview_retry, job, items)
+        number = sum(preview.requeued.values())
+        tell(_cost_of_retry(job, number, preview))
+        if number and not _is_wanted(number, items, is_agreed=is_agreed):
+            return _unchanged()
+        now = await database.read(_now, job)
+        report = await database.run(persons.retry, job, items, now) if number else preview
+    if common.is_json:
+        print_json(_retry_document(job, report))
+    else:
+        say(f"{job}: {count(sum(report.requeued.values()), 'item')} queued again.")
+        _say_skipped(report.skipped)
+    return ExitStatus.OK
+
+
+def _cost_of_retry(job: str, number: int, preview: RetryReport) -> str:
+    if not number:
+        return f"{job}: nothing to retry; it costs nothing."
+    parts = [f"{job}: retrying {count(number, 'item')} ({_by_state(preview.requeued)})"]
+    if preview.may_cost is not None:
+        parts.append(f"may cost {count(preview.may_cost, 'credit')} by the quotes known")
+    if preview.unquoted:
+        parts.append(f"{count(preview.unquoted, 'item')} of them {'has' if preview.unquoted == 1 else 'have'} no quote")
+    if preview.paying_again:
+        parts.append(f"{preview.paying_again:,} may have been paid before and would be paid again")
+    return "; ".join(parts) + "."
+
+
+def _by_state(counts: Mapping[ItemState, int]) -> str:
+    return ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
+
+
+def _retry_document(job: str, report: RetryReport) -> dict[str, Any]:
+    return {
+        "job": job,
+        "requeued": {state.value: number for state, number in report.requeued.items()},
+        "may_cost": report.may_cost,
+        "unquoted": report.unquoted,
+        "paying_again": report.paying_again,
+        "skipped": _skipped_document(report.skipped),
+    }
+
+
+@command("cancel", example="batchkiln cancel field-guide red-fox\nbatchkiln cancel field-guide --yes")
+@click.argument("job", type=JOB)
+@_ITEMS
+@_YES
+def cancel(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) -> ExitStatus:
+    """Take items of JOB that were never sent out of the queue: those named, or all.
+
+    Costs nothing. What was sent is paid already: it is fetched all the same, since the service cannot cancel.
+    """
+    return run_async(_cancel(common, job, items, is_agreed=is_agreed))
+
+
+async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
+    async with changing(common.queue) as database:
+        preview = await database.read(persons.preview_cancel, job, items)
+        number = preview.canceled
+        tell(f"{job}: canceling {count(number, 'queued item')}; it costs nothing, and what was sent is still fetched.")
+        if number and not _is_wanted(number, items, is_agreed=is_agreed):
+            return _unchanged()
+        now = await database.read(_now, job)
+        report: CancelReport = await database.run(persons.cancel, job, items, now) if number else preview
+    if common.is_json:
+        print_json({"job": job, "canceled": report.canceled, "skipped": _skipped_document(report.skipped)})
+    else:
+        say(f"{job}: {count(report.canceled, 'item')} canceled.")
+        _say_skipped(report.skipped)
+    return ExitStatus.OK
+
+
+@command("pause", example="batchkiln pause field-guide")
+@click.argument("job", type=JOB)
+def pause(common: Common, job: str) -> ExitStatus:
+    """Begin nothing new of JOB; what was sent is paid already, and is finished and fetched."""
+    return run_async(_pause(common, job))
+
+
+async def _pause(common: Common, job: str) -> ExitStatus:
+    async with changing(common.queue) as database:
+        tell(f"{job}: pausing costs nothing; what was sent already is finished and fetched.")
+        is_news = await database.write(persons.pause, job, await database.read(_now, job))
+    return _said(common, job, is_paused=True, is_news=is_news)
+
+
+@command("unpause", example="batchkiln unpause field-guide")
+@click.argument("job", type=JOB)
+def unpause(common: Common, job: str) -> ExitStatus:
+    """Let a paused JOB go on. It says first what the queued items may cost."""
+    return run_async(_unpause(common, job))
+
+
+async def _unpause(common: Common, job: str) -> ExitStatus:
+    async with changing(common.queue) as database:
+        summary = await database.read(job_summary, job)
+        if summary is not None:
+            tell(_cost_of_queued(summary))
+        is_news = await database.write(persons.unpause, job, await database.read(_now, job))
+    return _said(common, job, is_paused=False, is_news=is_news)
+
+
+def _cost_of_queued(summary: JobSummary) -> str:
+    queued = count(summary.items[ItemState.QUEUED], "item")
+    unquoted = f", and {summary.queued_unquoted:,} without a quote on top" if summary.queued_unquoted else ""
+    cost = count(summary.queued_cost, "credit")
+    return f"{summary.name}: {queued} queued, which may cost {cost} by the quotes known{unquoted}."
+
+
+def _said(common: Common, job: str, *, is_paused: bool, is_news: bool) -> ExitStatus:
+    if common.is_json:
+        print_json({"job": job, "paused": is_paused, "changed": is_news})
+    else:
+        word = "paused" if is_paused else "not paused"
+        say(f"{job} is {word}." if is_news else f"{job} was {word} already.")
+    return ExitStatus.OK
+
+
+def _is_wanted(number: int, items: Sequence[str], *, is_agreed: bool) -> bool:
+    """Ask a person before many items change; without a terminal nobody can be asked."""
+    is_many = number >= MANY if items else number > 1
+    if is_agreed or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        return True
+    return click.confirm("Go on?", err=True)
+
+
+def _unchanged() -> ExitStatus:
+    tell("Nothing was changed.")
+    return ExitStatus.OK
+
+
+def _say_skipped(skipped: Sequence[Skipped]) -> None:
+    for entry in skipped[:SKIPPED_SHOWN]:
+        say(f"  left as it is: {entry.name}: {entry.reason}")
+    if len(skipped) > SKIPPED_SHOWN:
+        say(f"  and {len(skipped) - SKIPPED_SHOWN:,} more")
+
+
+def _skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
+    return [{"item": entry.name, "reason": entry.reason} for entry in skipped]
+
+
+def _now(connection: Connection, job: str) -> int:
+    return to_milliseconds(job_time(connection, job, machine_now()))

@@ -1,0 +1,136 @@
+"""What the progress display shows, and the display without a terminal: a line on change, every few seconds."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+from batchkiln.cli.output import tell
+from batchkiln.cli.overview import JobView
+from batchkiln.cli.words import REASONS, age, moment, one_line
+from batchkiln.core.planner import Reason
+from batchkiln.core.states import FINAL_STATES, ItemState
+from batchkiln.queue.summaries import UnderWay
+
+LINE_EVERY_SECONDS: Final = 5.0
+
+_NOT_WORTH_SAYING: Final = frozenset({Reason.NOW, Reason.POLL_INTERVAL, Reason.NOTHING})
+
+_TROUBLES: Final = frozenset({Reason.THROTTLED, Reason.OTHER_GENERATION, Reason.UNREACHABLE, Reason.UNAVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """One account at work: its windows, and what its slot waits for, until when in service time."""
+
+    account: str
+    credits_today: int
+    credits_limit: int
+    creates: int
+    creates_limit: int
+    reads: int
+    reads_limit: int
+    reason: Reason | None
+    until: datetime | None
+    trouble: str | None = None  # what the service said last, where something went wrong
+
+    @property
+    def wait(self) -> str | None:
+        """Say what it waits for, where a person may wonder."""
+        if self.reason is None or self.reason in _NOT_WORTH_SAYING:
+            return None
+        until = f" (until {moment(self.until)})" if self.until is not None else ""
+        said = f": {one_line(self.trouble)}" if self.trouble and self.reason in _TROUBLES else ""
+        return f"waits for {REASONS[self.reason]}{until}{said}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressState:
+    """A moment of a run."""
+
+    jobs: tuple[JobView, ...]
+    lanes: tuple[LaneState, ...]
+    is_stopping: bool = False
+
+    @property
+    def total(self) -> int:
+        """All items."""
+        return sum(view.summary.total for view in self.jobs)
+
+    @property
+    def done(self) -> int:
+        """Items whose files are here."""
+        return sum(view.summary.items[ItemState.DONE] for view in self.jobs)
+
+    @property
+    def failed(self) -> int:
+        """Items that ended otherwise, or need a person; canceled ones do not count."""
+        bad = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
+        return sum(view.summary.items[state] for view in self.jobs for state in bad)
+
+    @property
+    def left(self) -> int:
+        """Items that are still to come."""
+        ended = FINAL_STATES | {ItemState.HELD}
+        return sum(n for view in self.jobs for state, n in view.summary.items.items() if state not in ended)
+
+    @property
+    def ended(self) -> int:
+        """Items that will not change by themselves."""
+        return self.total - self.left
+
+    @property
+    def under_way(self) -> list[tuple[UnderWay, datetime]]:
+        """What was sent and has not ended, each with the present of its service."""
+        return [(entry, view.now) for view in self.jobs for entry in view.summary.under_way]
+
+    @property
+    def estimated_end_at(self) -> datetime | None:
+        """When all of it is done; None where some of it cannot be foretold."""
+        open_jobs = [view for view in self.jobs if not view.summary.is_finished]
+        ends = [view.estimated_end_at for view in open_jobs if view.estimated_end_at is not None]
+        return max(ends) if ends and len(ends) == len(open_jobs) else None
+
+
+class Display(Protocol):
+    """Shows how a run is going."""
+
+    def show(self, state: ProgressState, real_seconds: float) -> None:
+        """Show a moment; `real_seconds` is a steady clock of this machine."""
+
+
+class PlainDisplay:
+    """Lines on standard error, for a log file."""
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self._said: object = None
+        self._said_at: float | None = None
+
+    def show(self, state: ProgressState, real_seconds: float) -> None:
+        """Write a line where something has changed and the last one is some seconds old."""
+        if self._said_at is not None and real_seconds - self._said_at < LINE_EVERY_SECONDS:
+            return
+        waits = [lane.wait for lane in state.lanes]
+        shown = (state.done, state.failed, state.left, [entry.item for entry, _ in state.under_way], waits)
+        if shown != self._said:
+            self._said, self._said_at = shown, real_seconds
+            tell(plain_line(state))
+
+
+def plain_line(state: ProgressState) -> str:
+    """Say all in one line."""
+    parts = [f"{state.done:,} of {state.total:,} done, {state.failed:,} failed, {state.left:,} left"]
+    parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
+    for lane in state.lanes:
+        parts.append(f"credits today {lane.credits_today:,} of {lane.credits_limit:,}")
+        if lane.wait is not None:
+            parts.append(lane.wait)
+    if state.estimated_end_at is not None:
+        parts.append(f"ends {moment(state.estimated_end_at)}")
+    return "; ".join(parts)
+
+
+def describe(entry: UnderWay, now: datetime) -> str:
+    """Say what is under way, and for how long."""
+    status = f", {one_line(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
+    return f"{entry.state} {entry.item} for {age(entry.since, now)}{status}"

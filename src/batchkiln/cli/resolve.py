@@ -1,0 +1,98 @@
+"""`batchkiln resolve`: ends a held item by what a person knows, after that person has named it again."""
+
+import sys
+from sqlite3 import Connection
+
+import click
+
+from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.opening import changing
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import is_terminal, print_json, say, tell
+from batchkiln.clock import machine_now
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.states import ItemState
+from batchkiln.queue.overview import job_time
+from batchkiln.queue.resolve import Decision, Resolved
+from batchkiln.queue.resolve import resolve as resolve_item
+from batchkiln.queue.stories import ItemStory, item_story
+
+
+@command(
+    "resolve",
+    example="batchkiln resolve field-guide red-fox --as not-created\n"
+    "batchkiln resolve field-guide red-fox --as generation --generation-id gen_123 --confirm red-fox",
+)
+@click.argument("job", type=JOB)
+@click.argument("item")
+@click.option(
+    "--as",
+    "decision",
+    required=True,
+    type=click.Choice([decision.value for decision in Decision]),
+    help="not-created: nothing was made, queue it again. failed: give it up. generation: fetch the one it has become.",
+)
+@click.option("--generation-id", metavar="ID", help="With --as generation: the id that the service shows.")
+@click.option("--confirm", metavar="ITEM", help="The item's id once more; needed where nobody can be asked.")
+def resolve(
+    common: Common, job: str, item: str, *, decision: str, generation_id: str | None, confirm: str | None
+) -> ExitStatus:
+    """End the held ITEM of JOB by what you know of it; `batchkiln show` tells why it is held.
+
+    It may cost credits, so the item's id is asked for once more. A wrong answer changes nothing.
+    """
+    chosen = Decision(decision)
+    if (generation_id is not None) != (chosen is Decision.GENERATION):
+        raise InputError("--generation-id belongs to --as generation, which needs it")
+    return run_async(_resolve(common, job, item, decision=chosen, generation_id=generation_id, confirm=confirm))
+
+
+async def _resolve(
+    common: Common, job: str, item: str, *, decision: Decision, generation_id: str | None, confirm: str | None
+) -> ExitStatus:
+    async with changing(common.queue) as database:
+        story = await database.read(item_story, job, item)
+        if story.item.state is not ItemState.HELD:
+            raise InputError(f"the item {item!r} is {story.item.state}: only a held item can be resolved")
+        tell(cost_of(decision, story))
+        _check_confirmed(item, confirm)
+        resolved = await database.write(_end, job, item, decision, generation_id)
+    if common.is_json:
+        print_json({"job": job, "item": item, "state": resolved.state, "may_pay_again": resolved.may_pay_again})
+    else:
+        say(f"{job}/{item} is {resolved.state}.")
+    return ExitStatus.OK
+
+
+def _end(connection: Connection, job: str, item: str, decision: Decision, generation_id: str | None) -> Resolved:
+    now = to_milliseconds(job_time(connection, job, machine_now()))
+    return resolve_item(connection, job, item, decision, generation_id=generation_id, now=now)
+
+
+def cost_of(decision: Decision, story: ItemStory) -> str:
+    """Say what a decision may cost."""
+    name = f"{story.job}/{story.item.name}"
+    price = f"about {story.quote_credits} credits" if story.quote_credits is not None else "the price of one item"
+    match decision:
+        case Decision.NOT_CREATED:
+            if not story.attempts:
+                return f"{name} was never sent; it is queued again, and will cost {price}."
+            return (
+                f"{name} is queued again with a new key, and costs {price}. If the earlier attempt did create "
+                "something, that is paid as well."
+            )
+        case Decision.FAILED:
+            return f"{name} is given up. This costs nothing more; what it may have cost stays paid."
+        case Decision.GENERATION:
+            return f"{name} is taken to have become this generation, for {price}; it is polled and fetched."
+
+
+def _check_confirmed(item: str, confirm: str | None) -> None:
+    """Have the item named once more. Raises `InputError` where it is not, and nothing is changed."""
+    if confirm is None:
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+            raise InputError(f"nobody can be asked here: add --confirm {item} to say that it may cost credits")
+        confirm = click.prompt(f"Type the item's id ({item}) to go on", err=True)
+    if confirm != item:
+        raise InputError(f"{confirm!r} is not {item!r}; nothing was changed")

@@ -1,0 +1,172 @@
+"""Tables and short paragraphs of `status`, for people."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from batchkiln.cli.documents import warnings_of
+from batchkiln.cli.overview import AccountView, JobView, Overview
+from batchkiln.cli.words import REASONS, STYLES, age, count, moment, one_line
+from batchkiln.core.states import ItemState
+from batchkiln.queue.summaries import Trouble
+
+_LONGEST_MESSAGE = 160
+
+
+def console() -> Console:
+    """Return a console on standard output; highlighting would colour parts of prompts."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def show_overview(overview: Overview) -> None:
+    """Print all jobs, the accounts, and who drives the queue."""
+    out = console()
+    if not overview.jobs:
+        out.print("The queue is empty. `batchkiln init` writes a first manifest, `batchkiln run` runs it.")
+        return
+    out.print(_job_table(overview.jobs))
+    if overview.accounts:
+        out.print()
+        out.print(_account_table(overview.accounts))
+    out.print()
+    out.print(_driver(overview))
+    for view in overview.jobs:
+        for warning in warnings_of(view):
+            out.print(Text(f"Warning: {view.summary.name}: {warning}.", style="yellow"))
+
+
+def show_job(overview: Overview) -> None:
+    """Print one job: counts, credits, what is under way, its problems, what to do next."""
+    view = overview.jobs[0]
+    summary = view.summary
+    out = console()
+    title = Text(summary.name, style="bold")
+    if summary.description:
+        title.append(f"  {one_line(summary.description)}", style="dim")
+    out.print(title)
+    out.print(_counts(view))
+    for line in job_lines(view):
+        out.print(line)
+    out.print(_driver(overview))
+
+
+def job_lines(view: JobView) -> Iterator[Text]:
+    """Give what stands below a job's counts."""
+    summary = view.summary
+    spent = summary.credits
+    money = f"credits: {spent.charged - spent.refunded:,} spent ({spent.charged:,} charged, "
+    money += f"{spent.refunded:,} refunded), {spent.reserved:,} reserved"
+    if summary.budget_credits is not None:
+        money += f", budget {summary.budget_credits:,}"
+    yield Text(money)
+    for entry in summary.under_way:
+        status = f", {one_line(entry.status)}" if entry.status else ""
+        yield Text(f"{entry.state}: {entry.item} for {age(entry.since, view.now)}{status}", style="cyan")
+    yield from problem_lines(view)
+    if summary.is_paused:
+        yield Text(f"paused: `batchkiln unpause {summary.name}` lets it go on", style="yellow")
+    elif summary.is_finished:
+        yield Text(f"finished; the files are in {summary.output_dir}")
+    elif view.estimated_end_at is not None:
+        yield Text(f"estimated end: {moment(view.estimated_end_at)}")
+    for warning in warnings_of(view):
+        yield Text(f"Warning: {warning}.", style="yellow")
+
+
+def problem_lines(view: JobView) -> Iterator[Text]:
+    """Give each kind of trouble with an example and the command that tells more."""
+    name = view.summary.name
+    for trouble in view.summary.troubles:
+        yield Text(_problem(trouble), style=STYLES[trouble.state])
+        item = view.examples.get((trouble.state, trouble.code))
+        if item is not None:
+            yield Text(f"    batchkiln show {name} {item}", style="dim")
+    states = {trouble.state for trouble in view.summary.troubles}
+    if states & {ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED}:
+        yield Text(f"    batchkiln retry {name}", style="dim")
+
+
+def _problem(trouble: Trouble) -> str:
+    message = one_line(trouble.example or "")
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[: _LONGEST_MESSAGE - 1] + "…"
+    return f"{trouble.state}: {trouble.count:,} {one_line(trouble.code)}" + (f" ({message})" if message else "")
+
+
+def _counts(view: JobView) -> Text:
+    text = Text(f"{count(view.summary.total, 'item')}:")
+    for state in ItemState:
+        if number := view.summary.items[state]:
+            text.append(f"  {number:,} {state}", style=STYLES[state])
+    return text
+
+
+def _job_table(views: tuple[JobView, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("JOB", no_wrap=True)
+    for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", "CANCELED", "CREDITS"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("ENDS", no_wrap=True)
+    for view in views:
+        summary = view.summary
+        bad = sum(summary.items[state] for state in (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED))
+        bad += summary.items[ItemState.HELD]
+        left = summary.total - bad - summary.items[ItemState.DONE] - summary.items[ItemState.CANCELED]
+        table.add_row(
+            summary.name,
+            f"{summary.total:,}",
+            Text(f"{summary.items[ItemState.DONE]:,}", style="green"),
+            f"{left:,}",
+            Text(f"{bad:,}", style="red" if bad else ""),
+            f"{summary.items[ItemState.CANCELED]:,}",
+            f"{summary.credits.charged - summary.credits.refunded:,}",
+            _end(view),
+        )
+    return table
+
+
+def _end(view: JobView) -> Text:
+    if view.summary.is_paused:
+        return Text("paused", style="yellow")
+    if view.summary.is_finished:
+        return Text("finished")
+    return Text("not known yet" if view.estimated_end_at is None else moment(view.estimated_end_at))
+
+
+def _account_table(views: tuple[AccountView, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("ACCOUNT", no_wrap=True)
+    for heading in ("CREDITS TODAY", "CREATES TODAY", "READS TODAY"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("WAITS", overflow="fold")
+    for view in views:
+        limits, usage = view.limits, view.usage
+        table.add_row(
+            f"{view.summary.profile}/{view.summary.name}",
+            _of(usage.credits, limits.credits_per_day if limits else None),
+            _of(usage.creates, limits.creates_per_day if limits else None),
+            _of(usage.reads, limits.reads_per_day if limits else None),
+            _waits(view),
+        )
+    return table
+
+
+def _of(used: int, limit: int | None) -> str:
+    return f"{used:,}" if limit is None else f"{used:,} of {limit:,}"
+
+
+def _waits(view: AccountView) -> str:
+    return "; ".join(
+        f"until {moment(held.until)} for {REASONS[held.reason]}"
+        for held in (view.summary.creates_held, view.summary.reads_held)
+        if held is not None and held.until > view.now
+    )
+
+
+def _driver(overview: Overview) -> Text:
+    lease = overview.lease
+    if lease is None:
+        return Text("Nobody drives this queue; `batchkiln work` does.", style="dim")
+    return Text(f"Driven by process {lease.pid} on {lease.host} ({lease.command}, since {moment(lease.started_at)}).")

@@ -1,0 +1,115 @@
+"""Logging, set up once: an event a line on standard error, with known fields only (Law 8).
+
+Fields that are not on the list are dropped and named, so that a new call site cannot leak a key or a signed
+URL by accident; what is on the list is bounded in length and searched for what looks like one all the same.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Final, Literal
+
+import structlog
+
+ALLOWED: Final = frozenset(
+    {
+        "account", "attempt", "attempts", "bytes", "call", "code", "command", "cost_credits", "credits", "dropped",
+        "duration_seconds", "error", "event", "exit", "file", "folder", "generation_id", "item", "items", "job",
+        "kind", "level", "line", "message", "model", "number", "path", "pid", "port", "profile", "queue", "reason",
+        "remedy", "retry_after_seconds", "sha256", "signal", "size_bytes", "state", "status", "timestamp", "until",
+    }
+)  # fmt: skip
+"""Names of fields that may be written."""
+
+MAX_CHARACTERS: Final = 300
+_KEPT_WHOLE: Final = frozenset({"event", "level", "timestamp", "dropped"})
+_SEARCHED_MAX_CHARACTERS: Final = 5_000
+_URL_WITH_QUERY: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>]*[?#][^\s\"'<>]*", re.IGNORECASE)
+_USER_IN_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s/\"'<>]*@[^\s\"'<>]*", re.IGNORECASE)
+_BEARER: Final = re.compile(
+    r"\b(bearer|authorization|api[_-]?key|x-amz-[a-z-]+)\b[\s:=]+(bearer\s+)?[^\s\"'<>]+", re.IGNORECASE
+)
+
+EventDict = MutableMapping[str, Any]
+
+
+def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"]) -> None:
+    """Set up logging for this process; people see warnings, `verbosity` moves that a level up or down."""
+    level = _level(verbosity)
+    is_for_people = log_format == "auto" and _is_terminal()
+    last = structlog.dev.ConsoleRenderer(
+        colors=is_for_people, pad_event_to=0, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            keep_known_fields,
+            redact_values,
+            structlog.processors.JSONRenderer() if log_format == "json" else last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *_: _StandardError(),
+        cache_logger_on_first_use=False,
+    )
+    logging.root.handlers[:] = [_Forward()]
+    logging.root.setLevel(max(level, logging.WARNING))
+
+
+def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:
+    """Drop every field that is not on the list, and name those dropped."""
+    del logger, name
+    dropped = sorted(field for field in event if field not in ALLOWED)
+    for field in dropped:
+        del event[field]
+    if dropped:
+        event["dropped"] = [_redact(field) for field in dropped]
+    return event
+
+
+def redact_values(logger: object, name: str, event: EventDict) -> EventDict:
+    """Bound every value, on one line, and cut out URLs with a query and bearer tokens."""
+    del logger, name
+    for field, value in event.items():
+        if value is not None and not isinstance(value, bool | int | float) and field != "dropped":
+            event[field] = _redact(str(value))
+    return event
+
+
+def _redact(text: str) -> str:
+    text = text[:_SEARCHED_MAX_CHARACTERS]
+    for pattern in (_URL_WITH_QUERY, _USER_IN_URL, _BEARER):
+        text = pattern.sub("[redacted]", text)
+    text = "".join(character if character.isprintable() else " " for character in text)
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
+
+def _level(verbosity: int) -> int:
+    if verbosity < 0:
+        return logging.ERROR
+    return (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+class _StandardError:
+    """Writes finished lines to standard error as it is at that moment: a live display may stand in for it."""
+
+    def msg(self, line: str) -> None:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    debug = info = warning = error = critical = exception = log = msg
+
+
+class _Forward(logging.Handler):
+    """Brings what libraries log into the same lines; of an exception only its type, since texts may hold links."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
+        fields = {"error": error} if error else {}
+        structlog.get_logger().log(record.levelno, record.getMessage(), **fields)

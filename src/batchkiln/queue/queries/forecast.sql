@@ -1,0 +1,23 @@
+-- name: forecast_jobs  (jobs that may still begin something)
+SELECT j.id, j.name, j.profile, j.accounts, j.item_order, j.budget_credits_per_day,
+       coalesce((SELECT d.credits FROM job_day AS d WHERE d.job_id = j.id AND d.day_start_at = :day), 0) AS taken
+FROM job AS j
+WHERE j.is_paused = 0 AND j.profile = :profile
+    AND EXISTS (SELECT 1 FROM tally AS t WHERE t.job_id = j.id
+        AND t.state IN ('queued', 'submitting', 'active') AND t.n > 0)
+ORDER BY j.id;
+
+-- name: forecast_classes  (under way: paid already, so that it takes time but no credits)
+SELECT t.recipe_id, t.state, t.n, r.mode, q.cost_credits
+FROM tally AS t
+JOIN recipe AS r ON r.id = t.recipe_id
+LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
+WHERE t.job_id = :job_id AND t.state IN ('queued', 'submitting', 'active') AND t.n > 0
+ORDER BY t.state = 'queued', t.recipe_id;
+
+-- name: recent_durations  (the newest attempts by their key, whatever became of them, and of these the successes)
+SELECT i.recipe_id, a.is_video, count(*) AS n, avg(a.ended_at - a.recorded_at) AS mean_ms
+FROM (SELECT item_id, is_video, state, recorded_at, ended_at FROM attempt ORDER BY id DESC LIMIT :limit) AS a
+JOIN item AS i ON i.id = a.item_id
+WHERE a.state = 'succeeded'
+GROUP BY i.recipe_id, a.is_video;

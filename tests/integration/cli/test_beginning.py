@@ -1,0 +1,120 @@
+"""`init`, `schema`, `serve`, `completion`, and what the program says to mistakes."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from integration.cli.workspace import Workspace, finished, interrupt, until_line
+
+
+def test_init_writes_a_manifest_that_runs_and_never_writes_over_one(workspace: Workspace) -> None:
+    """The first manifest is accepted as it is; a second init leaves it alone."""
+    first = workspace.call("init")
+    path = workspace.folder / "manifest.yaml"
+    path.write_text(path.read_text() + "# mine\n")
+
+    second = workspace.call("init")
+
+    assert (first.exit, second.exit) == (0, 2)
+    assert path.read_text().endswith("# mine\n")
+    assert workspace.call("enqueue", "manifest.yaml").exit == 0
+
+
+def test_schema_is_json_schema(workspace: Workspace) -> None:
+    """Standard output is the schema and nothing else."""
+    assert workspace.call("schema").document["$schema"].startswith("https://json-schema.org/")
+
+
+def test_serve_tells_where_it_is_and_serves_until_a_signal(workspace: Workspace) -> None:
+    """Base URL, the key's file and how to use them; the key itself is not printed; SIGTERM: exit 0."""
+    server = workspace.start("serve", "--state-dir", "service", "--time-scale", "600")
+    line = until_line(server, "export BATCHKILN_BASE_URL=")
+    key = Path(workspace.folder / "service" / "key-main").read_text().strip()
+    base_url = line.split("BATCHKILN_BASE_URL=")[1].split()[0]
+
+    workspace.configure(
+        f"profiles:\n  served:\n    base_url: {base_url}\n    time_scale: 600\n"
+        "    accounts: [{name: main, keys: [{file: service/key-main}]}]\n"
+    )
+    result = workspace.call("run", workspace.manifest(items=1), "--profile", "served")
+
+    interrupt(server, signal.SIGTERM)
+    ended = finished(server)
+    assert ended.exit == 0
+    assert key not in line + ended.out + ended.err
+    assert result.exit == 0, result.err
+
+
+def test_serving_twice_from_one_folder_is_refused(workspace: Workspace) -> None:
+    """The second is told why: exit 2."""
+    server = workspace.start("serve", "--state-dir", "service")
+    until_line(server, "export")
+
+    second = workspace.call("serve", "--state-dir", "service")
+
+    interrupt(server)
+    assert finished(server).exit == 0
+    assert second.exit == 2
+    assert "another process serves" in second.err
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_prints_a_script(workspace: Workspace, shell: str) -> None:
+    """The script calls the program back."""
+    assert "_BATCHKILN_COMPLETE" in workspace.call("completion", shell).out
+
+
+def test_the_queues_jobs_are_completed(done: Workspace) -> None:
+    """`batchkiln status fo<TAB>` offers the job."""
+    result = done.call(_BATCHKILN_COMPLETE="zsh_complete", COMP_WORDS="batchkiln status fo", COMP_CWORD="2")
+
+    assert "foxes" in result.out
+
+
+def test_a_mistyped_command_is_told_with_the_one_that_is_near(workspace: Workspace) -> None:
+    """Exit 2."""
+    result = workspace.call("stauts")
+
+    assert result.exit == 2
+    assert "status" in result.err
+
+
+def test_a_configuration_with_a_mistake_is_two(workspace: Workspace) -> None:
+    """The mistake is told with its line."""
+    workspace.configure("profiles:\n  local:\n    time_scael: 3\n")
+
+    result = workspace.call("run", workspace.manifest())
+
+    assert result.exit == 2
+    assert "batchkiln.yaml:3" in result.err
+
+
+def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_v(workspace: Workspace) -> None:
+    """Exit 1; -v shows where it happened."""
+    workspace.call("enqueue", workspace.manifest())
+    queue = workspace.folder / ".batchkiln" / "queue.db"
+    _drop_a_table(queue)
+
+    short, long = workspace.call("status"), workspace.call("status", "-v")
+
+    assert (short.exit, long.exit) == (1, 1)
+    assert "Traceback" not in short.err
+    assert "Traceback" in long.err
+
+
+def _drop_a_table(queue: Path) -> None:
+    import sqlite3  # noqa: PLC0415  for this one accident
+
+    connection = sqlite3.connect(queue)
+    connection.execute("DROP TABLE trouble")
+    connection.commit()
+    connection.close()
+
+
+def test_help_and_version_need_no_queue(workspace: Workspace) -> None:
+    """--help and --version print and exit with 0."""
+    assert workspace.call("--help").exit == 0
+    assert "batchkiln" in workspace.call("--version").out
+    assert json.dumps(workspace.call("run", "--help").exit) == "0"

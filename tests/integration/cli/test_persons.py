@@ -1,0 +1,135 @@
+"""`retry`, `cancel`, `pause`, `unpause` and `resolve`: they say what it costs, and change what they say."""
+
+import sqlite3
+
+import pytest
+
+from batchkiln.core.replies import ServiceError
+from batchkiln.core.states import Event, ItemState
+from batchkiln.queue.connection import prepare_for_writing
+from batchkiln.queue.moves import move
+from integration.cli.workspace import Workspace
+
+
+@pytest.fixture
+def queued(workspace: Workspace) -> Workspace:
+    """Give a workspace with a job of three queued items."""
+    workspace.call("enqueue", workspace.manifest(items=3))
+    return workspace
+
+
+def hold(workspace: Workspace, item: str) -> None:
+    """Have an item held, as if its image had gone."""
+    path = workspace.folder / ".batchkiln" / "queue.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    prepare_for_writing(connection, path)
+    item_id = connection.execute("SELECT id FROM item WHERE name = ?", (item,)).fetchone()[0]
+    error = ServiceError("input_gone", "the image is gone")
+    move(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=error)
+    connection.close()
+
+
+def states(workspace: Workspace) -> dict[str, str]:
+    return {item["item"]: item["state"] for item in workspace.call("items", "foxes", "--json").lines}
+
+
+def test_cancel_names_its_cost_and_takes_the_items_out(queued: Workspace) -> None:
+    """Only the named item is canceled, and it is said that this costs nothing."""
+    result = queued.call("cancel", "foxes", "fox-2")
+
+    assert result.exit == 0
+    assert "costs nothing" in result.err
+    assert states(queued) == {"fox-1": "queued", "fox-2": "canceled", "fox-3": "queued"}
+
+
+def test_retry_brings_canceled_items_back_when_named(queued: Workspace) -> None:
+    """Retry tells what it did, and what it left alone and why."""
+    queued.call("cancel", "foxes", "--yes")
+
+    result = queued.call("retry", "foxes", "fox-1", "--json")
+
+    assert result.document["requeued"] == {"canceled": 1}
+    assert result.document["unquoted"] == 1
+    assert states(queued)["fox-1"] == "queued"
+
+
+def test_an_item_that_is_not_there_is_named_with_the_nearest(queued: Workspace) -> None:
+    """Exit 2, nothing changed."""
+    result = queued.call("cancel", "foxes", "fox-1", "fix-2")
+
+    assert result.exit == 2
+    assert "fox-2" in result.err
+    assert set(states(queued).values()) == {"queued"}
+
+
+def test_pause_and_unpause_are_told_in_status(queued: Workspace) -> None:
+    """A paused job is paused until it is unpaused; doing it twice changes nothing."""
+    assert queued.call("pause", "foxes", "--json").document == {"job": "foxes", "paused": True, "changed": True}
+    assert queued.call("status", "foxes", "--json").document["paused"] is True
+    assert queued.call("pause", "foxes", "--json").document["changed"] is False
+
+    unpaused = queued.call("unpause", "foxes")
+
+    assert "3 items queued" in unpaused.err
+    assert queued.call("status", "foxes", "--json").document["paused"] is False
+
+
+def test_show_tells_why_an_item_is_held_and_what_to_do(queued: Workspace) -> None:
+    """The reason and the way out are in plain words."""
+    hold(queued, "fox-1")
+
+    told = queued.call("show", "foxes", "fox-1").out
+
+    assert "a local image is gone" in told
+    assert "batchkiln resolve" in told
+
+
+def test_resolve_without_a_terminal_needs_the_items_id(queued: Workspace) -> None:
+    """Nobody can be asked: exit 2, and nothing is changed."""
+    hold(queued, "fox-1")
+
+    result = queued.call("resolve", "foxes", "fox-1", "--as", "failed")
+
+    assert result.exit == 2
+    assert "--confirm fox-1" in result.err
+    assert states(queued)["fox-1"] == "held"
+
+
+def test_resolve_with_a_wrong_confirmation_changes_nothing(queued: Workspace) -> None:
+    """Another item's id is no consent."""
+    hold(queued, "fox-1")
+
+    assert queued.call("resolve", "foxes", "fox-1", "--as", "failed", "--confirm", "fox-2").exit == 2
+    assert states(queued)["fox-1"] == "held"
+
+
+@pytest.mark.parametrize(("decision", "state"), [("failed", "failed"), ("not-created", "queued")])
+def test_resolve_with_the_items_id_ends_the_hold(queued: Workspace, decision: str, state: str) -> None:
+    """The decision is carried out, and its cost was said."""
+    hold(queued, "fox-1")
+
+    result = queued.call("resolve", "foxes", "fox-1", "--as", decision, "--confirm", "fox-1", "--json")
+
+    assert result.document["state"] == state
+    assert result.err
+    assert states(queued)["fox-1"] == state
+
+
+def test_resolve_takes_a_generation_id_only_with_that_decision(queued: Workspace) -> None:
+    """--as generation needs the id, and no other decision has one."""
+    hold(queued, "fox-1")
+
+    assert queued.call("resolve", "foxes", "fox-1", "--as", "generation", "--confirm", "fox-1").exit == 2
+    assert queued.call("resolve", "foxes", "fox-1", "--as", "failed", "--generation-id", "g").exit == 2
+
+
+def test_a_failed_item_is_retried_without_naming_it(queued: Workspace) -> None:
+    """Retry JOB takes what failed, was rejected or expired, and nothing else."""
+    hold(queued, "fox-1")
+    queued.call("resolve", "foxes", "fox-1", "--as", "failed", "--confirm", "fox-1")
+    queued.call("cancel", "foxes", "fox-2")
+
+    result = queued.call("retry", "foxes")
+
+    assert "1 item queued again" in result.out
+    assert states(queued) == {"fox-1": "queued", "fox-2": "canceled", "fox-3": "queued"}

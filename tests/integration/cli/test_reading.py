@@ -1,0 +1,126 @@
+"""Commands that only read, on a job that is done (contract, section 4)."""
+
+import hashlib
+from pathlib import Path
+
+from integration.cli.workspace import Workspace
+
+
+def test_status_of_a_job_has_the_promised_names(done: Workspace) -> None:
+    """job, items with a total, credits, finished."""
+    document = done.call("status", "foxes", "--json").document
+
+    assert document["job"] == "foxes"
+    assert document["items"]["done"] == document["items"]["total"] == 2
+    assert document["credits"] == {"reserved": 0, "charged": 4, "refunded": 0}
+    assert document["finished"] is True
+
+
+def test_status_without_a_job_tells_jobs_accounts_and_driver(done: Workspace) -> None:
+    """What the account has used today, of which limit, and that nobody drives."""
+    document = done.call("status", "--json").document
+
+    assert [job["job"] for job in document["jobs"]] == ["foxes"]
+    assert document["accounts"][0]["today"]["credits"] == 4
+    assert document["accounts"][0]["today"]["credits_limit"] == 2000
+    assert document["driver"] is None
+
+
+def test_status_for_people_tells_what_was_spent(done: Workspace) -> None:
+    """A table of the jobs, and a paragraph for one of them."""
+    assert "foxes" in done.call("status").out
+    assert "4 spent" in done.call("status", "foxes").out
+
+
+def test_an_unknown_job_is_told_with_the_one_that_is_near(done: Workspace) -> None:
+    """A mistyped job: exit 2, one message, no traceback."""
+    result = done.call("status", "foxen")
+
+    assert (result.exit, result.out) == (2, "")
+    assert "foxes" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_items_are_lines_of_json_with_the_promised_names(done: Workspace) -> None:
+    """Each item with its file as it is on the disk."""
+    items = done.call("items", "foxes", "--json").lines
+
+    assert [item["item"] for item in items] == ["fox-1", "fox-2"]
+    (output,) = items[0]["outputs"]
+    content = Path(output["path"]).read_bytes()
+    assert (output["bytes"], output["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    promised = {
+        "item",
+        "index",
+        "state",
+        "prompt",
+        "attempts",
+        "generation_id",
+        "credits",
+        "outputs",
+        "error",
+        "metadata",
+    }
+    assert set(items[0]) >= promised
+
+
+def test_items_can_be_chosen_by_state_and_number(done: Workspace) -> None:
+    """--state, more than once, and --limit."""
+    chosen = done.call("items", "foxes", "--json", "--state", "failed", "--state", "done", "--limit", "1")
+
+    assert [item["item"] for item in chosen.lines] == ["fox-1"]
+    assert done.call("items", "foxes", "--json", "--state", "failed").out == ""
+
+
+def test_items_for_people_name_the_files(done: Workspace) -> None:
+    """A line an item."""
+    lines = done.call("items", "foxes").out.splitlines()
+
+    assert len(lines) == 3
+    assert lines[1].endswith("fox-1.png")
+
+
+def test_show_tells_the_whole_history(done: Workspace) -> None:
+    """From the attempt to the file, with what to do next."""
+    told = done.call("show", "foxes", "fox-1").out
+    document = done.call("show", "foxes", "fox-1", "--json").document
+
+    assert "attempt 1: succeeded" in told
+    assert "files_saved -> done" in told
+    assert document["next"]
+    assert [event["event"] for event in document["events"]][-1] == "files_saved"
+
+
+def test_the_queue_may_be_named_before_the_command_and_by_the_environment(done: Workspace, tmp_path: Path) -> None:
+    """--queue before the command, after it, and BATCHKILN_QUEUE: the one after it wins."""
+    queue, none = str(done.folder / ".batchkiln/queue.db"), str(tmp_path / "none.db")
+    elsewhere = Workspace(tmp_path)
+
+    assert elsewhere.call("--queue", queue, "status", "foxes").exit == 0
+    assert elsewhere.call("status", "foxes", BATCHKILN_QUEUE=queue).exit == 0
+    assert elsewhere.call("--queue", queue, "status", "--queue", none).exit == 2
+
+
+def test_a_queue_that_is_not_there_is_a_mistake_and_is_not_made(workspace: Workspace) -> None:
+    """Reading or changing a mistyped queue makes no new one."""
+    for command in (("status",), ("items", "foxes"), ("retry", "foxes"), ("pause", "foxes")):
+        result = workspace.call(*command, "--queue", "none.db")
+        assert result.exit == 2
+        assert "there is no queue" in result.err
+
+    assert not (workspace.folder / "none.db").exists()
+
+
+def test_a_pipe_that_is_closed_early_ends_without_a_traceback(done: Workspace) -> None:
+    """`batchkiln items … | head` is no error to look at."""
+    process = done.start("items", "foxes", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+
+    process.wait(30)
+
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.stdin is not None
+    process.stdin.close()

@@ -1,0 +1,116 @@
+"""A folder with a hurried local service, in which commands are run as a person would run them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import batchkiln
+
+TIMEOUT_SECONDS: Final = 30
+HURRIED: Final = "profiles:\n  local:\n    time_scale: 600\n"
+UNHURRIED: Final = "profiles:\n  local:\n    time_scale: 10\n"
+MANIFEST: Final = """\
+version: 1
+job: {job}
+defaults:
+  model: epsilon-2
+  mode: text-to-image
+  parameters: {{resolution: 512x512, aspect_ratio: "1:1"}}
+{more}
+output: {{dir: out}}
+items:
+  - matrix: {{n: [{numbers}]}}
+    id: "fox-{{{{ n }}}}"
+    prompt: "fox {{{{ n }}}}"
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command came to."""
+
+    exit: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:  # noqa: ANN401  JSON
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folder, and the environment of its commands."""
+
+    folder: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def end_all(self) -> None:
+        """End what a failed test left running."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    def manifest(self, job: str = "foxes", *, items: int = 2, more: str = "") -> str:
+        """Write a manifest of small pictures and return its name."""
+        name = f"{job}.yaml"
+        numbers = ", ".join(str(number) for number in range(1, items + 1))
+        (self.folder / name).write_text(MANIFEST.format(job=job, numbers=numbers, more=more), encoding="utf-8")
+        return name
+
+    def configure(self, text: str) -> None:
+        (self.folder / "batchkiln.yaml").write_text(text, encoding="utf-8")
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Begin a command in a process of its own."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
+        source = str(Path(batchkiln.__file__).parents[1])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "batchkiln", *arguments],
+            cwd=self.folder,
+            env=kept | {"PYTHONPATH": source, "XDG_CONFIG_HOME": str(self.folder)} | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def call(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
+        """Run a command to its end."""
+        return finished(self.start(*arguments, **environment), stdin)
+
+
+def finished(process: subprocess.Popen[str], stdin: str = "") -> Result:
+    """Wait for a process that was begun."""
+    try:
+        out, err = process.communicate(stdin, timeout=TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    return Result(process.returncode, out, err)
+
+
+def until_line(process: subprocess.Popen[str], piece: str) -> str:
+    """Read a process's standard output up to a line that holds `piece`."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if piece in line:
+            return line
+    raise AssertionError(f"{piece!r} never came: {process.stderr.read() if process.stderr else ''}")
+
+
+def interrupt(process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> None:
+    process.send_signal(number)

@@ -1,0 +1,72 @@
+"""How one process wakes another."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from batchkiln.queue.doorbell import bell_of, listening, ring
+
+SOURCE = Path(__file__).parents[3] / "src"
+
+
+async def test_bell_rings_across_processes(tmp_path: Path) -> None:
+    """A process that enqueued something wakes the one that drives the queue."""
+    heard = asyncio.Event()
+    queue = tmp_path / "queue.db"
+
+    with listening(queue, heard.set):
+        command = "import sys, pathlib; from batchkiln.queue.doorbell import ring; ring(pathlib.Path(sys.argv[1]))"
+        environ = os.environ | {"PYTHONPATH": str(SOURCE)}
+        arguments = [sys.executable, "-c", command, str(queue)]
+        await asyncio.to_thread(subprocess.run, arguments, check=True, env=environ)
+
+        async with asyncio.timeout(5):
+            await heard.wait()
+
+
+async def test_bell_rings_again_and_again(tmp_path: Path) -> None:
+    """A listener that has heard once listens on."""
+    count = 0
+    heard = asyncio.Event()
+
+    def hear() -> None:
+        nonlocal count
+        count += 1
+        heard.set()
+
+    with listening(tmp_path / "queue.db", hear):
+        for _ in range(3):
+            heard.clear()
+            ring(tmp_path / "queue.db")
+            async with asyncio.timeout(5):
+                await heard.wait()
+
+    assert count == 3
+
+
+def test_ring_without_a_listener_is_harmless(tmp_path: Path) -> None:
+    """Nobody drives the queue: nothing waits, nothing fails, no file appears."""
+    ring(tmp_path / "queue.db")
+
+    assert not bell_of(tmp_path / "queue.db").exists()
+
+
+async def test_ring_after_the_listener_went_is_harmless(tmp_path: Path) -> None:
+    """A pipe that a dead process left behind blocks nobody."""
+    with listening(tmp_path / "queue.db", lambda: None):
+        pass
+
+    ring(tmp_path / "queue.db")
+
+
+async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
+    """Something else under that name is neither written to nor listened to."""
+    bell = bell_of(tmp_path / "queue.db")
+    bell.write_text("mine")
+
+    with listening(tmp_path / "queue.db", lambda: None):
+        ring(tmp_path / "queue.db")
+
+    assert bell.read_text() == "mine"

@@ -1,0 +1,81 @@
+"""One process drives a queue, and a crash of any kind gives the right back."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from batchkiln.core.errors import ExitStatus, QueueHeld
+from batchkiln.queue.connection import Database
+from batchkiln.queue.lock import QueueLock
+from support.builders import NOON
+
+SOURCE = Path(__file__).parents[3] / "src"
+HOLDER = dedent(
+    """
+    import asyncio, sys
+    from datetime import UTC, datetime
+    from pathlib import Path
+    from batchkiln.queue.connection import Database
+    from batchkiln.queue.lock import QueueLock
+
+    async def main():
+        path = Path(sys.argv[1])
+        database = await Database.open_for_writing(path)
+        lock = QueueLock(path)
+        await lock.acquire(database, command="work", now=datetime(2026, 3, 2, tzinfo=UTC))
+        print("held", flush=True)
+        sys.stdin.read()
+
+    asyncio.run(main())
+    """
+)
+
+
+async def test_second_process_is_told_who_drives_and_a_kill_releases(tmp_path: Path) -> None:
+    """The other's pid and command are named with exit status 6; after SIGKILL the lock is free at once."""
+    path = tmp_path / "queue.db"
+    environ = os.environ | {"PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(  # noqa: ASYNC220  begins at once; its first line is awaited below
+        [sys.executable, "-c", HOLDER, str(path)],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        database = await Database.open_for_writing(path)
+        lock = QueueLock(path)
+
+        with pytest.raises(QueueHeld) as held:
+            await lock.acquire(database, command="run", now=NOON)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        await lock.acquire(database, command="run", now=NOON)
+
+    assert f"process {holder.pid} on" in str(held.value)
+    assert "work" in str(held.value)
+    assert held.value.exit_status is ExitStatus.QUEUE_HELD
+    await lock.release(database)
+    await database.close()
+
+
+async def test_released_lock_leaves_no_lease(tmp_path: Path) -> None:
+    """Nobody is named as the driver once it has ended, and the next one may begin."""
+    database = await Database.open_for_writing(tmp_path / "queue.db")
+    first, second = QueueLock(database.path), QueueLock(database.path)
+    await first.acquire(database, command="run", now=NOON)
+    await first.release(database)
+
+    await second.acquire(database, command="run", now=NOON)
+    leases = await database.read(lambda c: c.execute("SELECT pid FROM lease").fetchall())
+    await second.release(database)
+
+    assert [row[0] for row in leases] == [os.getpid()]
+    assert await database.read(lambda c: c.execute("SELECT count(*) FROM lease").fetchone()[0]) == 0
+    await database.close()

@@ -1,0 +1,66 @@
+"""An attempt taken through its life by hand, and what the queue then says of the item and the money."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.job import Attempt
+from batchkiln.core.views import NewAttempt, RequestKind, RequestNote
+from batchkiln.queue import attempts, preparations
+
+from .builders import NOON, day_of
+from .world import World
+
+NOW_MS = to_milliseconds(NOON)
+DAY_MS = to_milliseconds(day_of(NOON))
+NEXT_DAY_MS = DAY_MS + 86_400_000
+
+
+class Standing(NamedTuple):
+    """What the queue says. `days` and `job_days` are the credits per day that are not zero."""
+
+    item: str
+    attempt: str
+    money: tuple[int, int, int]
+    days: dict[int, int]
+    job_days: dict[int, int]
+
+
+def begin(world: World, *, cost: int = 10, account: str = "main", at: datetime = NOON) -> Attempt | None:
+    """Plan and record an attempt for the first queued item, quoted at `cost`."""
+    item_id = world.one("SELECT min(id) FROM item WHERE state = 'queued'")
+    world.write(preparations.record_quote, item_id, cost, NOW_MS)
+    return record(world, item_id, cost=cost, account=account, at=at)
+
+
+def record(world: World, item_id: int, *, cost: int, account: str = "main", at: datetime = NOON) -> Attempt | None:
+    """Record an attempt, planned with `cost`."""
+    account_id = account_of(world, account)
+    note = RequestNote(account_id, RequestKind.CREATE, at, (day_of(at),))
+    return world.write(
+        attempts.record_attempt, NewAttempt(item_id, account_id, "key-1", cost, day_of(at), note), keep_seconds=300.0
+    )
+
+
+def account_of(world: World, name: str = "main") -> int:
+    world.connection.execute("INSERT OR IGNORE INTO account (profile, name) VALUES ('test', ?)", (name,))
+    account_id: int = world.one("SELECT id FROM account WHERE name = ?", name)
+    return account_id
+
+
+def standing(world: World, item: str = "item-1") -> Standing:
+    """Return where an item, its latest attempt and all credits are."""
+    attempt = world.rows(
+        "SELECT attempt.state FROM attempt JOIN item ON item.id = attempt.item_id WHERE item.name = ? "
+        "ORDER BY number DESC LIMIT 1",
+        item,
+    )
+    days = world.rows("SELECT day_start_at, sum(credits) FROM account_day GROUP BY 1 HAVING sum(credits) <> 0")
+    job_days = world.rows("SELECT day_start_at, credits FROM job_day WHERE credits <> 0")
+    return Standing(
+        item=str(world.state(item)),
+        attempt=attempt[0][0] if attempt else "",
+        money=world.money(),
+        days={row[0]: row[1] for row in days},
+        job_days={row[0]: row[1] for row in job_days},
+    )

@@ -1,0 +1,83 @@
+"""Outputs and inputs in memory: the scheduler's two ports to the disk."""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from batchkiln.core.job import InputFile, SavedFile
+from batchkiln.core.replies import DownloadBroken
+
+
+class MemoryPart:
+    """A file that is being written."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.restarts = 0
+        self.is_discarded = False
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.content)
+
+    async def write(self, chunk: bytes) -> None:
+        self.content += chunk
+
+    async def restart(self) -> None:
+        self.restarts += 1
+        self.content.clear()
+
+    async def discard(self) -> None:
+        self.is_discarded = True
+
+
+class MemoryOutputs:
+    """Files by their final path: whole, or not there (Law 7)."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.parts: list[MemoryPart] = []
+
+    async def check_writable(self, directory: Path) -> None:
+        assert directory.is_absolute()
+
+    async def open_part(self, directory: Path, relative_name: str) -> MemoryPart:
+        assert directory.is_absolute()
+        assert relative_name
+        part = MemoryPart()
+        self.parts.append(part)
+        return part
+
+    async def finish(
+        self, part: MemoryPart, *, expects_video: bool, total_bytes: int | None, name_for: Callable[[str], str]
+    ) -> SavedFile:
+        if total_bytes is not None and part.size_bytes != total_bytes:
+            raise DownloadBroken(f"{part.size_bytes} bytes of {total_bytes}")
+        content = bytes(part.content)
+        path = str(Path("/out") / name_for("mp4" if expects_video else "png"))
+        assert self.files.get(path, content) == content, f"{path} would be overwritten"
+        self.files[path] = content
+        media_type = "video/mp4" if expects_video else "image/png"
+        return SavedFile(path, len(content), hashlib.sha256(content).hexdigest(), media_type)
+
+
+class MemoryInputs:
+    """Local images by path."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def put(self, name: str, content: bytes) -> InputFile:
+        path = f"/images/{name}"
+        self.files[path] = content
+        return InputFile(path, hashlib.sha256(content).hexdigest(), len(content), "image/png")
+
+    async def is_unchanged(self, file: InputFile) -> bool:
+        content = self.files.get(file.path)
+        return content is not None and hashlib.sha256(content).hexdigest() == file.sha256
+
+    def content(self, file: InputFile) -> Callable[[], AsyncIterator[bytes]]:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield self.files[file.path]
+
+        return chunks

@@ -1,0 +1,116 @@
+"""How a run ends: the exit status of the contract's section 4, and the words beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from batchkiln.cli.ending import Ending, resume_command, say_ending
+from batchkiln.cli.options import Common
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.planner import Reason
+from batchkiln.core.replies import AccountBlocked, AccountProblem, ServiceError
+from batchkiln.core.states import ItemState
+from unit.cli.views import job_view
+
+DONE = job_view({ItemState.DONE: 3})
+LEFT = job_view({ItemState.DONE: 1, ItemState.QUEUED: 2})
+REFUSED = (
+    "studio",
+    "main",
+    AccountBlocked(AccountProblem.UPGRADE_REQUIRED, ServiceError("api_key_upgrade_required", "old")),
+)
+
+
+def common(*arguments: str, is_json: bool = False) -> Common:
+    return Common(
+        queue=Path("queue.db"),
+        config_path=None,
+        profile=None,
+        is_json=is_json,
+        verbosity=0,
+        log_format="auto",
+        arguments=arguments,
+    )
+
+
+def test_all_done_is_zero() -> None:
+    """Every item done: 0."""
+    assert Ending((DONE,)).exit_status is ExitStatus.OK
+
+
+def test_canceled_items_do_not_count_against_a_job() -> None:
+    """What a person canceled is no failure."""
+    assert Ending((job_view({ItemState.DONE: 1, ItemState.CANCELED: 2}),)).exit_status is ExitStatus.OK
+
+
+@pytest.mark.parametrize("state", [ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD])
+def test_an_item_that_did_not_get_done_is_three(state: ItemState) -> None:
+    """Failed, rejected, expired or held items: 3."""
+    assert Ending((DONE, job_view({state: 1}))).exit_status is ExitStatus.ITEMS_NOT_DONE
+
+
+def test_an_account_that_cannot_work_is_four_while_work_is_left() -> None:
+    """A refused key with items left: 4."""
+    assert Ending((LEFT,), blocked=(REFUSED,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+
+
+def test_an_account_that_cannot_work_is_no_matter_once_all_is_done() -> None:
+    """A refused key with nothing left: 0."""
+    assert Ending((DONE,), blocked=(REFUSED,)).exit_status is ExitStatus.OK
+
+
+def test_a_slot_held_for_a_key_is_four() -> None:
+    """The account's one place belongs to an item whose key is missing, and others wait: 4."""
+    assert Ending((LEFT,), rests=(Reason.HELD,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+
+
+def test_stopped_as_wished_with_work_left_is_five() -> None:
+    """--until or --max-credits, with work left: 5."""
+    assert Ending((LEFT,), may_end_early=True).exit_status is ExitStatus.STOPPED_WITH_WORK_LEFT
+
+
+def test_a_limit_that_was_not_needed_changes_nothing() -> None:
+    """--max-credits with all done: 0."""
+    assert Ending((DONE,), may_end_early=True).exit_status is ExitStatus.OK
+
+
+def test_a_paused_job_with_items_queued_is_three_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """A paused job cannot end: 3, and the command that lets it go on."""
+    ending = Ending((job_view({ItemState.QUEUED: 2}, is_paused=True),))
+
+    say_ending(ending, common("run", "birds.yaml"))
+
+    assert ending.exit_status is ExitStatus.ITEMS_NOT_DONE
+    assert "batchkiln unpause birds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [130, 143])
+def test_a_signal_wins(status: int) -> None:
+    """Interrupted after saving everything: 130 or 143."""
+    assert Ending((LEFT,), blocked=(REFUSED,), signal_status=status).exit_status == status
+
+
+def test_a_refused_account_is_told_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    """An old key is named as what it is, with the way out, and the command to go on. Service rule 5.4."""
+    say_ending(Ending((LEFT,), blocked=(REFUSED,)), common("run", "my birds.yaml"))
+
+    told = capsys.readouterr().err
+    assert "studio/main" in told
+    assert "api_key_upgrade_required" in told
+    assert "make a new key" in told
+    assert "Nothing is lost" in told
+    assert "batchkiln run 'my birds.yaml'" in told
+
+
+def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json standard output has no sentence."""
+    say_ending(Ending((LEFT,)), common("run", "birds.yaml", is_json=True))
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "To go on" in captured.err
+
+
+def test_a_manifest_from_standard_input_is_gone_on_with_by_work() -> None:
+    """What came by standard input cannot be read again: it is in the queue."""
+    assert resume_command(common("run", "-")) == "batchkiln work --queue queue.db"

@@ -1,0 +1,127 @@
+"""What the progress display says."""
+
+import io
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from rich.console import Console
+
+from batchkiln.cli.live import panel
+from batchkiln.cli.progress import LaneState, PlainDisplay, ProgressState, plain_line
+from batchkiln.cli.words import REASONS
+from batchkiln.core.planner import Reason
+from batchkiln.core.states import ItemState
+from unit.cli.views import NOW, job_view, under_way
+
+ACTIVE = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=72))
+STATE = {ItemState.DONE: 5, ItemState.FAILED: 1, ItemState.ACTIVE: 1, ItemState.QUEUED: 3}
+
+
+def lane(reason: Reason | None = None) -> LaneState:
+    return LaneState(
+        account="local/main",
+        credits_today=620,
+        credits_limit=2000,
+        creates=3,
+        creates_limit=10,
+        reads=14,
+        reads_limit=60,
+        reason=reason,
+        until=NOW + timedelta(hours=12) if reason else None,
+    )
+
+
+def state(reason: Reason | None = None, *, done: int = 5) -> ProgressState:
+    ends_at = NOW + timedelta(days=1)
+    view = job_view({**STATE, ItemState.DONE: done}, under_way=[ACTIVE], ends_at=ends_at)
+    return ProgressState((view,), (lane(reason),))
+
+
+def drawn(shown: ProgressState) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(panel(shown))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "6/10",
+        "5 done",
+        "1 failed",
+        "4 left",
+        "active red-fox for 1 min 12 s, processing",
+        "credits today 620/2,000",
+        "creates 3/10",
+        "reads 14/60",
+        "ends about 2030-01-02 12:00 UTC",
+    ],
+)
+def test_the_display_tells_each_figure(piece: str) -> None:
+    """Done, failed, left, what is active and since when, credits, windows and the end are all there."""
+    assert piece in drawn(state())
+
+
+def test_the_bar_begins_at_what_is_already_done() -> None:
+    """A resumed job does not begin at nothing."""
+    shown = state()
+
+    assert (shown.ended, shown.total) == (6, 10)
+
+
+def test_a_wait_is_told_with_its_reason_and_end() -> None:
+    """A person sees why nothing happens, and until when."""
+    told = drawn(state(Reason.DAY_CREDITS))
+
+    assert "today's credits" in told
+    assert "until 2030-01-02 00:00 UTC" in told
+
+
+def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
+    """Polling is work, not a wait."""
+    assert "waits" not in drawn(state(Reason.POLL_INTERVAL))
+
+
+def test_what_the_service_said_is_told_beside_the_wait() -> None:
+    """A person reads why the service asked for a pause, and not of troubles long over."""
+    throttled = replace(lane(Reason.THROTTLED), trouble="429: rate_limited")
+
+    assert "429: rate_limited" in (throttled.wait or "")
+    assert "429" not in (replace(throttled, reason=Reason.DAY_CREDITS).wait or "")
+
+
+def test_every_reason_has_words() -> None:
+    """No wait is shown as a code."""
+    assert set(REASONS) == set(Reason)
+
+
+def test_plain_lines_come_on_change_and_not_more_often_than_every_five_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A log file gets a line when something has changed, and not four a second."""
+    display = PlainDisplay()
+
+    for seconds, done in ((0.0, 5), (1.0, 6), (5.1, 6), (20.0, 6), (25.0, 7)):
+        display.show(state(done=done), seconds)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" of ")[0] for line in lines] == ["5", "6", "7"]
+
+
+def test_a_plain_line_is_one_line_without_control_characters() -> None:
+    """A status word of the service cannot move the cursor."""
+    evil = under_way(ItemState.ACTIVE, status="pro\x1b[2Jcessing\n")
+    shown = ProgressState((job_view({ItemState.ACTIVE: 1}, under_way=[evil]),), ())
+
+    assert plain_line(shown).isprintable()
+
+
+def test_an_end_is_only_told_when_all_jobs_have_one() -> None:
+    """Of two jobs the later end counts, and an unknown one makes the whole unknown."""
+    known = job_view({ItemState.QUEUED: 1}, ends_at=NOW)
+    unknown = job_view({ItemState.QUEUED: 1}, name="foxes")
+
+    assert ProgressState((known,), ()).estimated_end_at == NOW
+    assert ProgressState((known, unknown), ()).estimated_end_at is None

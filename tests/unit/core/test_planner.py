@@ -1,0 +1,230 @@
+"""The order of all work, as tables."""
+
+# ruff: noqa: ANN401  tables name whatever field they are about
+
+from typing import Any
+
+import pytest
+
+from batchkiln.core.budget import JobMoney, Obstacle
+from batchkiln.core.job import AttemptState, Order
+from batchkiln.core.planner import (
+    AskQuote,
+    Due,
+    Poll,
+    QueueView,
+    Reason,
+    Reject,
+    Replay,
+    Rest,
+    Submit,
+    Upload,
+    choose_action,
+    choose_preparation,
+)
+from batchkiln.core.windows import DayUsage, Limits, SlidingLog
+from support.builders import NEVER, account_view, attempt, candidate, filled, now_at
+
+NOW = now_at(1000.0)
+SENT = attempt(state=AttemptState.SENT)
+ACTIVE = attempt(state=AttemptState.ACTIVE, generation_id="gen-1")
+READY = candidate()
+
+
+def queue(*candidates: Any, **fields: Any) -> QueueView:
+    return QueueView(fields.pop("unresolved", None), candidates, **fields)
+
+
+def chosen(view: QueueView, **account: Any) -> tuple[type, int | None, float, Reason]:
+    """Return what is chosen: its kind, the item or attempt, when, and what it waits for."""
+    action = choose_action(view, account_view(**account), NOW)
+    subject = getattr(action, "candidate", None) or getattr(action, "attempt", None)
+    return type(action), getattr(subject, "item_id", None), action.due.at, action.due.reason
+
+
+@pytest.mark.parametrize("is_slot_held", [False, True])
+@pytest.mark.parametrize("may_start", [False, True])
+def test_unresolved_attempt_is_replayed_before_anything(may_start: bool, is_slot_held: bool) -> None:  # noqa: FBT001
+    """Law 2: an unknown outcome comes first, also when nothing new may begin. Service rule 4.2."""
+    view = queue(READY, unresolved=SENT, is_slot_held=is_slot_held)
+
+    assert chosen(view, may_start=may_start, credits_left=0) == (Replay, 1, 1000.0, Reason.NOW)
+
+
+def test_active_generation_is_polled_not_before_the_interval() -> None:
+    """Law 3: the known id is read, ten seconds after the last request about it. Service rule 4.4."""
+    view = queue(READY, unresolved=ACTIVE)
+
+    assert chosen(view, last_touched_at=995.0) == (Poll, 1, 1005.0, Reason.POLL_INTERVAL)
+    assert chosen(view, last_touched_at=None) == (Poll, 1, 1000.0, Reason.NOW)
+    assert chosen(view, last_touched_at=900.0, may_start=False)[0] is Poll
+
+
+@pytest.mark.parametrize(
+    ("fields", "at", "reason"),
+    [
+        ({}, 1000.0, Reason.NOW),
+        ({"creates": filled(SlidingLog(limit=1, span_seconds=60), 990.0)}, 1050.0, Reason.MINUTE_WINDOW),
+        ({"machine": filled(SlidingLog(limit=1, span_seconds=60), 990.0)}, 1050.0, Reason.MINUTE_WINDOW),
+        ({"creates_held": Due(1200.0, Reason.THROTTLED)}, 1200.0, Reason.THROTTLED),
+        ({"machine_held": Due(1060.0, Reason.EDGE_FIREWALL)}, 1060.0, Reason.EDGE_FIREWALL),
+        ({"usage": DayUsage(creates=1000)}, 43_200.0, Reason.DAY_REQUESTS),
+        ({"reads_held": Due(1200.0, Reason.THROTTLED)}, 1000.0, Reason.NOW),
+        ({"usage": DayUsage(reads=20_000)}, 1000.0, Reason.NOW),
+    ],
+)
+@pytest.mark.parametrize("view", [queue(READY), queue(unresolved=SENT)])
+def test_create_and_replay_wait_for_the_same_windows(
+    view: QueueView, fields: dict[str, Any], at: float, reason: Reason
+) -> None:
+    """Law 5: replays count toward the limits like any create. Service section 8."""
+    assert chosen(view, **fields)[2:] == (at, reason)
+
+
+@pytest.mark.parametrize(
+    ("fields", "at", "reason"),
+    [
+        ({"reads": filled(SlidingLog(limit=1, span_seconds=60), 990.0)}, 1050.0, Reason.MINUTE_WINDOW),
+        ({"reads_held": Due(1200.0, Reason.THROTTLED)}, 1200.0, Reason.THROTTLED),
+        ({"machine_held": Due(1060.0, Reason.EDGE_FIREWALL)}, 1060.0, Reason.EDGE_FIREWALL),
+        ({"usage": DayUsage(reads=20_000)}, 43_200.0, Reason.DAY_REQUESTS),
+        ({"creates_held": Due(1200.0, Reason.THROTTLED)}, 1000.0, Reason.NOW),
+    ],
+)
+def test_poll_waits_for_the_windows_of_reads(fields: dict[str, Any], at: float, reason: Reason) -> None:
+    """Law 5: polls are reads, and no creates."""
+    assert chosen(queue(unresolved=ACTIVE), **fields)[2:] == (at, reason)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "account", "expected"),
+    [
+        ([], {}, (Rest, None, NEVER, Reason.NOTHING)),
+        ([candidate(cost=None)], {}, (Rest, None, NEVER, Reason.PREPARING)),
+        ([candidate(is_ready=False)], {}, (Rest, None, NEVER, Reason.PREPARING)),
+        ([READY], {"may_start": False}, (Rest, None, NEVER, Reason.ENOUGH)),
+        ([READY], {"credits_left": 9}, (Rest, None, NEVER, Reason.ENOUGH)),
+        ([READY], {"credits_left": 10}, (Submit, 1, 1000.0, Reason.NOW)),
+        ([READY], {"usage": DayUsage(credits=1991)}, (Rest, None, 43_200.0, Reason.DAY_CREDITS)),
+        ([READY], {"usage": DayUsage(credits=1990)}, (Submit, 1, 1000.0, Reason.NOW)),
+        (
+            [candidate(money=JobMoney(budget_per_day=15, today=6))],
+            {},
+            (Rest, None, 43_200.0, Reason.JOB_DAY_CREDITS),
+        ),
+        (
+            [candidate(money=JobMoney(budget=15, reserved=6), job_is_working=True)],
+            {},
+            (Rest, None, NEVER, Reason.SETTLING),
+        ),
+        ([candidate(cap=9)], {}, (Rest, None, NEVER, Reason.SETTLING)),
+        (
+            [candidate(item_id=1, cost=60), candidate(item_id=2, index=2, cost=10)],
+            {"usage": DayUsage(credits=1950)},
+            (Submit, 2, 1000.0, Reason.NOW),
+        ),
+        (
+            [candidate(item_id=1, cost=60), candidate(item_id=2, index=2, cost=10)],
+            {},
+            (Submit, 1, 1000.0, Reason.NOW),
+        ),
+        (
+            [candidate(item_id=1, cost=None), candidate(item_id=2, index=2)],
+            {},
+            (Submit, 2, 1000.0, Reason.NOW),
+        ),
+        (
+            [candidate(item_id=1), candidate(item_id=2, index=2, priority=1)],
+            {},
+            (Submit, 2, 1000.0, Reason.NOW),
+        ),
+        (
+            [candidate(item_id=1, job_id=2, index=0), candidate(item_id=2, index=2, priority=0)],
+            {},
+            (Submit, 2, 1000.0, Reason.NOW),
+        ),
+        (
+            [candidate(item_id=1, order=Order.PACK), candidate(item_id=2, index=2, cost=20, order=Order.PACK)],
+            {},
+            (Submit, 2, 1000.0, Reason.NOW),
+        ),
+    ],
+)
+def test_new_work(candidates: list[Any], account: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    """Only what is quoted, ready and payable is sent; what does not fit lets others go. Contract, section 7."""
+    assert chosen(queue(*candidates), **account) == expected
+
+
+def test_held_slot_rests() -> None:
+    """Law 4: an attempt that a person has to end still takes the account's one place."""
+    assert chosen(queue(READY, is_slot_held=True)) == (Rest, None, NEVER, Reason.HELD)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "account", "expected"),
+    [
+        ([], {}, (Rest, None)),
+        ([READY], {}, (Rest, None)),
+        ([candidate(cost=None)], {"may_start": False}, (Rest, None)),
+        ([candidate(cost=None)], {}, (AskQuote, 1)),
+        ([candidate(cost=None, is_ready=False, missing_inputs=(1,))], {}, (Upload, 1)),
+        ([candidate(missing_inputs=(7,))], {}, (Upload, 1)),
+        (
+            [candidate(missing_inputs=(7,)), candidate(item_id=2, index=2, cost=None)],
+            {},
+            (AskQuote, 2),
+        ),
+        ([candidate(cap=9)], {}, (Reject, 1)),
+        ([candidate(cost=None), candidate(item_id=2, index=2, cap=9)], {}, (Reject, 2)),
+        ([candidate(money=JobMoney(budget=15, charged=6))], {}, (Reject, 1)),
+        ([candidate(money=JobMoney(budget=15, charged=6), job_is_working=True)], {}, (Rest, None)),
+        (
+            [candidate(is_ready=False, missing_inputs=(1,)), candidate(item_id=2, index=2, cost=None)],
+            {"usage": DayUsage(upload_files=100)},
+            (AskQuote, 2),
+        ),
+    ],
+)
+def test_preparation(candidates: list[Any], account: dict[str, Any], expected: tuple[type, int | None]) -> None:
+    """Rejections, then what is needed first; what has to wait holds up nothing that may leave now."""
+    choice = choose_preparation(queue(*candidates), account_view(**account), NOW)
+
+    assert (type(choice), getattr(getattr(choice, "candidate", None), "item_id", None)) == expected
+
+
+def test_rejection_names_its_obstacle() -> None:
+    """The reason is told to a person."""
+    choice = choose_preparation(queue(candidate(cap=9)), account_view(), NOW)
+
+    assert choice == Reject(candidate(cap=9), Obstacle.OVER_CAP)
+
+
+def test_quotes_leave_places_for_polls() -> None:
+    """A poll every ten seconds always finds its place in the minute."""
+    reads = filled(SlidingLog(limit=60, span_seconds=60), *[990.0] * 52)
+
+    choice = choose_preparation(queue(candidate(cost=None)), account_view(reads=reads), NOW)
+
+    assert choice == AskQuote(candidate(cost=None), Due(1050.0, Reason.MINUTE_WINDOW))
+
+
+@pytest.mark.parametrize(
+    ("usage", "used", "at"),
+    [
+        (DayUsage(), 6, 1000.0),
+        (DayUsage(), 7, 1050.0),
+        (DayUsage(creates=998), 0, 1000.0),
+        (DayUsage(creates=999), 0, 43_200.0),
+        (DayUsage(upload_files=100), 0, 43_200.0),
+        (DayUsage(upload_bytes=500 * 1024 * 1024), 0, 43_200.0),
+    ],
+)
+def test_upload_waits_for_two_creates_and_leaves_two(usage: DayUsage, used: int, at: float) -> None:
+    """Law 5: an upload is two requests of the creates' window; a replay and a create keep their places."""
+    creates = filled(SlidingLog(limit=10, span_seconds=60), *[990.0] * used)
+    wanted = candidate(is_ready=False, missing_inputs=(1,))
+
+    choice = choose_preparation(queue(wanted), account_view(usage=usage, creates=creates, limits=Limits()), NOW)
+
+    assert isinstance(choice, Upload)
+    assert choice.due.at == at

@@ -1,0 +1,121 @@
+"""Windows: a minute that is safe for any alignment, and the service's day."""
+
+from datetime import UTC, datetime, timedelta
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchkiln.core.instants import EPOCH
+from batchkiln.core.windows import DayUsage, ServiceDay, SlidingLog, Today, day_starts
+from support.builders import NOON, filled, now_at
+
+SPAN = 60.0
+TICKS = st.integers(0, 4000).map(lambda tick: tick / 40)
+
+
+@given(
+    limit=st.integers(1, 6),
+    requests=st.lists(st.tuples(TICKS, TICKS, st.floats(0, 1)), min_size=1, max_size=30),
+    before=st.lists(st.floats(-80, 0), max_size=6),
+)
+def test_no_window_of_any_alignment_holds_more_than_the_limit(
+    limit: int, requests: list[tuple[float, float, float]], before: list[float]
+) -> None:
+    """Law 5: whenever the service counts a request between its start and its end, no minute holds too many."""
+    log = SlidingLog(limit=limit, span_seconds=SPAN, settled_at=before[-limit:])
+    now, counted = 0.0, [*before[-limit:]]
+    ends: list[float] = []
+    for gap, length, where in requests:
+        now += gap
+        while True:
+            for end in sorted(end for end in ends if end <= now):
+                log.settle(end)
+                ends.remove(end)
+            free_at = log.free_at(now)
+            if free_at <= now:
+                break
+            now = min([free_at, *ends])
+        log.start()
+        ends.append(now + length)
+        counted.append(now + length * where)
+
+    for first in counted:
+        assert sum(first <= at < first + SPAN for at in counted) <= limit
+
+
+@given(settled=st.lists(TICKS, max_size=20), at=TICKS)
+def test_used_counts_what_ended_within_the_minute(settled: list[float], at: float) -> None:
+    """The log agrees with a plain count, in whatever order it learned of the requests."""
+    log = filled(SlidingLog(limit=3, span_seconds=SPAN), *settled)
+
+    assert log.used(100.0 + at) == sum(moment + SPAN > 100.0 + at for moment in settled)
+
+
+def test_requests_of_an_earlier_run_may_come_late() -> None:
+    """Older requests learned of after newer ones do not open the window early."""
+    log = filled(SlidingLog(limit=1, span_seconds=SPAN), 100.0, 10.0, 20.0)
+
+    assert log.free_at(101.0) == 160.0
+
+
+def test_place_is_taken_while_a_request_is_under_way() -> None:
+    """Nobody knows when it will be counted, so no moment is promised."""
+    log = SlidingLog(limit=1, span_seconds=SPAN)
+    log.start()
+
+    assert log.free_at(1e6) == inf
+    assert log.under_way == 1
+
+
+def test_place_is_free_a_whole_minute_after_the_reply() -> None:
+    """And not a minute after the request was sent."""
+    log = SlidingLog(limit=1, span_seconds=SPAN)
+    log.start()
+    log.settle(30.0)
+
+    assert log.free_at(31.0) == 90.0
+    assert log.free_at(90.0) == 90.0
+
+
+def test_several_places_wait_for_as_many() -> None:
+    """A reserve waits until it is whole, and never blocks a window smaller than itself."""
+    log = filled(SlidingLog(limit=3, span_seconds=SPAN), 1.0, 2.0)
+
+    assert log.free_at(3.0) == 3.0
+    assert log.free_at(3.0, places=2) == 61.0
+    assert log.free_at(3.0, places=99) == 62.0
+
+
+def test_day_begins_and_ends_where_the_service_says() -> None:
+    """A sped-up service has short days, begun at an instant of its own."""
+    day = ServiceDay(600.0, EPOCH + timedelta(seconds=17))
+
+    assert day.start_of(EPOCH + timedelta(seconds=616)) == EPOCH + timedelta(seconds=17)
+    assert day.start_of(EPOCH + timedelta(seconds=617)) == EPOCH + timedelta(seconds=617)
+    assert day.reset_after(EPOCH + timedelta(seconds=617)) == EPOCH + timedelta(seconds=1217)
+    assert day.start_of(EPOCH) == EPOCH - timedelta(seconds=583)
+
+
+def test_documented_day_resets_at_midnight() -> None:
+    """Daily windows reset in UTC. Service section 8."""
+    assert ServiceDay().reset_after(NOON) == datetime(2026, 3, 3, tzinfo=UTC)
+    assert ServiceDay().reset_after(datetime(2026, 3, 3, tzinfo=UTC)) == datetime(2026, 3, 4, tzinfo=UTC)
+
+
+def test_uncertain_second_around_a_reset_belongs_to_both_days() -> None:
+    """Law 5: a request is counted in each day that the service may count it in."""
+    before = now_at(43_199.5, uncertainty_seconds=1.0)
+
+    assert day_starts(ServiceDay(), before) == (datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC))
+    assert day_starts(ServiceDay(), now_at(0, uncertainty_seconds=1.0)) == (datetime(2026, 3, 2, tzinfo=UTC),)
+
+
+def test_around_a_reset_the_larger_usage_counts() -> None:
+    """Neither of the two days may be overstepped."""
+    first = DayUsage(creates=5, reads=1, credits=7, upload_files=0, upload_bytes=9)
+    second = DayUsage(creates=1, reads=6, credits=8, upload_files=2, upload_bytes=3)
+
+    today = Today.between(first, second, resets_at=5.0)
+
+    assert today.usage == DayUsage(creates=5, reads=6, credits=8, upload_files=2, upload_bytes=9)

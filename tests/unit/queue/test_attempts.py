@@ -1,0 +1,346 @@
+"""Every fact about an attempt: the item, the attempt, the job's money and the days before and after."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.job import Attempt
+from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind
+from batchkiln.core.states import ItemState
+from batchkiln.core.views import RequestKind, RequestNote
+from batchkiln.queue import attempts, preparations
+from support.builders import NO, NOON, day_of
+from support.builders import record as generation
+from support.ledger import DAY_MS, NEXT_DAY_MS, NOW_MS, Standing, account_of, begin, record, standing
+from support.world import World
+
+TODAY = {DAY_MS: 10}
+NONE: dict[int, int] = {}
+RESERVED = Standing("submitting", "sent", (10, 0, 0), TODAY, TODAY)
+S = GenerationStatus
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """One queued item of ten credits."""
+    made = World(tmp_path)
+    made.enqueue("item-1", recipe_fields={"attempts": 2})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sent(world: World) -> Attempt:
+    """Its first attempt, on the way."""
+    attempt = begin(world)
+    assert attempt is not None
+    return attempt
+
+
+def accept(world: World, attempt: Attempt, reply: GenerationRecord | None = None, *, now: int = NOW_MS) -> ItemState:
+    return world.write(attempts.record_accepted, attempt.id, reply or generation(), now, day_of)
+
+
+def resend(world: World, attempt: Attempt) -> Attempt:
+    note = RequestNote(attempt.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
+    return world.write(attempts.record_replay, attempt.id, note, keep_seconds=300.0)
+
+
+def test_recording_reserves(world: World, sent: Attempt) -> None:
+    """Law 1: key, bytes, credits and the request's place in the windows are one commit."""
+    assert standing(world) == RESERVED
+    assert sent.sends == 1
+    assert sent.is_in_doubt
+    assert b'"max_cost_credits":10' in sent.body
+    assert [tuple(row) for row in world.rows("SELECT kind FROM request")] == [("create",)]
+    assert world.one("SELECT creates FROM account_day") == 1
+
+
+@pytest.mark.parametrize(
+    ("fact", "expected"),
+    [
+        (lambda w, a: w.write(attempts.record_unknown, a.id, "lost", NOW_MS), RESERVED),
+        (lambda w, a: w.write(attempts.record_answered, a.id, NO, NOW_MS), RESERVED),
+        (
+            lambda w, a: w.write(attempts.record_blocked, a.id, NO, NOW_MS),
+            Standing("queued", "refused", (0, 0, 0), NONE, NONE),
+        ),
+        (
+            lambda w, a: w.write(attempts.record_refused, a.id, RefusalKind.INVALID, NO, NOW_MS),
+            Standing("rejected", "refused", (0, 0, 0), NONE, NONE),
+        ),
+        (
+            lambda w, a: w.write(attempts.record_refused, a.id, RefusalKind.OVER_QUOTE, NO, NOW_MS),
+            Standing("queued", "refused", (0, 0, 0), NONE, NONE),
+        ),
+        (
+            lambda w, a: w.write(attempts.record_refused, a.id, RefusalKind.ASSET_GONE, NO, NOW_MS),
+            Standing("queued", "refused", (0, 0, 0), NONE, NONE),
+        ),
+        (
+            lambda w, a: w.write(attempts.record_conflict, a.id, NO, NOW_MS),
+            Standing("held", "disputed", (10, 0, 0), TODAY, TODAY),
+        ),
+        (
+            lambda w, a: w.write(attempts.record_key_missing, a.id, ItemState.SUBMITTING, NOW_MS),
+            Standing("held", "sent", (10, 0, 0), TODAY, TODAY),
+        ),
+        (accept, Standing("active", "active", (0, 10, 0), TODAY, TODAY)),
+        (
+            lambda w, a: accept(w, a, generation(cost_credits=7)),
+            Standing("active", "active", (0, 7, 0), {DAY_MS: 7}, {DAY_MS: 7}),
+        ),
+        (
+            lambda w, a: accept(w, a, generation(cost_credits=None)),
+            Standing("active", "active", (0, 10, 0), TODAY, TODAY),
+        ),
+        (
+            lambda w, a: accept(w, a, generation(created_at=NOON + timedelta(days=1))),
+            Standing("active", "active", (0, 10, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10}),
+        ),
+        (
+            lambda w, a: accept(w, a, generation(created_at=None), now=NEXT_DAY_MS + 1),
+            Standing("active", "active", (0, 10, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10}),
+        ),
+        (
+            lambda w, a: accept(w, a, generation(S.SUCCESS)),
+            Standing("downloading", "succeeded", (0, 10, 0), TODAY, TODAY),
+        ),
+        (
+            lambda w, a: accept(w, a, generation(S.FAILED)),
+            Standing("queued", "failed", (0, 10, 10), TODAY, TODAY),
+        ),
+    ],
+)
+def test_reply_to_a_create(
+    world: World, sent: Attempt, fact: Callable[[World, Attempt], object], expected: Standing
+) -> None:
+    """Law 6: what was not created gives its credits back; what was, is charged in the day that made it."""
+    fact(world, sent)
+
+    assert standing(world) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (S.PENDING, Standing("active", "active", (0, 10, 0), TODAY, TODAY)),
+        (S.PROCESSING, Standing("active", "active", (0, 10, 0), TODAY, TODAY)),
+        (S.UNKNOWN, Standing("active", "active", (0, 10, 0), TODAY, TODAY)),
+        (S.SUCCESS, Standing("downloading", "succeeded", (0, 10, 0), TODAY, TODAY)),
+        (S.FAILED, Standing("queued", "failed", (0, 10, 10), TODAY, TODAY)),
+        (S.CANCELED, Standing("failed", "canceled", (0, 10, 0), TODAY, TODAY)),
+        (S.EXPIRED, Standing("expired", "expired", (0, 10, 0), TODAY, TODAY)),
+    ],
+)
+def test_word_of_the_service_about_a_generation(
+    world: World, sent: Attempt, status: GenerationStatus, expected: Standing
+) -> None:
+    """Law 2: only a verified failure is refunded, once, and it stays in the day's credits. Service section 8."""
+    accept(world, sent)
+
+    world.write(attempts.record_generation, sent.id, generation(status), NOW_MS)
+
+    assert standing(world) == expected
+
+
+def test_failure_is_refunded_once(world: World, sent: Attempt) -> None:
+    """A failure told twice is a bug, not a second refund. Service rule 3.1."""
+    accept(world, sent)
+    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS)
+
+    with pytest.raises(InvariantBroken):
+        world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS)
+
+    assert world.money() == (0, 10, 10)
+
+
+def test_last_failure_ends_the_item(world: World, sent: Attempt) -> None:
+    """After as many failures as allowed no further attempt is made."""
+    accept(world, sent)
+    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS)
+    second = begin(world)
+    assert second is not None
+
+    accept(world, second, generation(S.FAILED, id="gen-2"))
+
+    assert second.idempotency_key != sent.idempotency_key
+    assert standing(world)[:3] == ("failed", "failed", (0, 20, 20))
+
+
+def test_acceptance_twice_breaks(world: World, sent: Attempt) -> None:
+    """Law 3: the id of an attempt is taken once."""
+    accept(world, sent)
+
+    with pytest.raises(InvariantBroken):
+        accept(world, sent, generation(id="gen-2"))
+
+    assert world.one("SELECT generation_id FROM attempt") == "gen-1"
+    assert world.money() == (0, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("history", "is_in_doubt"),
+    [
+        ("", True),
+        ("a", False),
+        ("ar", True),
+        ("ara", False),
+        ("r", True),
+        ("ra", True),
+        ("rara", True),
+    ],
+)
+def test_doubt_is_what_was_sent_and_not_answered(
+    world: World,
+    sent: Attempt,
+    history: str,
+    is_in_doubt: bool,  # noqa: FBT001
+) -> None:
+    """Law 2: one send without a definite reply keeps the attempt in doubt for ever."""
+    attempt = sent
+    for step in history:
+        if step == "a":
+            world.write(attempts.record_answered, sent.id, NO, NOW_MS)
+        else:
+            attempt = resend(world, sent)
+
+    sends, answers = world.rows("SELECT sends, answers FROM attempt")[0]
+    assert (sends > answers) is is_in_doubt
+    assert (attempt.idempotency_key, attempt.body) == (sent.idempotency_key, sent.body)
+
+
+def test_blocked_in_doubt_stays_for_a_replay(world: World, sent: Attempt) -> None:
+    """Law 2: a refused account proves nothing about an earlier send."""
+    resend(world, sent)
+
+    world.write(attempts.record_blocked, sent.id, NO, NOW_MS)
+
+    assert standing(world) == RESERVED
+
+
+def test_refused_again_and_again_is_rejected(world: World) -> None:
+    """Refusals that a fresh quote should mend are tried a bounded number of times."""
+    for _ in range(attempts.REFUSALS_IN_A_ROW):
+        attempt = begin(world)
+        assert attempt is not None
+        world.write(attempts.record_refused, attempt.id, RefusalKind.OVER_QUOTE, NO, NOW_MS)
+
+    assert standing(world) == Standing("rejected", "refused", (0, 0, 0), NONE, NONE)
+
+
+def test_replay_of_what_was_accepted_breaks(world: World, sent: Attempt) -> None:
+    """An attempt with an id is polled, and not sent again."""
+    accept(world, sent)
+
+    with pytest.raises(InvariantBroken):
+        resend(world, sent)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cost"),
+    [
+        ("UPDATE quote SET cost_credits = 11", 10),
+        ("DELETE FROM quote", 10),
+        ("UPDATE item SET state = 'canceled'", 10),
+        ("UPDATE job SET budget_credits = 9", 10),
+        ("UPDATE job SET budget_credits_per_day = 9", 10),
+        ("UPDATE job SET budget_credits = 20, reserved = 5, charged = 10, refunded = 4", 10),
+        ("INSERT INTO job_day SELECT id, {day}, 15 FROM job; UPDATE job SET budget_credits_per_day = 20", 10),
+        ("UPDATE item SET inputs = '[77]'", 10),
+        ("UPDATE recipe SET max_cost_credits = 9", 10),
+    ],
+)
+def test_stale_plan_changes_nothing(world: World, spoil: str, cost: int) -> None:
+    """Law 6: what changed since the plan was made is seen inside the transaction that reserves."""
+    world.write(preparations.record_quote, 1, 10, NOW_MS)
+    account_of(world)
+    for statement in spoil.format(day=DAY_MS).split(";"):
+        world.connection.execute(statement)
+    before = [tuple(row) for row in world.rows("SELECT * FROM job")]
+
+    made = record(world, 1, cost=cost)
+
+    assert made is None
+    assert [tuple(row) for row in world.rows("SELECT * FROM job")] == before
+    assert world.one("SELECT count(*) FROM attempt") == 0
+    assert world.one("SELECT count(*) FROM request") == 0
+
+
+def test_lost_for_less_than_an_hour_is_active(world: World, sent: Attempt) -> None:
+    """The denial is counted from its first time, and ends with the next good read."""
+    accept(world, sent)
+    hour = 3_600_000
+
+    first = world.write(attempts.record_lost, sent.id, NO, NOW_MS, hour)
+    second = world.write(attempts.record_lost, sent.id, NO, NOW_MS + hour - 1, hour)
+    world.write(attempts.record_generation, sent.id, generation(), NOW_MS + hour)
+    third = world.write(attempts.record_lost, sent.id, NO, NOW_MS + hour + 1, hour)
+
+    assert (first, second, third) == (ItemState.ACTIVE, ItemState.ACTIVE, ItemState.ACTIVE)
+
+
+def test_lost_for_an_hour_is_held_and_stays_charged(world: World, sent: Attempt) -> None:
+    """Nothing is refunded by a vanished id."""
+    accept(world, sent)
+    world.write(attempts.record_lost, sent.id, NO, NOW_MS, 1000)
+
+    world.write(attempts.record_lost, sent.id, NO, NOW_MS + 1000, 1000)
+
+    assert standing(world) == Standing("held", "disputed", (0, 10, 0), TODAY, TODAY)
+
+
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [(None, "submitting"), (generation(), "active"), (generation(S.SUCCESS), "downloading")],
+)
+def test_item_whose_key_came_back_is_where_it_was(
+    world: World, sent: Attempt, reply: GenerationRecord | None, state: str
+) -> None:
+    """Only the same API key takes an attempt up again. Service rules 4.2, 4.4."""
+    if reply is not None:
+        accept(world, sent, reply)
+    world.write(attempts.record_key_missing, sent.id, ItemState(state), NOW_MS)
+
+    others = world.write(attempts.resume_held_for_key, sent.account_id, frozenset({"key-2"}), NOW_MS)
+    ours = world.write(attempts.resume_held_for_key, sent.account_id, frozenset({"key-2", "key-1"}), NOW_MS)
+
+    assert (others, ours) == (0, 1)
+    assert world.state("item-1") == state
+    assert world.error("item-1") is None
+
+
+def test_read_is_noted_before_it_leaves(world: World, sent: Attempt) -> None:
+    """The gap between polls survives a restart. Service rule 4.4."""
+    accept(world, sent)
+    at = NOON + timedelta(seconds=12)
+
+    note = RequestNote(sent.account_id, RequestKind.READ, at, (day_of(at),))
+    world.write(attempts.record_read, sent.id, note, keep_seconds=300.0)
+
+    assert world.one("SELECT last_read_at FROM attempt") == NOW_MS + 12_000
+    assert world.one("SELECT reads FROM account_day") == 1
+
+
+def test_quote_body_is_none_for_what_is_not_queued(world: World, sent: Attempt) -> None:
+    """A quote that nobody needs any more is not asked."""
+    assert attempts.quote_body(world.connection, sent.item_id, sent.account_id) is None
+
+
+def test_bodies_follow_the_item(world: World) -> None:
+    """Quote and create differ in the maximum alone."""
+    import json  # noqa: PLC0415  only here
+
+    account_id = account_of(world)
+    quoted = attempts.quote_body(world.connection, 1, account_id)
+    assert quoted is not None
+    made = begin(world)
+    assert made is not None
+
+    fields: dict[str, Any] = json.loads(made.body)
+    assert fields.pop("max_cost_credits") == 10
+    assert fields == json.loads(quoted)

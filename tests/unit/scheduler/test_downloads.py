@@ -1,0 +1,193 @@
+"""Paid results: fetched whole, continued where they broke off, or known to be lost."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from batchkiln.core.replies import (
+    GenerationStatus,
+    LinkRefused,
+    NotFound,
+    RecordRead,
+    Unavailable,
+)
+from batchkiln.core.states import ItemState
+from support.builders import NO
+from support.fake_service import Lost, content_of
+from support.world import World
+
+
+async def test_broken_download_is_continued_by_range(world: World) -> None:
+    """Law 7: bytes that came are kept, the rest is asked for, and the file appears whole."""
+    world.service.download_breaks_after.append(7)
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert world.service.downloads == [0, 7]
+    assert world.outputs.files == {f"/out/job/{item}.png": content_of("gen-1")}
+    assert all(part.is_discarded for part in world.outputs.parts)
+    assert world.one("SELECT size_bytes FROM output") == len(content_of("gen-1"))
+
+
+async def test_expired_link_is_read_afresh(world: World) -> None:
+    """One more read gives a fresh link, ten seconds after the last. Service section 2.1, rule 4.4."""
+    world.service.links_refused = 1
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert "url_expired" in world.kinds(item)
+    assert min(b - a for a, b in pairwise(world.service.reads["gen-1"])) >= timedelta(seconds=10)
+
+
+async def test_read_for_a_link_keeps_the_gap_across_a_restart(world: World) -> None:
+    """The process that begins after a kill waits out the interval of the last read. Service rule 4.4."""
+    world.service.say("download", *[Lost.REQUEST] * 40)
+    (item,) = world.enqueue()
+    await world.run_until(item, ItemState.DOWNLOADING)
+    world.service.scripts.clear()
+    world.restart()
+
+    await world.run()
+
+    assert min(b - a for a, b in pairwise(world.service.reads["gen-1"])) >= timedelta(seconds=10)
+    assert world.state(item) is ItemState.DONE
+
+
+@pytest.mark.parametrize("trouble", [LinkRefused(404), Lost.REQUEST])
+async def test_stuck_downloads_do_not_hold_up_others(world: World, trouble: object) -> None:
+    """No paid result is lost because others cannot be fetched: each waits for itself."""
+    names = [f"item-{n}" for n in range(6)]
+    world.enqueue(*names)
+    stuck = {f"gen-{n}" for n in range(1, 6)}
+    fine_at: list[float] = []
+
+    def refuse(kind: str, account: str) -> object:
+        assert account == "main"
+        if kind == "download" and world.state("item-5") is not ItemState.DOWNLOADING:
+            return trouble if stuck else None
+        return None
+
+    def look() -> None:
+        if world.state("item-5") is ItemState.DONE and not fine_at:
+            fine_at.append(world.clock.steady)
+            stuck.clear()
+
+    world.service.rule = refuse
+    await world.run_watched(look)
+
+    assert world.states() == {"done": 6}
+    assert fine_at[0] < 3600.0
+
+
+async def test_retention_ended_expires_the_item(world: World) -> None:
+    """Once the service says that the outputs are no longer held, the item ends, and nothing is sent again."""
+    (item,) = world.enqueue()
+    world.service.say("download", *[Lost.REQUEST] * 40)
+    await world.run_until(item, ItemState.DOWNLOADING)
+    world.service.generations["gen-1"].ends_as = GenerationStatus.EXPIRED
+    world.restart(after_seconds=15 * 86_400)
+
+    await world.run()
+
+    assert world.state(item) is ItemState.EXPIRED
+    assert world.attempts(item) == ["expired"]
+    assert len(world.service.creates) == 1
+
+
+async def test_denied_after_retention_expires_the_item(world: World) -> None:
+    """A 404 for a finished generation is waited out while it may be retained, and final after that."""
+    (item,) = world.enqueue()
+    world.service.say("download", *[Lost.REQUEST] * 40)
+    await world.run_until(item, ItemState.DOWNLOADING)
+    world.service.generations["gen-1"].is_forgotten = True
+    world.restart(after_seconds=13.9 * 86_400)
+
+    await world.run()
+
+    assert world.state(item) is ItemState.EXPIRED
+    assert world.service.reads["gen-1"][-1] - world.service.generations["gen-1"].created_at >= timedelta(days=14)
+
+
+async def test_finished_without_outputs_ends_with_its_retention(world: World) -> None:
+    """Law 9: a success that never shows an output ends when it can no longer come, and not never."""
+    (item,) = world.enqueue()
+    await world.run_until(item, ItemState.ACTIVE)
+    world.restart(after_seconds=13.9 * 86_400)
+
+    def empty(kind: str, account: str) -> object:
+        assert account == "main"
+        if kind != "read" or world.service.generations["gen-1"].is_active(world.clock.instant):
+            return None
+        record = world.service.record(world.service.generations["gen-1"])
+        return RecordRead(type(record)(**{name: getattr(record, name) for name in record.__slots__} | {"outputs": ()}))
+
+    world.service.rule = empty
+    await world.run()
+
+    assert world.state(item) is ItemState.EXPIRED
+
+
+async def test_missing_key_holds_a_download_and_resumes(world: World) -> None:
+    """A link can only be read with the creator's key: without it the item is held, with it again fetched."""
+    (item,) = world.enqueue()
+    world.service.say("download", *[Lost.REQUEST] * 40)
+    await world.run_until(item, ItemState.DOWNLOADING)
+    world.service.scripts.clear()
+    world.restart()
+    world.keys["main"] = ("key-2",)
+
+    await world.run()
+    held = world.state(item)
+    world.restart()
+    world.keys["main"] = ("key-1",)
+    await world.run()
+
+    assert held is ItemState.HELD
+    assert world.state(item) is ItemState.DONE
+
+
+@pytest.mark.parametrize("trouble", [Lost.REPLY, Unavailable(None, NO), NotFound(NO)])
+async def test_trouble_of_a_read_for_a_link_is_waited_out(world: World, trouble: object) -> None:
+    """What is paid for is asked for again until it comes."""
+    (item,) = world.enqueue()
+    world.service.links_refused = 1
+    await world.run_until(item, ItemState.ACTIVE)
+    done_reads: list[int] = []
+
+    def once(kind: str, account: str) -> object:
+        assert account == "main"
+        if kind == "read" and world.state(item) is ItemState.DOWNLOADING and not done_reads:
+            done_reads.append(1)
+            return trouble
+        return None
+
+    world.service.rule = once
+    await world.run()
+
+    assert done_reads == [1]
+    assert world.state(item) is ItemState.DONE
+
+
+async def test_crash_between_file_and_record_makes_no_second_file(world: World) -> None:
+    """Law 7: a file that is whole but not recorded is fetched again under the same name."""
+    (item,) = world.enqueue()
+    world.outputs.files[f"/out/job/{item}.png"] = content_of("gen-1")
+
+    await world.run()
+
+    assert list(world.outputs.files) == [f"/out/job/{item}.png"]
+
+
+async def test_signed_links_are_not_in_the_queue(world: World) -> None:
+    """Law 8: a download link is a secret, and never stored."""
+    world.service.links_refused = 1
+    world.enqueue()
+
+    await world.run()
+    world.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    assert b"https://files/" not in world.path.read_bytes()

@@ -1,0 +1,179 @@
+"""Quotes and uploads: made ahead, within the windows, and never a reason to pay."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from batchkiln.core.replies import (
+    AccountBlocked,
+    AccountProblem,
+    EdgeBlocked,
+    RefusalKind,
+    Refused,
+    Throttled,
+    TicketRefused,
+    Unavailable,
+)
+from batchkiln.core.states import ItemState
+from batchkiln.core.windows import Limits
+from support.builders import NO
+from support.fake_service import Lost
+from support.world import World
+
+TROUBLES = [Lost.REPLY, Lost.REQUEST, Unavailable(None, NO), Throttled(timedelta(minutes=5), NO), EdgeBlocked()]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_trouble_of_a_quote_is_waited_out(world: World, trouble: object) -> None:
+    """A quote without an answer is asked again; nothing is sent before (Law 6)."""
+    world.service.say("quote", trouble)
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert len(world.service.creates) == 1
+
+
+async def test_one_quote_serves_all_alike(world: World) -> None:
+    """Items of one price are quoted once."""
+    world.enqueue("a", "b", "c")
+
+    await world.run()
+
+    assert len(world.service.quotes) == 1
+    assert world.states() == {"done": 3}
+
+
+async def test_refused_quote_rejects_the_item(world: World) -> None:
+    """What cannot be quoted is rejected before it is sent; others of its kind get their own answer."""
+    world.service.say("quote", Refused(RefusalKind.INVALID, NO))
+    first, second = world.enqueue("first", "second")
+
+    await world.run()
+
+    assert (world.state(first), world.state(second)) == (ItemState.REJECTED, ItemState.DONE)
+    assert world.money() == (0, 10, 0)
+
+
+async def test_recipe_refused_again_and_again_is_rejected_whole(world: World) -> None:
+    """A million items of a recipe that the service refuses cost three quotes, not a million."""
+    world.service.say("quote", *[Refused(RefusalKind.INVALID, NO)] * 99)
+    world.enqueue(*(f"item-{n}" for n in range(20)))
+
+    await world.run()
+
+    assert world.states() == {"rejected": 20}
+    assert len(world.service.quotes) == 3
+
+
+async def test_blocked_account_at_a_quote_ends_the_run(world: World) -> None:
+    """A refused key found by a quote leaves the queue as it is."""
+    world.service.say("quote", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert world.state(item) is ItemState.QUEUED
+    assert 1 in world.control.blocked
+
+
+async def test_image_is_uploaded_once_for_all_items(world: World) -> None:
+    """One upload serves every item that uses the image."""
+    owl = world.inputs.put("owl.png", b"owl")
+    world.enqueue("a", "b", "c", inputs=(owl,))
+
+    await world.run()
+
+    assert world.states() == {"done": 3}
+    assert sum(request.kind == "upload" for request in world.service.requests) == 2
+    assert world.one("SELECT upload_bytes FROM account_day") == 3
+
+
+@pytest.mark.parametrize("kind", ["upload", "put"])
+@pytest.mark.parametrize("trouble", [Lost.REPLY, Lost.REQUEST])
+async def test_lost_upload_is_made_again(world: World, kind: str, trouble: Lost) -> None:
+    """An upload that broke off is begun again."""
+    owl = world.inputs.put("owl.png", b"owl")
+    world.service.say(kind, trouble)
+    (item,) = world.enqueue(inputs=(owl,))
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+
+
+async def test_refused_ticket_is_asked_anew(world: World) -> None:
+    """An upload link that expired is replaced by a new one."""
+    owl = world.inputs.put("owl.png", b"owl")
+    world.service.say("put", TicketRefused("expired"))
+    (item,) = world.enqueue(inputs=(owl,))
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+
+
+async def test_asset_that_is_gone_is_uploaded_again(world: World) -> None:
+    """A create refused for its asset is made again with a new upload, and not charged. Service rule 2.2.5."""
+    owl = world.inputs.put("owl.png", b"owl")
+    world.service.say("create", Refused(RefusalKind.ASSET_GONE, NO))
+    (item,) = world.enqueue(inputs=(owl,))
+
+    await world.run()
+
+    assert world.attempts(item) == ["refused", "succeeded"]
+    assert sum(request.kind == "upload" for request in world.service.requests) == 4
+    assert world.money() == (0, 10, 0)
+
+
+async def test_changed_image_is_held(world: World) -> None:
+    """An image that is no longer what the manifest was accepted with waits for a person."""
+    owl = world.inputs.put("owl.png", b"owl")
+    (item,) = world.enqueue(inputs=(owl,))
+    world.inputs.put("owl.png", b"another owl")
+
+    await world.run()
+
+    assert (world.state(item), world.error(item)) == (ItemState.HELD, "input_lost")
+    assert world.service.creates == []
+
+
+async def test_uploads_that_wait_for_the_day_do_not_hold_up_texts(world: World) -> None:
+    """The slot is kept busy: items without images go on while the day's uploads are used up."""
+    world.connection.execute("INSERT INTO account (profile, name) VALUES ('test', 'main')")
+    world.connection.execute(
+        "INSERT INTO account_day (account_id, day_start_at, upload_files) VALUES (1, ?, 100)",
+        (int(world.day.start_of(world.clock.instant).timestamp() * 1000),),
+    )
+    owl = world.inputs.put("owl.png", b"owl")
+    world.enqueue("picture", inputs=(owl,))
+    world.enqueue("text", cost_credits=20)
+    done_at: list[float] = []
+
+    def look() -> None:
+        if world.state("text") is ItemState.DONE and not done_at:
+            done_at.append(world.clock.steady)
+
+    await world.run_watched(look)
+
+    assert done_at[0] < 600.0
+    assert world.states() == {"done": 2}
+
+
+async def test_completing_an_upload_keeps_the_minute(tmp_path: Path) -> None:
+    """Law 5: creates that leave while the bytes travel take no place that the upload's second request needs."""
+    world = World(tmp_path, limits=Limits(creates_per_minute=6, poll_interval_seconds=1.0))
+    world.service.duration_seconds = 0.5
+    world.service.latencies["put"] = 20.0
+    world.enqueue(*(f"text-{n}" for n in range(40)))
+    for n in range(4):
+        image = world.inputs.put(f"{n}.png", bytes([n + 1]))
+        world.enqueue(f"picture-{n}", inputs=(image,), cost_credits=20 + n)
+
+    await world.run()
+
+    assert world.states() == {"done": 44}
+    assert world.service.violations == []
+    world.close()

@@ -1,0 +1,129 @@
+"""Configuration: what is read, and how a mistake is told."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from batchkiln.config import load_config
+from batchkiln.core.errors import InputError
+
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "batchkiln.yaml"
+    path.write_text(dedent(text), "utf-8")
+    return path
+
+
+def test_without_a_file_there_is_the_local_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first try needs no configuration. Contract, section 1."""
+    monkeypatch.chdir(tmp_path)
+
+    profile = load_config(None, NOWHERE).profile(None)
+
+    assert profile.name == "local"
+    assert profile.is_embedded
+    assert profile.account_names == ("main",)
+
+
+def test_whole_profile_is_read(tmp_path: Path) -> None:
+    """Every field of the contract, section 6."""
+    path = write(
+        tmp_path,
+        """
+        default_profile: studio
+        profiles:
+          studio:
+            base_url: https://example.invalid/api/v1/
+            accounts:
+              - name: main
+                keys: [{file: key.txt}]
+            limits: {creates_per_minute: 3, upload_bytes_per_day: 2 MiB, poll_interval_seconds: 2.5}
+            time_scale: 60
+            day_seconds: 600
+            day_start: "2026-01-01T00:00:17Z"
+        """,
+    )
+    (tmp_path / "key.txt").write_text("secret\n")
+
+    profile = load_config(path, NOWHERE).profile(None)
+
+    assert profile.base_url == "https://example.invalid/api/v1"
+    assert profile.keys("main") == ["secret"]
+    assert profile.limits.creates_per_minute == 3
+    assert profile.limits.reads_per_minute == 60
+    assert profile.limits.upload_bytes_per_day == 2 * 1024 * 1024
+    assert profile.limits.poll_interval_seconds == 2.5
+    assert profile.time_scale == 60.0
+    assert (profile.day.seconds, profile.day.start) == (600.0, datetime(2026, 1, 1, 0, 0, 17, tzinfo=UTC))
+
+
+def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base URL and key alone are enough, and then the default. Contract, section 6."""
+    monkeypatch.setenv("BATCHKILN_API_KEY", "secret")
+    monkeypatch.chdir(tmp_path)
+    environ = NOWHERE | {"BATCHKILN_BASE_URL": "https://example.invalid", "BATCHKILN_API_KEY": "secret"}
+
+    profile = load_config(None, environ).profile(None)
+
+    assert (profile.name, profile.keys("main")) == ("env", ["secret"])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("profiles: {a: {base_url: 'ftp://x'}}", "base"),
+        ("profiles: {a: {base_url: 'https://user:pass@x'}}", "base"),
+        ("profiles: {a: {base_url: 'https://x'}}", "account"),
+        ("profiles: {a: {limits: {creates_per_minute: 0}}}", "creates_per_minute"),
+        ("profiles: {a: {limits: {creates_per_minut: 5}}}", "creates_per_minut"),
+        ("profiles: {a: {limits: {active_generations: 2}}}", "active_generations"),
+        ("profiles: {a: {accounts: [{name: m, keys: [{env: A, file: b}]}]}}", "keys"),
+        ("profiles: {a: {accounts: [{name: m, keys: [{env: A}]}, {name: m, keys: [{env: A}]}]}}", "same"),
+        ("profiles: {a: {time_scale: 0}}", "time_scale"),
+        ("default_profile: missing", "missing"),
+        ("profiles: [", "batchkiln.yaml"),
+    ],
+)
+def test_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
+    """A person's mistake names its field, and nothing is begun."""
+    with pytest.raises(InputError, match=told):
+        load_config(write(tmp_path, text), NOWHERE)
+
+
+def test_mistake_has_its_line(tmp_path: Path) -> None:
+    """File, line and column, with the line itself."""
+    path = write(tmp_path, "profiles:\n  a:\n    limits:\n      reads_per_day: none\n")
+
+    with pytest.raises(InputError) as told:
+        load_config(path, NOWHERE)
+
+    assert f"{path}:4:" in str(told.value)
+    assert "reads_per_day: none" in str(told.value)
+
+
+def test_missing_key_names_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 8: the place of a key is told, never a key."""
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    text = "profiles: {a: {base_url: 'https://x', accounts: [{name: m, keys: [{env: NO_SUCH_KEY}, {file: gone}]}]}}"
+    profile = load_config(write(tmp_path, text), NOWHERE).profile("a")
+
+    with pytest.raises(InputError, match="NO_SUCH_KEY, the file gone"):
+        profile.keys("m")
+
+
+def test_unknown_profile_suggests_a_known_one(tmp_path: Path) -> None:
+    """A slip of the finger is answered with the name that was meant."""
+    config = load_config(write(tmp_path, "profiles: {studio: {}}"), NOWHERE)
+
+    with pytest.raises(InputError, match="did you mean studio"):
+        config.profile("studoi")
+
+
+def test_named_file_has_to_be_there(tmp_path: Path) -> None:
+    """A wrong --config is not passed over."""
+    with pytest.raises(InputError, match="no such configuration"):
+        load_config(tmp_path / "gone.yaml", NOWHERE)

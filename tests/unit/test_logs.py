@@ -1,0 +1,149 @@
+"""No key and no signed link reaches a log (Law 8)."""
+
+import ast
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+import batchkiln
+from batchkiln.logs import ALLOWED, MAX_CHARACTERS, configure_logging
+
+Stderr = Callable[[], str]
+
+KEY = "lk_canary-5f2c9a"
+LINK = f"https://media.example.invalid/a.png?signature={KEY}&expires=1"
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def stderr(capsys: pytest.CaptureFixture[str]) -> Stderr:
+    return lambda: capsys.readouterr().err
+
+
+def test_a_json_line_holds_one_event(stderr: Stderr) -> None:
+    """With --log-format json each event is a line of JSON with its level and time."""
+    configure_logging(verbosity=0, log_format="json")
+
+    structlog.get_logger().warning("profile_missing", job="birds", profile="studio")
+
+    (line,) = stderr().splitlines()
+    event = json.loads(line)
+    assert (event["event"], event["level"], event["job"]) == ("profile_missing", "warning", "birds")
+    assert event["timestamp"].endswith("Z")
+
+
+def test_a_line_for_people_is_one_line(stderr: Stderr) -> None:
+    """A value with line breaks does not become a second line."""
+    configure_logging(verbosity=0, log_format="auto")
+
+    structlog.get_logger().warning("reply_lost", reason="one\ntwo")
+
+    (line,) = stderr().splitlines()
+    assert "reply_lost" in line
+
+
+def test_fields_that_are_not_known_are_dropped_and_named(stderr: Stderr) -> None:
+    """A new call site cannot leak by accident: its field's name is told, its value is not. Law 8."""
+    configure_logging(verbosity=0, log_format="json")
+
+    structlog.get_logger().warning("sent", authorization=f"Bearer {KEY}", job="birds")
+
+    told = stderr()
+    assert KEY not in told
+    assert json.loads(told)["dropped"] == ["authorization"]
+
+
+@pytest.mark.parametrize("log_format", ["json", "auto"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINK,
+        f"see {LINK} there",
+        f"Bearer {KEY}",
+        f"Authorization: Bearer {KEY}",
+        f"https://user:{KEY}@host/x",
+        f"api_key={KEY}",
+    ],
+)
+def test_secrets_in_known_fields_are_cut_out(stderr: Stderr, log_format: str, text: str) -> None:
+    """Signed links and bearer tokens are redacted wherever they stand. Law 8."""
+    configure_logging(verbosity=0, log_format="json" if log_format == "json" else "auto")
+
+    structlog.get_logger().warning(f"event {text}", reason=text, error=ValueError(text))
+
+    told = stderr()
+    assert KEY not in told
+    assert "redacted" in told
+
+
+def test_values_are_bounded(stderr: Stderr) -> None:
+    """A hostile text cannot flood the log."""
+    configure_logging(verbosity=0, log_format="json")
+
+    structlog.get_logger().warning("refused", reason="x" * 100_000)
+
+    assert len(json.loads(stderr())["reason"]) == MAX_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "told"),
+    [
+        (-1, ["error"]),
+        (0, ["warning", "error"]),
+        (1, ["info", "warning", "error"]),
+        (2, ["debug", "info", "warning", "error"]),
+    ],
+)
+def test_verbosity_chooses_the_levels(stderr: Stderr, verbosity: int, told: list[str]) -> None:
+    """-q leaves errors, -v adds what is going on, -vv everything."""
+    configure_logging(verbosity=verbosity, log_format="json")
+
+    for level in ("debug", "info", "warning", "error"):
+        getattr(structlog.get_logger(), level)("happened")
+
+    assert [json.loads(line)["level"] for line in stderr().splitlines()] == told
+
+
+def test_what_libraries_log_comes_in_the_same_form(stderr: Stderr) -> None:
+    """A record of the standard library's logging is one line as well, with the exception's type and no text."""
+    configure_logging(verbosity=0, log_format="json")
+
+    try:
+        int(LINK)
+    except ValueError:
+        logging.getLogger("aiohttp.server").exception("Error handling request")
+
+    told = stderr()
+    assert json.loads(told)["event"] == "Error handling request"
+    assert json.loads(told)["error"] == "ValueError"
+    assert KEY not in told
+
+
+def test_every_field_that_the_program_logs_is_known() -> None:
+    """No call site uses a field that would be dropped."""
+    used = {
+        keyword.arg
+        for path in Path(batchkiln.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id in {"log", "_log"}
+        and call.func.attr in {"debug", "info", "warning", "error", "exception"}
+        for keyword in call.keywords
+    }
+
+    assert used
+    assert used - {"exc_info"} <= ALLOWED
