@@ -9,7 +9,7 @@ from batchkiln.core.views import NewAttempt, RequestKind, RequestNote
 from batchkiln.queue import attempts, preparations
 
 from .builders import NOON, day_of
-from .world import World
+from .world import PROFILE, World
 
 NOW_MS = to_milliseconds(NOON)
 DAY_MS = to_milliseconds(day_of(NOON))
@@ -29,8 +29,14 @@ class Standing(NamedTuple):
 def begin(world: World, *, cost: int = 10, account: str = "main", at: datetime = NOON) -> Attempt | None:
     """Plan and record an attempt for the first queued item, quoted at `cost`."""
     item_id = world.one("SELECT min(id) FROM item WHERE state = 'queued'")
-    world.write(preparations.record_quote, item_id, cost, NOW_MS)
+    quote(world, item_id, cost)
     return record(world, item_id, cost=cost, account=account, at=at)
+
+
+def quote(world: World, item_id: int, cost: int) -> None:
+    """Keep the price of an item's recipe."""
+    recipe_id = world.one("SELECT recipe_id FROM item WHERE id = ?", item_id)
+    world.write(preparations.record_quote, profile=PROFILE, item_id=item_id, recipe_id=recipe_id, cost=cost, now=NOW_MS)
 
 
 def record(world: World, item_id: int, *, cost: int, account: str = "main", at: datetime = NOON) -> Attempt | None:

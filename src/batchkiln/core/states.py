@@ -40,6 +40,7 @@ class Event(StrEnum):
     ACCEPTED = "accepted"
     REFUSED = "refused"
     NOT_CREATED = "not_created"
+    REFUSED_IN_DOUBT = "refused_in_doubt"
     KEY_CONFLICT = "key_conflict"
     KEY_MISSING = "key_missing"
     INPUT_LOST = "input_lost"
@@ -78,6 +79,7 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_S, Event.ACCEPTED):            _A,
     (_S, Event.REFUSED):             ItemState.REJECTED,  # only where the reply proves that nothing was created (Law 2)
     (_S, Event.NOT_CREATED):         _Q,                  # likewise, but a fresh quote, asset or key mends it
+    (_S, Event.REFUSED_IN_DOUBT):    _H,                  # for a price or asset that changed since a send in doubt
     (_S, Event.KEY_CONFLICT):        _H,                  # Service rule 4.3: our bytes changed, a person decides
     (_S, Event.KEY_MISSING):         _H,                  # only the same API key may ask again (Service rule 4.2)
     (_A, Event.GENERATION_FAILED):   _Q,                  # verified and refunded; the next attempt has a new key

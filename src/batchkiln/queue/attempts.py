@@ -133,10 +133,15 @@ def record_refused(
 ) -> ItemState:
     """Note that the service rejected the request before creating anything (Service section 7).
 
-    A stale quote or asset is forgotten and the item goes back to the queue, a bounded number of times.
+    A stale quote or asset is forgotten and the item goes back to the queue, a bounded number of times. Not so
+    where an earlier send is in doubt: a service that looks at price and assets before it looks the key up would
+    refuse the replay of a generation that exists, and a new key would pay for it twice.
     """
     row = _row(connection, attempt_id)
-    item_id = row["item_id"]
+    item_id, is_in_doubt = row["item_id"], row["sends"] > row["answers"] + 1
+    if is_in_doubt and kind is not RefusalKind.INVALID:
+        _end(connection, row, AttemptState.DISPUTED, now)
+        return _move(connection, row, ItemState.SUBMITTING, Event.REFUSED_IN_DOUBT, now, error=error)
     _end_uncreated(connection, row, now)
     in_a_row = connection.execute(query("refused_in_a_row"), {"item_id": item_id}).fetchone()[0]
     if kind is RefusalKind.INVALID or in_a_row >= REFUSALS_IN_A_ROW:
@@ -161,8 +166,16 @@ def record_conflict(connection: sqlite3.Connection, attempt_id: int, error: Serv
 def record_accepted(
     connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: DayOf
 ) -> ItemState:
-    """Note the generation's id and price; its credits go to the service day in which it was created."""
+    """Note the generation's id and price; its credits go to the service day in which it was created.
+
+    An id that another attempt of the account has already is no answer to this one: a person has to look.
+    """
     row = _row(connection, attempt_id)
+    claim = {"account_id": row["account_id"], "generation_id": record.id, "attempt_id": attempt_id}
+    if connection.execute(query("generation_is_known"), claim).fetchone():
+        message = f"the service answered with the generation {record.id}, which another item has"
+        record_conflict(connection, attempt_id, ServiceError("generation_known", message), now)
+        return ItemState.HELD
     cost = row["quote_credits"] if record.cost_credits is None else record.cost_credits
     # A reply without a date may be of a create in any day until now: of these, only the last can still be overstepped.
     created_at = record.created_at or from_milliseconds(now)

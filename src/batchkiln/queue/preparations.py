@@ -21,9 +21,12 @@ REJECTED_AT_ONCE = 500
 """Items rejected in one transaction: a million that never fit must not block the queue for a minute."""
 
 
-def record_quote(connection: sqlite3.Connection, item_id: int, cost: int, now: int) -> None:
-    """Keep the price of the item's recipe; it serves all items that share it."""
-    connection.execute(query("set_quote"), {"item_id": item_id, "cost": cost, "now": now})
+def record_quote(
+    connection: sqlite3.Connection, *, profile: str, item_id: int, recipe_id: int, cost: int, now: int
+) -> None:
+    """Keep the price of the recipe that was asked, by way of an item; it serves all items that share it."""
+    parameters = {"profile": profile, "recipe_id": recipe_id, "cost": cost, "now": now}
+    connection.execute(query("set_quote"), parameters)
     note(connection, "quoted", item_id=item_id, now=now, detail={"cost_credits": cost})
 
 

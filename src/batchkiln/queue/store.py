@@ -109,9 +109,9 @@ class QueueStore:
         """Return the account's unresolved attempt, held or not."""
         return await self._database.read(view.unresolved_of, account_id)
 
-    async def requests_since(self, since: datetime) -> list[LoggedRequest]:
-        """Return the requests of earlier runs that may still count in a minute."""
-        return await self._database.read(windows.requests_since, since)
+    async def logged_requests(self) -> list[LoggedRequest]:
+        """Return the requests that may still count in a minute, all accounts', oldest first."""
+        return await self._database.read(windows.logged_requests, self._profile, self._keep)
 
     async def download_task(self, attempt_id: int) -> DownloadTask:
         """Return what is needed to fetch and name an attempt's files."""
@@ -218,9 +218,16 @@ class QueueStore:
 
     # --- preparations ---
 
-    async def record_quote(self, item_id: int, cost_credits: int, now: Now) -> None:
-        """Keep a price."""
-        await self._record(preparations.record_quote, item_id, cost_credits, to_milliseconds(now.instant))
+    async def record_quote(self, candidate: Candidate, cost_credits: int, now: Now) -> None:
+        """Keep a price of this profile."""
+        await self._record(
+            preparations.record_quote,
+            profile=self._profile,
+            item_id=candidate.item_id,
+            recipe_id=candidate.recipe_id,
+            cost=cost_credits,
+            now=to_milliseconds(now.instant),
+        )
 
     async def drop_assets(self, item_id: int, account_id: int) -> None:
         """Forget an item's uploads, so that they are made again."""

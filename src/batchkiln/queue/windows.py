@@ -38,9 +38,13 @@ def count_in_days(connection: sqlite3.Connection, request: RequestNote) -> None:
         )
 
 
-def requests_since(connection: sqlite3.Connection, since: datetime) -> list[LoggedRequest]:
-    """Return what was sent since then, oldest first."""
-    rows = connection.execute(query("requests_since"), {"since": to_milliseconds(since)})
+def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: float) -> list[LoggedRequest]:
+    """Return a profile's requests of the last time anything was sent there, oldest first.
+
+    "Last" is by the log itself, and not by a clock: at a start nobody knows yet what time it is for the service.
+    """
+    parameters = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
+    rows = connection.execute(query("logged_requests"), parameters)
     return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
 
 

@@ -17,6 +17,7 @@ from batchkiln.core.replies import (
     Refused,
     ServiceError,
     Throttled,
+    Trouble,
     Unavailable,
 )
 from batchkiln.core.states import ItemState
@@ -79,19 +80,33 @@ async def _send(lane: Lane, attempt: Attempt) -> None:
     )
     now = lane.ports.clock.now()
     lane.touched[attempt.id] = now.steady
+    if isinstance(reply, Accepted | Refused | KeyConflict):
+        lane.recovered(creates=True)
+        await _record_answer(lane, attempt, reply, now)
+    else:
+        await _record_trouble(lane, attempt, reply, now)
+
+
+async def _record_answer(lane: Lane, attempt: Attempt, reply: Accepted | Refused | KeyConflict, now: Now) -> None:
+    """Record what the service decided about a create."""
     queue = lane.ports.queue
     match reply:
         case Accepted(record=record):
-            lane.recovered(creates=True)
             state = await queue.record_accepted(attempt, record, now)
             _follow(lane, attempt, record, state)
         case Refused(kind=kind, error=error):
-            lane.recovered(creates=True)
-            _give_back(lane, attempt)
-            await queue.record_refused(attempt, kind, error, now)
+            if await queue.record_refused(attempt, kind, error, now) is not ItemState.HELD:
+                _give_back(lane, attempt)
         case KeyConflict(error=error):
-            lane.recovered(creates=True)
             await queue.record_conflict(attempt, error, now)
+        case _:
+            assert_never(reply)
+
+
+async def _record_trouble(lane: Lane, attempt: Attempt, reply: Trouble, now: Now) -> None:
+    """Record that a create was not decided; the wait is known to all tracks before the record wakes them."""
+    queue = lane.ports.queue
+    match reply:
         case Throttled(error=error):
             await lane.meet(reply, creates=True, reason=_reason_of(error, attempt))
             await queue.record_answered(attempt, error, now)

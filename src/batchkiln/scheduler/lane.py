@@ -1,7 +1,7 @@
 """One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -197,25 +197,58 @@ class Lane:
             await self.ports.queue.count_also(RequestNote(request.account_id, request.kind, now.instant, further, 0, 0))
             self._cache = None
 
-    def take_over(self, requests: Iterable[LoggedRequest], now: Now) -> None:
-        """Begin with the requests of an earlier run; any of them may have been under way when it ended.
+    async def place(self, *, creates: bool) -> bool:
+        """Wait until a request may leave, and return so that nothing is awaited before it takes its place.
 
-        A request that was sent within two minutes counts as over only now: its reply may have been on the way.
+        For requests that were planned, but prepared meanwhile: others may have filled the minute (Law 5). False
+        where the run ended instead.
+        """
+        while not self.control.is_over_for(self.account_id):
+            now = self.ports.clock.now()
+            _, account, _ = await self.look(now)
+            due = account.create_due(now) if creates else account.read_due(now)
+            if due.at <= now.steady:
+                return True
+            at = min(due.at, now.steady + self.limits.minute_seconds)
+            await self.ports.clock.sleep_until(at, self.control.stopping)
+        return False
+
+    def take_over_machine(self, requests: Sequence[LoggedRequest], now: Now) -> None:
+        """Begin the machine's window with the last minute of an earlier run, however long ago it was.
+
+        This happens before the service has told its time, when nobody knows how long ago: too many counted
+        cost at most one minute, too few might overstep (Law 5).
+        """
+        if self.machine.is_taken_over or not requests:
+            return
+        self.machine.is_taken_over = True
+        last_minute = requests[-1].sent_at - timedelta(seconds=self.limits.minute_seconds)
+        for request in requests:
+            if request.sent_at > last_minute:
+                self.machine.log.start()
+                self.machine.log.settle(now.steady)
+
+    def take_over(self, requests: Sequence[LoggedRequest], now: Now) -> None:
+        """Begin with the account's requests of an earlier run; any may have been under way when it ended.
+
+        One that was sent within two minutes counts as over only now: its reply may have been on the way.
         """
         recent = timedelta(seconds=2 * self.limits.minute_seconds)
         for request in requests:
-            sent_at = now.steady_of(request.sent_at)
-            settled_at = now.steady if now.instant - request.sent_at < recent else sent_at
-            is_ours = request.account_id == self.account_id
-            logs = [] if self.machine.is_taken_over else [self.machine.log]
-            if is_ours and request.kind.is_create:
-                logs.append(self.creates)
-            elif is_ours and request.kind.is_read:
-                logs.append(self.reads)
-            for log in logs:
+            if request.account_id == self.account_id and (request.kind.is_create or request.kind.is_read):
+                log = self.creates if request.kind.is_create else self.reads
+                is_recent = now.instant - request.sent_at < recent
                 log.start()
-                log.settle(settled_at)
-        self.machine.is_taken_over = True
+                log.settle(now.steady if is_recent else now.steady_of(request.sent_at))
+
+    async def count_across_reset(self, requests: Sequence[LoggedRequest], now: Now) -> None:
+        """Count requests of an earlier run in this day as well that may have arrived after its reset (Law 5)."""
+        recent, today = timedelta(seconds=2 * self.limits.minute_seconds), self.day.start_of(now.instant)
+        for request in requests:
+            is_ours = request.account_id == self.account_id and now.instant - request.sent_at < recent
+            if is_ours and self.day.start_of(request.sent_at) != today:
+                note = RequestNote(request.account_id, request.kind, now.instant, (today,))
+                await self.ports.queue.count_also(note)
 
     # --- troubles ---
 

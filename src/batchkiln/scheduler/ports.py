@@ -162,8 +162,8 @@ class Queue(Protocol):
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Read all that the planner has to know about one account."""
 
-    async def requests_since(self, since: datetime) -> list[LoggedRequest]:
-        """Return requests of earlier runs that may still count in a minute."""
+    async def logged_requests(self) -> list[LoggedRequest]:
+        """Return the requests that may still count in a minute, all accounts', oldest first."""
 
     async def note_request(self, request: RequestNote) -> None:
         """Write a request down before it leaves (Law 5)."""
@@ -219,7 +219,7 @@ class Queue(Protocol):
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
         """Return the body of a quote; None where the item is no longer queued or not ready."""
 
-    async def record_quote(self, item_id: int, cost_credits: int, now: Now) -> None:
+    async def record_quote(self, candidate: Candidate, cost_credits: int, now: Now) -> None:
         """Keep a price."""
 
     async def reject_item(self, item_id: int, error: ServiceError, now: Now) -> None:

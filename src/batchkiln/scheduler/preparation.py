@@ -53,7 +53,7 @@ async def prepare(lane: Lane) -> None:
             continue
         match choice:
             case AskQuote(candidate=candidate):
-                await _ask_quote(lane, candidate, now)
+                await _ask_quote(lane, candidate)
             case Upload(candidate=candidate):
                 await _upload(lane, candidate, now)
             case Rest():
@@ -74,14 +74,16 @@ async def _reject(lane: Lane, choice: Reject, now: Now) -> None:
     await lane.ports.queue.reject_unpayable(candidate, choice.obstacle, limit, now)
 
 
-async def _ask_quote(lane: Lane, candidate: Candidate, now: Now) -> None:
+async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
     """Ask the price of a candidate's recipe; a refusal is the item's, or its whole recipe's after a few alike."""
     body = await lane.ports.queue.quote_body(candidate.item_id, lane.account_id)
     if body is None:
         lane.count_stale_plan()
         lane.ports.queue.announce()
         return
-    request = lane.note(RequestKind.QUOTE, now)
+    if not await lane.place(creates=False):
+        return
+    request = lane.note(RequestKind.QUOTE, lane.ports.clock.now())
     async with lane.sending(request):
         await lane.ports.queue.note_request(request)
         reply = await lane.ports.service.quote(body)
@@ -90,7 +92,7 @@ async def _ask_quote(lane: Lane, candidate: Candidate, now: Now) -> None:
         case Quoted(cost_credits=cost):
             lane.recovered(creates=False)
             lane.refused_quotes.pop(candidate.recipe_id, None)
-            await lane.ports.queue.record_quote(candidate.item_id, cost, after)
+            await lane.ports.queue.record_quote(candidate, cost, after)
         case Refused(kind=kind, error=error):
             lane.recovered(creates=False)
             await _quote_refused(lane, candidate, kind, error, after)
@@ -126,8 +128,10 @@ async def _upload(lane: Lane, candidate: Candidate, now: Now) -> None:
             message = f"{want.file.path} is gone or has changed since its manifest was accepted; put it back"
             await lane.ports.queue.hold_for_input(candidate, want.input_id, message, now)
             return
+    if not await lane.place(creates=True):
+        return
     size = sum(want.file.size_bytes for want in wanted)
-    request = lane.note(RequestKind.UPLOAD, now, files=len(wanted), size_bytes=size)
+    request = lane.note(RequestKind.UPLOAD, lane.ports.clock.now(), files=len(wanted), size_bytes=size)
     async with lane.sending(request):
         await lane.ports.queue.note_request(request)
         prepared = await lane.ports.service.prepare_uploads(
@@ -152,11 +156,18 @@ async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[W
             break
         bytes_left -= want.file.size_bytes
         fitting.append(want)
-    if wanted and not fitting:
+    if wanted and _is_beyond_any_day(lane, wanted[0]):
+        message = f"{wanted[0].file.path} is larger than what the account may upload in a whole day; nothing was sent"
+        await lane.ports.queue.reject_item(candidate.item_id, ServiceError("over_upload_limit", message), now)
+    elif wanted and not fitting:
         lane.postpone_uploads(now, until=account.today.resets_at, reason=Reason.DAY_REQUESTS)
     if not wanted:
         lane.ports.queue.announce()
     return tuple(fitting)
+
+
+def _is_beyond_any_day(lane: Lane, want: WantedInput) -> bool:
+    return not lane.limits.upload_files_per_day or want.file.size_bytes > lane.limits.upload_bytes_per_day
 
 
 async def _put_all(lane: Lane, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]) -> bool:
@@ -177,7 +188,7 @@ async def _put_all(lane: Lane, wanted: tuple[WantedInput, ...], tickets: tuple[U
 async def _complete(
     lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
 ) -> None:
-    if not await _may_complete(lane):
+    if not await lane.place(creates=True):
         return
     request = lane.note(RequestKind.UPLOAD, lane.ports.clock.now())
     async with lane.sending(request):
@@ -192,19 +203,6 @@ async def _complete(
         await _upload_failed(lane, candidate, reply)
 
 
-async def _may_complete(lane: Lane) -> bool:
-    """Wait for a place of its own: while the bytes travelled, creates may have filled the minute (Law 5)."""
-    while not lane.control.is_over_for(lane.account_id):
-        now = lane.ports.clock.now()
-        _, account, _ = await lane.look(now)
-        due = account.create_due(now)
-        if due.at <= now.steady:
-            return True
-        at = min(due.at, now.steady + lane.limits.minute_seconds)
-        await lane.ports.clock.sleep_until(at, lane.control.stopping)
-    return False
-
-
 async def _upload_failed(lane: Lane, candidate: Candidate, reply: PrepareReply | CompleteReply) -> None:
     match reply:
         case Refused(error=error):
@@ -214,12 +212,22 @@ async def _upload_failed(lane: Lane, candidate: Candidate, reply: PrepareReply |
                 await lane.ports.queue.reject_item(candidate.item_id, error, lane.ports.clock.now())
             else:
                 lane.postpone_uploads(lane.ports.clock.now(), reason=Reason.UNAVAILABLE)
+        case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
+            now = lane.ports.clock.now()
+            until = None if retry_after is None else now.steady + retry_after.total_seconds()
+            lane.postpone_uploads(now, until=until, reason=Reason.DAY_REQUESTS)
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=True)
         case UploadsPrepared() | AssetsReady():
             raise AssertionError("a success is no failure")
         case _:
             assert_never(reply)
+
+
+def _is_of_uploads(error: ServiceError) -> bool:
+    """Tell a limit of uploads alone from the one that they share with creates (Service section 8)."""
+    text = f"{error.code} {error.message}".lower()
+    return any(word in text for word in ("upload", "file", "byte", "mib"))
 
 
 def _upload_name(want: WantedInput) -> str:

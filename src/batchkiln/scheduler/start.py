@@ -1,6 +1,5 @@
 """What a lane does before its first request about money: learn the service's time, take over the windows."""
 
-from datetime import timedelta
 from typing import assert_never
 
 from batchkiln.core.planner import Due, Reason
@@ -28,6 +27,8 @@ async def synchronise(lane: Lane) -> None:
     The public description is asked, since it counts in no account's window. Keeps trying while the service is
     not there. Then the requests of earlier runs are taken over.
     """
+    logged = await lane.ports.queue.logged_requests()
+    lane.take_over_machine(logged, lane.ports.clock.now())
     while not lane.ports.clock.is_observed and not lane.control.is_over_for(lane.account_id):
         now = lane.ports.clock.now()
         due = (
@@ -42,8 +43,8 @@ async def synchronise(lane: Lane) -> None:
             break
     now = lane.ports.clock.now()
     await lane.ports.queue.remember_time(now)
-    since = now.instant - timedelta(seconds=4 * lane.limits.minute_seconds)
-    lane.take_over(await lane.ports.queue.requests_since(since), now)
+    lane.take_over(logged, now)
+    await lane.count_across_reset(logged, now)
 
 
 async def _ask_time(lane: Lane) -> bool:

@@ -29,6 +29,7 @@ EXPECTED = {
         E.REFUSED: S.REJECTED,
         E.NOT_CREATED: S.QUEUED,
         E.KEY_CONFLICT: S.HELD,
+        E.REFUSED_IN_DOUBT: S.HELD,
         E.KEY_MISSING: S.HELD,
     },
     S.ACTIVE: {

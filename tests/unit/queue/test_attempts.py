@@ -12,10 +12,10 @@ from batchkiln.core.job import Attempt
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import RequestKind, RequestNote
-from batchkiln.queue import attempts, preparations
+from batchkiln.queue import attempts
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
-from support.ledger import DAY_MS, NEXT_DAY_MS, NOW_MS, Standing, account_of, begin, record, standing
+from support.ledger import DAY_MS, NEXT_DAY_MS, NOW_MS, Standing, account_of, begin, quote, record, standing
 from support.world import World
 
 TODAY = {DAY_MS: 10}
@@ -257,7 +257,7 @@ def test_replay_of_what_was_accepted_breaks(world: World, sent: Attempt) -> None
 )
 def test_stale_plan_changes_nothing(world: World, spoil: str, cost: int) -> None:
     """Law 6: what changed since the plan was made is seen inside the transaction that reserves."""
-    world.write(preparations.record_quote, 1, 10, NOW_MS)
+    quote(world, 1, 10)
     account_of(world)
     for statement in spoil.format(day=DAY_MS).split(";"):
         world.connection.execute(statement)
@@ -344,3 +344,39 @@ def test_bodies_follow_the_item(world: World) -> None:
     fields: dict[str, Any] = json.loads(made.body)
     assert fields.pop("max_cost_credits") == 10
     assert fields == json.loads(quoted)
+
+
+@pytest.mark.parametrize("kind", [RefusalKind.OVER_QUOTE, RefusalKind.ASSET_GONE])
+def test_refusal_of_a_replay_over_what_changes_with_time_is_held(
+    world: World, sent: Attempt, kind: RefusalKind
+) -> None:
+    """Law 2: a service that checks price and assets before the key would refuse the replay of what exists."""
+    resend(world, sent)
+
+    state = world.write(attempts.record_refused, sent.id, kind, NO, NOW_MS)
+
+    assert state is ItemState.HELD
+    assert standing(world) == Standing("held", "disputed", (10, 0, 0), TODAY, TODAY)
+
+
+def test_refusal_of_an_invalid_replay_rejects(world: World, sent: Attempt) -> None:
+    """Service rule 4.2: bytes that are refused for what they are were refused the first time as well."""
+    resend(world, sent)
+
+    state = world.write(attempts.record_refused, sent.id, RefusalKind.INVALID, NO, NOW_MS)
+
+    assert state is ItemState.REJECTED
+    assert standing(world) == Standing("rejected", "refused", (0, 0, 0), NONE, NONE)
+
+
+def test_id_of_another_item_is_held(world: World, sent: Attempt) -> None:
+    """Law 3: a service that gives one id to two attempts is not believed, and stops nothing else."""
+    accept(world, sent, generation(id="gen-1", status=S.SUCCESS))
+    world.enqueue("item-2")
+    second = record(world, 2, cost=10)
+    assert second is not None
+
+    state = accept(world, second, generation(id="gen-1"))
+
+    assert state is ItemState.HELD
+    assert standing(world, "item-2").attempt == "disputed"

@@ -14,7 +14,7 @@ from batchkiln.core.views import DownloadTask
 from batchkiln.queue import attempts, preparations
 from support.builders import NO, NOON
 from support.builders import record as generation
-from support.ledger import NOW_MS, account_of, begin
+from support.ledger import NOW_MS, account_of, begin, quote
 from support.world import World
 
 SAVED = SavedFile("/out/job/item-1.png", 5, "abc", "image/png")
@@ -40,8 +40,8 @@ def task(world: World) -> DownloadTask:
 
 def test_quote_serves_all_of_its_price(world: World) -> None:
     """The newest price counts, for each item of the same request."""
-    world.write(preparations.record_quote, 1, 10, NOW_MS)
-    world.write(preparations.record_quote, 2, 12, NOW_MS)
+    quote(world, 1, 10)
+    quote(world, 2, 12)
 
     assert [tuple(row) for row in world.rows("SELECT cost_credits FROM quote")] == [(12,)]
 

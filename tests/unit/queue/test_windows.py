@@ -11,7 +11,7 @@ from batchkiln.core.windows import DayUsage
 from batchkiln.queue import windows
 from support.builders import NOON, day_of
 from support.ledger import account_of
-from support.world import World
+from support.world import PROFILE, World
 
 TODAY, TOMORROW = day_of(NOON), day_of(NOON) + timedelta(days=1)
 
@@ -56,7 +56,7 @@ def test_request_at_a_reset_counts_in_both_days(world: World) -> None:
     world.write(windows.write_request, note, keep_seconds=300.0)
 
     assert windows.usages(world.connection, 1, [TODAY, TOMORROW]) == (DayUsage(creates=1), DayUsage(creates=1))
-    assert len(windows.requests_since(world.connection, NOON)) == 1
+    assert len(windows.logged_requests(world.connection, PROFILE, 300.0)) == 1
 
 
 def test_log_is_pruned_but_keeps_the_last_minutes(world: World) -> None:
@@ -64,8 +64,8 @@ def test_log_is_pruned_but_keeps_the_last_minutes(world: World) -> None:
     for n in range(600):
         send(world, RequestKind.READ, seconds=n * 10.0)
 
-    kept = windows.requests_since(world.connection, NOON)
+    kept = windows.logged_requests(world.connection, PROFILE, 300.0)
 
-    assert len(kept) < 300
+    assert len(world.rows("SELECT * FROM request")) < 300
     assert {request.sent_at for request in kept} >= {NOON + timedelta(seconds=10.0 * n) for n in range(570, 600)}
     assert windows.usages(world.connection, 1, [TODAY])[0].reads == 600

@@ -372,3 +372,18 @@ async def test_short_days_and_minutes_of_a_sped_up_service(tmp_path: Path) -> No
     assert world.service.violations == []
     assert world.clock.steady > 1200.0
     world.close()
+
+
+async def test_machine_window_begins_with_the_last_minute_of_an_earlier_run(tmp_path: Path) -> None:
+    """Law 5: a program restarted in a circle asks for the time no more often than the firewall allows."""
+    world = World(tmp_path, limits=Limits(requests_per_minute_per_ip=3))
+    world.enqueue("a", "b", "c")
+
+    for _ in range(6):
+        await world.run_killed(60)
+        world.restart()
+    await world.run()
+
+    assert world.service.violations == []
+    assert world.states() == {"done": 3}
+    world.close()

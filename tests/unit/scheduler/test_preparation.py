@@ -11,6 +11,7 @@ from batchkiln.core.replies import (
     EdgeBlocked,
     RefusalKind,
     Refused,
+    ServiceError,
     Throttled,
     TicketRefused,
     Unavailable,
@@ -176,4 +177,32 @@ async def test_completing_an_upload_keeps_the_minute(tmp_path: Path) -> None:
 
     assert world.states() == {"done": 44}
     assert world.service.violations == []
+    world.close()
+
+
+async def test_limit_of_uploads_alone_lets_creates_go_on(world: World) -> None:
+    """A 429 that speaks of uploads postpones uploads; the slot keeps working. Service section 8."""
+    owl = world.inputs.put("owl.png", b"owl")
+    daily = ServiceError("upload_limit", "100 files were uploaded today")
+    world.service.say("upload", Throttled(timedelta(hours=2), daily))
+    (clip,) = world.enqueue("clip", inputs=(owl,))
+    (text,) = world.enqueue("text")
+    began_at = world.clock.instant
+
+    await world.run_until(text, ItemState.DONE)
+
+    assert world.clock.instant - began_at < timedelta(hours=1)
+    assert world.state(clip) is ItemState.QUEUED
+
+
+async def test_image_beyond_any_day_is_rejected(tmp_path: Path) -> None:
+    """An upload that no day allows is said at once, and not postponed for ever (Law 9)."""
+    world = World(tmp_path, limits=Limits(upload_bytes_per_day=2))
+    owl = world.inputs.put("owl.png", b"owl")
+    (item,) = world.enqueue(inputs=(owl,))
+
+    await world.run()
+
+    assert (world.state(item), world.error(item)) == (ItemState.REJECTED, "over_upload_limit")
+    assert world.service.creates == []
     world.close()

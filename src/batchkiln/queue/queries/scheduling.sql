@@ -35,8 +35,13 @@ INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sen
 -- name: prune_requests
 DELETE FROM request WHERE sent_at < :before;
 
--- name: requests_since
-SELECT account_id, kind, sent_at FROM request WHERE sent_at >= :since ORDER BY sent_at, id;
+-- name: logged_requests -- a profile's latest ones; the log is short, older ones are pruned
+SELECT account_id, kind, sent_at FROM request
+WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
+  AND sent_at >= (
+    SELECT max(sent_at) FROM request WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
+  ) - :milliseconds
+ORDER BY sent_at, id;
 
 -- name: count_request
 INSERT INTO account_day (account_id, day_start_at, creates, reads, upload_files, upload_bytes)
@@ -156,6 +161,10 @@ UPDATE attempt SET answers = answers + 1 WHERE id = :attempt_id AND state = 'sen
 -- name: touch_attempt
 UPDATE attempt SET last_read_at = :now WHERE id = :attempt_id;
 
+-- name: generation_is_known -- under another attempt of the account
+SELECT 1 FROM attempt
+WHERE account_id = :account_id AND generation_id = :generation_id AND id <> :attempt_id;
+
 -- name: accept_attempt
 UPDATE attempt
 SET state = 'active', generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
@@ -189,9 +198,7 @@ WHERE item_id = :item_id AND state = 'refused'
 
 -- name: set_quote
 INSERT INTO quote (profile, price_key, cost_credits, quoted_at)
-SELECT job.profile, recipe.price_key, :cost, :now
-FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
-WHERE item.id = :item_id
+SELECT :profile, price_key, :cost, :now FROM recipe WHERE id = :recipe_id
 ON CONFLICT DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
 
 -- name: drop_quote -- of the item's price, so that it is asked again
