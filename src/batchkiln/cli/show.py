@@ -27,6 +27,11 @@ _HELD: Final[Mapping[str, str]] = {
         "the service knows its idempotency key with another body (Service rule 4.3), so that something may have been "
         "created. Look for it in the account, then say what you found with `batchkiln resolve`"
     ),
+    Event.REFUSED_IN_DOUBT: (
+        "an earlier send of it got no reply, and sent again it was refused over a price or an image, which may have "
+        "changed in between: something may have been created. Look for it in the account, then say what you found "
+        "with `batchkiln resolve`"
+    ),
     Event.INPUT_LOST: (
         "a local image is gone or has changed. Put it back and run the manifest again, which takes it up; or give the "
         "item up with `batchkiln resolve`"
