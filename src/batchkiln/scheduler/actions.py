@@ -2,6 +2,8 @@
 
 from typing import assert_never
 
+import structlog
+
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt
 from batchkiln.core.planner import Poll, Reason, Replay, Submit
@@ -24,6 +26,8 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.views import NewAttempt, RequestKind
 from batchkiln.core.windows import day_starts
 from batchkiln.scheduler.lane import Lane
+
+log = structlog.get_logger()
 
 _EDGE = ServiceError("edge_firewall", "refused by the firewall before the API; the whole machine waits")
 _OF_GENERATIONS = ("active", "concurren", "in progress", "running", "another generation")
@@ -72,6 +76,7 @@ async def replay(lane: Lane, action: Replay, now: Now) -> None:
 
 
 async def _send(lane: Lane, attempt: Attempt) -> None:
+    log.info("attempt_sent", account=lane.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
     reply = await lane.ports.service.create(
         is_video=attempt.is_video,
         body=attempt.body,
@@ -159,6 +164,8 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
 
 def _follow(lane: Lane, attempt: Attempt, record: GenerationRecord, state: ItemState) -> None:
     """Keep in memory what the next step needs: the status seen, or the links that must not be stored (Law 8)."""
+    account, status = lane.viewpoint.account, record.status_word
+    log.info("generation_seen", account=account, generation_id=record.id, status=status, state=state)
     if state is ItemState.ACTIVE:
         lane.statuses[attempt.id] = record.status_word
         return

@@ -7,6 +7,8 @@ from math import inf
 from pathlib import Path
 from typing import Final, assert_never
 
+import structlog
+
 from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.naming import render
 from batchkiln.core.planner import Due, Reason
@@ -30,6 +32,8 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.views import DownloadTask, RequestKind
 from batchkiln.scheduler.lane import Lane
 from batchkiln.scheduler.ports import Part
+
+log = structlog.get_logger()
 
 AT_ONCE: Final = 4
 """Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
@@ -198,6 +202,7 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
     await lane.ports.queue.record_saved(
         task, saved, number=number, output_type=link.type, is_last=is_last, now=lane.ports.clock.now()
     )
+    log.info("file_saved", account=lane.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
 
 
