@@ -18,6 +18,8 @@ RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "atte
 DEFAULT_ATTEMPTS: Final = 3
 MAX_METADATA_SIZE_BYTES: Final = 64 << 10
 _KEPT_RECIPES: Final = 10_000
+_FLAT_MAX: Final = 200  # as `Metadata` allows
+_NAME_MAX: Final = 1000  # as `Text` allows
 _IMAGE_ONLY: Final = ("output_format", "google_search")  # Service section 2.2
 
 Pairs = dict[str, tuple[ScalarEvent, Node]]
@@ -85,11 +87,13 @@ class SettingsReader:
         """Give an inline item's metadata as values and as JSON; None, and findings, where it is not valid."""
         if node is None:
             return self._metadata, self._metadata_text
-        holder = MapNode(node.start_mark, {"metadata": (_key_of(node), node)})
-        if not _is_flat_text(node) and check(Settings, holder, self._findings) is None:
-            return None
-        own = plain_value(node)
-        return self.merged_metadata(own or {}, node.start_mark)
+        own = _flat_values(node)
+        if own is None:
+            holder = MapNode(node.start_mark, {"metadata": (_key_of(node), node)})
+            if check(Settings, holder, self._findings) is None:
+                return None
+            own = plain_value(node) or {}
+        return self.merged_metadata(own, node.start_mark)
 
     def merged_metadata(self, own: Mapping[str, Any], mark: Mark) -> tuple[Mapping[str, Any], str | None] | None:
         """Put an item's own metadata over the defaults'."""
@@ -206,15 +210,19 @@ def _key_of(node: Node) -> ScalarEvent:
     return ScalarEvent(None, None, (True, False), "metadata", start_mark=node.start_mark)
 
 
-def _is_flat_text(node: Node) -> bool:
-    """Whether a mapping holds only short texts: the common case, which needs no closer look."""
-    return isinstance(node, MapNode) and all(
-        isinstance(value, ScalarEvent)
-        and isinstance(scalar_value(value), str)
-        and name.isprintable()
-        and 0 < len(name) < 1000  # noqa: PLR2004  as `Text`
-        for name, (_, value) in node.pairs.items()
-    )
+def _flat_values(node: Node) -> dict[str, Any] | None:
+    """Give the values of a mapping of plain scalars, the common case; None for one that needs a closer look."""
+    if not isinstance(node, MapNode) or len(node.pairs) > _FLAT_MAX:
+        return None
+    values: dict[str, Any] = {}
+    for name, (_, node_value) in node.pairs.items():
+        if not (isinstance(node_value, ScalarEvent) and name.isprintable() and 0 < len(name) < _NAME_MAX):
+            return None
+        value = scalar_value(node_value)
+        if isinstance(value, float) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+            return None
+        values[name] = value
+    return values
 
 
 def _canonical(values: Mapping[str, Any]) -> str | None:
