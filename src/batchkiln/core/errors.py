@@ -92,11 +92,5 @@ class OutputsUnwritable(BatchkilnError):
     """A file could not be written: a full disk, or a folder without permission. What was paid stays known."""
 
 
-class AccountCannotWork(BatchkilnError):
-    """The service refuses the account or its key, for a reason that waiting does not mend (Service section 7)."""
-
-    exit_status = ExitStatus.ACCOUNT_CANNOT_WORK
-
-
 class InvariantBroken(BatchkilnError):
     """Our own bug: the program stops at once, and may be started again, since starting is only reading."""

@@ -1,10 +1,8 @@
-"""The nouns: job, item, attempt, generation, output, asset, account. Frozen values without behaviour."""
+"""The nouns: recipe, item and job as a manifest asks for them, attempt, saved file. Frozen values."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-
-from batchkiln.core.states import ItemState
 
 
 class Mode(StrEnum):
@@ -90,36 +88,6 @@ class JobSpec:
     output_dir: str
     filename: str
     manifest_path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job as stored, with its money: credits committed are reserved + charged - refunded."""
-
-    id: int
-    spec: JobSpec
-    profile: str
-    is_paused: bool
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One prompt as stored. `index` counts from 0 in the order of acceptance within the job."""
-
-    id: int
-    job_id: int
-    index: int
-    name: str
-    state: ItemState
-    recipe_id: int
-    recipe: Recipe
-    prompt: str
-    input_ids: tuple[int, ...]
-    priority: int
-    metadata: str | None
-    file_name: str | None
-    failures: int
 
 
 class AttemptState(StrEnum):

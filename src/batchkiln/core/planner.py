@@ -1,9 +1,8 @@
 """The order of all work: what an account does next, and the earliest moment to do it.
 
-Pure. Three tracks run beside each other, and each asks its own question here: `choose_action` for the one
-generation that may be active, `choose_preparation` for quotes and uploads of what comes next, and
-`choose_download` for results that are paid and ready. A track waits until its action's `due.at`, or until
-there is news, and then asks again: nobody acts on a plan made before a wait.
+Pure. Two tracks ask here, each its own question: `choose_action` is about the one generation that may be active,
+`choose_preparation` about quotes and uploads of what comes next. A track waits until its action's `due.at`, or
+until there is news, and then asks again: nobody acts on a plan made before a wait.
 """
 
 from collections.abc import Iterator, Sequence

@@ -105,10 +105,6 @@ class QueueStore:
         """Read all that the planner has to know about one account."""
         return await self._database.read(view.snapshot, viewpoint, days)
 
-    async def unresolved(self, account_id: int) -> Attempt | None:
-        """Return the account's unresolved attempt, held or not."""
-        return await self._database.read(view.unresolved_of, account_id)
-
     async def logged_requests(self) -> list[LoggedRequest]:
         """Return the requests that may still count in a minute, all accounts', oldest first."""
         return await self._database.read(windows.logged_requests, self._profile, self._keep)

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobMoney
 from batchkiln.core.instants import to_milliseconds
-from batchkiln.core.job import Attempt
 from batchkiln.core.planner import Candidate, QueueView
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import Outstanding, Scope, Snapshot, Viewpoint
@@ -126,9 +125,3 @@ def outstanding(connection: sqlite3.Connection, scope: Scope) -> Outstanding:
             by_state[row["state"]] = by_state.get(row["state"], 0) + row["n"]
             paused += row["n"] if row["is_paused"] and row["state"] == ItemState.QUEUED else 0
     return Outstanding(by_state, paused)
-
-
-def unresolved_of(connection: sqlite3.Connection, account_id: int) -> Attempt | None:
-    """Return the account's unresolved attempt, held or not."""
-    row = connection.execute(query("unresolved_attempt"), {"account_id": account_id}).fetchone()
-    return attempt_of(row) if row else None

@@ -115,7 +115,6 @@ def test_held_attempt_takes_the_slot(world: World) -> None:
 
     assert (before.unresolved, before.is_slot_held) == (attempt, False)
     assert (after.unresolved, after.is_slot_held) == (None, True)
-    assert view.unresolved_of(world.connection, attempt.account_id) == attempt
 
 
 def test_outstanding_leaves_out_what_is_a_persons(world: World) -> None:
