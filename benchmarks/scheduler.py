@@ -28,6 +28,7 @@ from pathlib import Path
 from aiohttp import web
 
 from batchkiln.config import load_config
+from batchkiln.logs import configure_logging
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
@@ -170,6 +171,7 @@ def main() -> None:
     if args.serve:
         answer_at_once()
         return
+    configure_logging(verbosity=0, log_format="auto")
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(dir=args.dir) as name, served(cores[-1]) as base_url:
         folder = Path(name)

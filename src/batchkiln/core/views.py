@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from batchkiln.core.job import Attempt, InputFile
+from batchkiln.core.naming import render
 from batchkiln.core.planner import QueueView, Reason
 from batchkiln.core.windows import DayUsage
 
@@ -109,7 +110,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class DownloadTask:
-    """A finished generation whose files are still to be fetched. `saved` are the numbers already here."""
+    """A finished generation whose files are still to be fetched. `saved` are the numbers already here.
+
+    `taken` are those of the first output's possible paths that another output has already.
+    """
 
     attempt: Attempt
     job_name: str
@@ -122,6 +126,24 @@ class DownloadTask:
     created_at: datetime
     saved: frozenset[int]
     last_read_at: datetime | None = None
+    taken: frozenset[str] = frozenset()
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions that its files may have; which one, their bytes tell."""
+        return ("mp4", "webm", "mov") if self.attempt.is_video else ("png", "jpg", "webp", "gif", "avif")
+
+    def relative_name(self, number: int, extension: str) -> str:
+        """Return the path of an output below the job's folder."""
+        return render(
+            self.filename,
+            job=self.job_name,
+            item=self.item_name,
+            index=self.index,
+            output=number,
+            model=self.model,
+            ext=extension,
+        )
 
 
 @dataclass(frozen=True, slots=True)

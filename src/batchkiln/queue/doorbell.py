@@ -51,6 +51,8 @@ def listening(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+        with contextlib.suppress(OSError):  # left there, it would hang whoever copies or searches the folder
+            bell_of(queue).unlink()
 
 
 def _open(bell: Path) -> int | None:

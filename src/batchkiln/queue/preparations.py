@@ -6,6 +6,8 @@ Every function takes a connection inside a transaction. `now` is milliseconds of
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.instants import from_milliseconds
@@ -101,7 +103,7 @@ def download_task(connection: sqlite3.Connection, attempt_id: int) -> DownloadTa
     """Return what is needed to fetch and name the files of a finished generation."""
     row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
     saved = connection.execute(query("saved_numbers"), {"attempt_id": attempt_id})
-    return DownloadTask(
+    task = DownloadTask(
         attempt=attempt_of(row),
         job_name=row["job_name"],
         item_name=row["item_name"],
@@ -114,12 +116,20 @@ def download_task(connection: sqlite3.Connection, attempt_id: int) -> DownloadTa
         saved=frozenset(number for (number,) in saved),
         last_read_at=instant(row["last_read_at"]),
     )
+    return replace(task, taken=taken_paths(connection, task, 1))
 
 
-def taken_paths(connection: sqlite3.Connection, paths: Sequence[str], attempt_id: int, number: int) -> frozenset[str]:
-    """Return those paths that another output already has."""
-    parameters = {"paths": json.dumps(list(paths)), "attempt_id": attempt_id, "number": number}
+def taken_paths(connection: sqlite3.Connection, task: DownloadTask, number: int) -> frozenset[str]:
+    """Return those of an output's possible paths that another output has: a person may have removed its file."""
+    parameters = {"paths": json.dumps(output_paths(task, number)), "attempt_id": task.attempt.id, "number": number}
     return frozenset(path for (path,) in connection.execute(query("taken_paths"), parameters))
+
+
+def output_paths(task: DownloadTask, number: int) -> list[str]:
+    """Return an output's possible paths as they would be recorded: absolute, links followed."""
+    places = [Path(task.output_dir, task.relative_name(number, extension)) for extension in task.extensions]
+    folders = {place.parent: place.parent.resolve() for place in places}
+    return [str(folders[place.parent] / place.name) for place in places]
 
 
 def record_saved(

@@ -113,9 +113,9 @@ class QueueStore:
         """Return what is needed to fetch and name an attempt's files."""
         return await self._database.read(preparations.download_task, attempt_id)
 
-    async def taken_paths(self, paths: Sequence[str], *, attempt_id: int, number: int) -> frozenset[str]:
-        """Return those paths that another output already has."""
-        return await self._database.read(preparations.taken_paths, paths, attempt_id, number)
+    async def taken_paths(self, task: DownloadTask, number: int) -> frozenset[str]:
+        """Return those of an output's possible paths that another output has."""
+        return await self._database.read(preparations.taken_paths, task, number)
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
         """Return the files that a candidate, and the items just behind it, still need as assets."""
@@ -264,11 +264,23 @@ class QueueStore:
     # --- downloads ---
 
     async def record_saved(
-        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+        self,
+        task: DownloadTask,
+        saved: SavedFile,
+        *,
+        number: int,
+        output_type: str,
+        is_last: bool,
+        is_quiet: bool,
+        now: Now,
     ) -> None:
-        """Record a file that stands whole under its final name (Law 7); the last one ends its item."""
+        """Record a file that stands whole under its final name (Law 7); the last one ends its item.
+
+        `is_quiet` wakes nobody: for while the slot is busy, whose next record does.
+        """
         at = to_milliseconds(now.instant)
-        await self._record(
+        record = self._record_quietly if is_quiet else self._record
+        await record(
             preparations.record_saved, task, saved, number=number, output_type=output_type, is_last=is_last, now=at
         )
 

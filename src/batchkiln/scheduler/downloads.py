@@ -10,7 +10,6 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.backoff import delay_seconds
-from batchkiln.core.naming import render
 from batchkiln.core.planner import Due, Reason
 from batchkiln.core.polling import next_poll_at, retention_ends_at
 from batchkiln.core.replies import (
@@ -39,8 +38,6 @@ AT_ONCE: Final = 4
 """Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
 
 TRIES_PER_LINK: Final = 4
-_OF_IMAGES: Final = ("png", "jpg", "webp", "gif", "avif")
-_OF_VIDEOS: Final = ("mp4", "webm", "mov")
 
 
 async def fetch_downloads(lane: Lane) -> None:
@@ -200,7 +197,13 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
     finally:
         await part.discard()
     await lane.ports.queue.record_saved(
-        task, saved, number=number, output_type=link.type, is_last=is_last, now=lane.ports.clock.now()
+        task,
+        saved,
+        number=number,
+        output_type=link.type,
+        is_last=is_last,
+        is_quiet=lane.control.is_slot_busy(lane.account_id),
+        now=lane.ports.clock.now(),
     )
     log.info("file_saved", account=lane.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
@@ -237,27 +240,11 @@ async def _stream(lane: Lane, part: Part, link: OutputLink) -> int | _Saved | No
 
 async def _names(lane: Lane, task: DownloadTask, number: int) -> Callable[[str], str]:
     """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
-
-    def plain(extension: str) -> str:
-        return render(
-            task.filename,
-            job=task.job_name,
-            item=task.item_name,
-            index=task.index,
-            output=number,
-            model=task.model,
-            ext=extension,
-        )
-
-    parent = (Path(task.output_dir) / plain("x")).parent.resolve()  # as it will be recorded, links followed
-    extensions = _OF_VIDEOS if task.attempt.is_video else _OF_IMAGES
-    paths = {extension: str(parent / Path(plain(extension)).name) for extension in extensions}
-    taken = await lane.ports.queue.taken_paths(list(paths.values()), attempt_id=task.attempt.id, number=number)
+    taken = task.taken if number == 1 else await lane.ports.queue.taken_paths(task, number)
+    names = {Path(path).name for path in taken}
 
     def name_for(extension: str) -> str:
-        name = plain(extension)
-        if paths.get(extension) not in taken:
-            return name
-        return str(Path(name).with_name(f"{Path(name).stem}~{task.attempt.item_id}{Path(name).suffix}"))
+        name = Path(task.relative_name(number, extension))
+        return str(name.with_name(f"{name.stem}~{task.attempt.item_id}{name.suffix}") if name.name in names else name)
 
     return name_for

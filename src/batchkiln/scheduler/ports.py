@@ -246,13 +246,21 @@ class Queue(Protocol):
     async def download_task(self, attempt_id: int) -> DownloadTask:
         """Return what is needed to fetch and name an attempt's files."""
 
-    async def taken_paths(self, paths: Sequence[str], *, attempt_id: int, number: int) -> frozenset[str]:
-        """Return those paths that another output already has."""
+    async def taken_paths(self, task: DownloadTask, number: int) -> frozenset[str]:
+        """Return those of an output's possible paths that another output has; of the first, the task knows."""
 
     async def record_saved(
-        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+        self,
+        task: DownloadTask,
+        saved: SavedFile,
+        *,
+        number: int,
+        output_type: str,
+        is_last: bool,
+        is_quiet: bool,
+        now: Now,
     ) -> None:
-        """Record a whole file (Law 7); the last one ends its item."""
+        """Record a whole file (Law 7); the last one ends its item. `is_quiet`: others are woken by another record."""
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
         """End an item whose files are all here."""

@@ -1,6 +1,7 @@
 """Quotes, uploads, rejections and files: facts beside the attempt."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,8 +119,26 @@ def test_file_is_recorded_once(world: World, task: DownloadTask) -> None:
         world.write(preparations.record_saved, task, SAVED, number=1, output_type="image", is_last=False, now=NOW_MS)
 
     assert world.one("SELECT count(*) FROM output") == 1
-    assert preparations.taken_paths(world.connection, [SAVED.path, "/out/x"], 99, 1) == {SAVED.path}
-    assert preparations.taken_paths(world.connection, [SAVED.path], task.attempt.id, 1) == frozenset()
+
+
+def test_path_of_another_output_is_known_before_it_is_used(world: World, task: DownloadTask) -> None:
+    """Law 7: two items never share a file, also where a person removed the first one's from the disk."""
+    path = preparations.output_paths(task, 1)[0]
+    world.write(
+        preparations.record_saved,
+        task,
+        replace(SAVED, path=path),
+        number=1,
+        output_type="image",
+        is_last=False,
+        now=NOW_MS,
+    )
+
+    own = preparations.taken_paths(world.connection, task, 1)
+    other = replace(task, attempt=replace(task.attempt, id=99))
+
+    assert own == frozenset()
+    assert preparations.taken_paths(world.connection, other, 1) == {path}
 
 
 def test_done_comes_once(world: World, task: DownloadTask) -> None:
