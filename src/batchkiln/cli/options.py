@@ -32,8 +32,11 @@ class Common:
         return self.verbosity < 0
 
     def load_config(self) -> Config:
-        """Read the configuration. Raises `InputError` for what is wrong in it."""
-        return load_config(self.config_path, os.environ)
+        """Read the configuration. Raises `InputError` for what is wrong in it, and for a --profile it has not."""
+        config = load_config(self.config_path, os.environ)
+        if self.profile is not None:
+            config.profile(self.profile)
+        return config
 
 
 def common_of(context: click.Context) -> Common:

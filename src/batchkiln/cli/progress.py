@@ -122,7 +122,8 @@ def plain_line(state: ProgressState) -> str:
     parts = [f"{state.done:,} of {state.total:,} done, {state.failed:,} failed, {state.left:,} left"]
     parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
     for lane in state.lanes:
-        parts.append(f"credits today {lane.credits_today:,} of {lane.credits_limit:,}")
+        whose = f"{lane.account}: " if len(state.lanes) > 1 else ""
+        parts.append(f"{whose}credits today {lane.credits_today:,} of {lane.credits_limit:,}")
         if lane.wait is not None:
             parts.append(lane.wait)
     if state.estimated_end_at is not None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say
-from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.service import LocalService, ServiceConfig, StateFolderInUseError, load_config
+from batchkiln.core.errors import ExitStatus, InputError, Mistake
+from batchkiln.service import LocalService, ServiceConfig, StateFolderInUseError
 from batchkiln.service import serve as serve_until
 
 DEFAULT_STATE_DIR = Path(".batchkiln/service")
@@ -43,10 +45,21 @@ def _config(common: Common, given: dict[str, Any]) -> ServiceConfig:
     """Join the file and the options; only a file that was named on the command line is the service's."""
     try:
         path = common.named_config
-        from_file = load_config(path).model_dump(exclude_unset=True) if path is not None else {}
+        from_file = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path is not None else {}
+        if not isinstance(from_file, dict):
+            raise InputError(f"{path}: the service's configuration is a mapping of fields")
         return ServiceConfig.model_validate({"state_dir": DEFAULT_STATE_DIR} | from_file | given)
+    except ValidationError as error:
+        raise InputError([Mistake(_sentence(detail), str(path)) for detail in error.errors()]) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"the service's configuration cannot be used: {error}") from error
+        raise InputError(f"{path}: the service's configuration cannot be read: {error}") from error
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    """Say what is wrong in one field, without the value, which may be a key."""
+    field = ".".join(str(part) for part in detail["loc"])
+    reason = "there is no such field" if detail["type"] == "extra_forbidden" else detail["msg"]
+    return f"{field}: {reason}" if field else reason
 
 
 async def _serve(common: Common, config: ServiceConfig) -> ExitStatus:

@@ -25,6 +25,8 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "model_attributes_type": "a mapping",
 }
 
+_GROUPS: Final = frozenset({"a mapping", "a list"})
+
 
 def check(model: type[Model], tree: MapNode, findings: Findings, *, home: str = "") -> Model | None:
     """Validate a mapping; None, and findings, where it is not valid. `home` names it in sentences."""
@@ -109,7 +111,7 @@ def _found(node: Node) -> str:
 def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | None]:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind in _EXPECTED:
-        remedy = "quote it to make it text" if kind == "string_type" and not found.startswith("a ma") else None
+        remedy = "quote it to make it text" if kind == "string_type" and found not in _GROUPS else None
         return f"`{field}` must be {_EXPECTED[kind]}, and is {found}", remedy
     known: dict[str, tuple[str, str | None]] = {
         "missing": (f"`{field}` is missing", None),

@@ -68,7 +68,7 @@ def _inline(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
     prompt = None if prompt_node is None else _text(frame, prompt_node, "prompt")
     name = _text(frame, pairs["id"][1], "id") if "id" in pairs else f"{frame.stem}-{position}"
     inputs = frame.settings.inputs(entry)
-    settled = None if inputs is None else frame.settings.settled(entry, len(inputs))
+    settled = frame.settings.settled(entry, frame.settings.inputs_count(entry) if inputs is None else len(inputs))
     metadata = frame.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
     repeat = read_repeat(frame, entry)
     if prompt is None or name is None or inputs is None or settled is None or metadata is None:
@@ -88,7 +88,8 @@ def _text(frame: Frame, node: Node, field: str) -> str | None:
     """Check the text of a prompt or an id."""
     if not isinstance(node, ScalarEvent) or (node.implicit[0] and not isinstance(scalar_value(node), str)):
         found = describe(node) or "nothing"
-        frame.findings.at(node.start_mark, f"`{field}` must be text, and is {found}", "quote it to make it text")
+        remedy = "quote it to make it text" if isinstance(node, ScalarEvent) else None
+        frame.findings.at(node.start_mark, f"`{field}` must be text, and is {found}", remedy)
         return None
     try:
         return checked_prompt(node.value) if field == "prompt" else checked_id(node.value)

@@ -80,13 +80,14 @@ class Findings:
 
     def add(self, place: Place, reason: str, remedy: str | None = None) -> None:
         """Add a mistake; the same one at the same place is kept once."""
-        if (place, reason) in self._kept:
+        key = place, reason.replace("`defaults.", "`")  # an item inherits what is wrong in the defaults
+        if key in self._kept:
             return
         if len(self._kept) >= MISTAKES_KEPT:
             self.omitted += 1
             return
         entry_line = (place.line or 0) if place.file == self.file else self.entry_line
-        self._kept[place, reason] = _Finding(place, reason, remedy, entry_line)
+        self._kept[key] = _Finding(place, reason, remedy, entry_line)
 
     def error(self) -> InputError:
         """Give the error that reports them, in the order of the text, each with its line."""
@@ -122,6 +123,7 @@ def excerpt(line: str, column: int | None) -> tuple[str, int | None]:
 
     What does not print is replaced; a long line is cut around the column.
     """
+    line = line.replace("\t", "→")  # to be seen, and one character wide, so that the mark stands under its place
     if len(line) <= SHOWN_WIDTH:
         return _UNPRINTABLE.sub("\ufffd", line), column
     start = 0 if column is None or column < SHOWN_WIDTH - 20 else column - SHOWN_WIDTH // 2

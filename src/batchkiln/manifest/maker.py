@@ -57,6 +57,8 @@ class Maker:
         self._settings: dict[tuple[str, ...], Settled | None] = {}
         self._check_pattern()
         if not self._is_sound or (self._files is None and not self._inputs):
+            if not self._slots:
+                self._settle(entry, frame.settings.inputs_count(entry))  # for what is wrong there as well
             raise NotMade
         self._settled = None if self._slots or self._inputs else self._settle(entry, len(self._files or ()))
         if self._settled is None and not self._slots and not self._inputs:

@@ -1,6 +1,7 @@
 """A manifest read twice: once for its header, once for the stream of its items."""
 
 import os
+import re
 import stat
 import tempfile
 import weakref
@@ -31,6 +32,7 @@ STDIN_STEM: Final = "item"
 DEFAULT_DIR: Final = "out"
 DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
 _COPY_SIZE_BYTES: Final = 1 << 20
+_LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # what stands before an entry of `items` in its line
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,12 @@ class Manifest:
         """Make a mistake about a place that a `PlacedItem` names, with the line as it stands there."""
         path = self._scan.findings.paths.get(file)
         text = read_lines(path, {line}).get(line) if path is not None else None
-        source_line = None if text is None else excerpt(text, None)[0]
-        return Mistake(reason, file, line, source_line=source_line, remedy=remedy)
+        if text is None:
+            return Mistake(reason, file, line, remedy=remedy)
+        start = _LIST_DASHES.match(text)
+        column = start.end() + 1 if start is not None and file == self._scan.findings.file else 1
+        source_line, mark = excerpt(text, column)
+        return Mistake(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
 
 
 def open_manifest(path: str, *, stdin: BinaryIO | None = None, working_dir: Path) -> Manifest:

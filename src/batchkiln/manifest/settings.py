@@ -70,6 +70,13 @@ class SettingsReader:
             return ()
         return self.input_files(pair[1])
 
+    def inputs_count(self, entry: MapNode) -> int:
+        """Count the inputs that an entry names, whether or not they can be used."""
+        pair = entry.pairs.get("inputs") or self._defaults.get("inputs")
+        if pair is None or (isinstance(pair[1], ScalarEvent) and scalar_value(pair[1]) is None):
+            return 0
+        return len(pair[1].items) if isinstance(pair[1], SeqNode) else 1
+
     def input_files(self, node: Node) -> tuple[InputFile, ...] | None:
         """Give the files that a list names."""
         if not isinstance(node, SeqNode):

@@ -94,7 +94,9 @@ class Rows:
             if len(fields) != count:
                 place = Place(self._source.shown_name, line)
                 self._findings.add(
-                    place, f"{len(fields)} columns, where the header has {count}", f"they are: {_listed(columns)}"
+                    place,
+                    f"{len(fields)} column{'s' * (len(fields) != 1)}, where the header has {count}",
+                    f"they are: {_listed(columns)}",
                 )
                 continue
             yield line, number, dict(zip(columns, fields, strict=True))

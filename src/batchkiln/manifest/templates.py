@@ -314,6 +314,8 @@ def _looked_up(variables: Variables, name: str) -> str:
 
 def _failed(error: BaseException) -> TemplateFailed:
     if isinstance(error, UndefinedError):
+        if "jinja2." in str(error):  # an attribute of what is undefined already; its name is Jinja's own affair
+            return TemplateFailed("the template asks for a part of something that is undefined")
         name = str(error).removesuffix(" is undefined")
         is_name = name != str(error) and name.startswith("'")
         return TemplateFailed(f"{str(error).replace(chr(39), '`')}", missing=name.strip("'") if is_name else None)

@@ -75,7 +75,7 @@ class OutputFiles:
             self._files.sync_folder(probe.parent)
             free_bytes = self._files.free_bytes(probe.parent)
         if free_bytes < FREE_MIN_BYTES:
-            reason = f"only {free_bytes // 1024} KiB are free on its disk"
+            reason = f"only {free_bytes >> 20} MiB are free on its disk, and {FREE_MIN_BYTES >> 20} are needed"
             raise unwritable(probe.parent, reason, "Free some space there, or choose another output.dir.")
 
     def _open_part(self, directory: Path, relative_name: str) -> Part:

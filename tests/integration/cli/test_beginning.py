@@ -91,6 +91,40 @@ def test_a_configuration_with_a_mistake_is_two(workspace: Workspace) -> None:
     assert "batchkiln.yaml:3" in result.err
 
 
+@pytest.mark.parametrize("command", ["work", "status"])
+def test_a_profile_that_is_not_configured_is_two(workspace: Workspace, command: str) -> None:
+    """Nothing is driven on other services instead."""
+    workspace.call("enqueue", workspace.manifest())
+
+    result = workspace.call(command, "--profile", "studoi")
+
+    assert result.exit == 2
+    assert "studoi" in result.err
+
+
+def test_serve_takes_a_file_that_names_no_state_folder(workspace: Workspace) -> None:
+    """The option, or the default, says where it is."""
+    (workspace.folder / "service.yaml").write_text("accounts: [{name: main}, {name: second}]\n")
+
+    server = workspace.start("serve", "--config", "service.yaml", "--state-dir", "there")
+    until_line(server, "export")
+
+    interrupt(server)
+    assert finished(server).exit == 0
+    assert (workspace.folder / "there" / "key-second").is_file()
+
+
+def test_a_mistake_in_the_services_file_is_told_without_its_values(workspace: Workspace) -> None:
+    """Exit 2, with the field; a key that stands there is not shown."""
+    (workspace.folder / "service.yaml").write_text("accounts: [{name: main, kyes: [secret-key]}]\n")
+
+    result = workspace.call("serve", "--config", "service.yaml")
+
+    assert result.exit == 2
+    assert "accounts.0.kyes: there is no such field" in result.err
+    assert "secret" not in result.err
+
+
 def test_an_unexpected_error_is_one_line_and_a_traceback_only_with_v(workspace: Workspace) -> None:
     """Exit 1; -v shows where it happened."""
     workspace.call("enqueue", workspace.manifest())

@@ -54,9 +54,10 @@ def test_ring_without_a_listener_is_harmless(tmp_path: Path) -> None:
 
 
 async def test_ring_after_the_listener_went_is_harmless(tmp_path: Path) -> None:
-    """A pipe that a dead process left behind blocks nobody."""
+    """The pipe is gone with its listener: one left there would hang whoever copies the folder."""
     with listening(tmp_path / "queue.db", lambda: None):
         pass
+    assert not bell_of(tmp_path / "queue.db").exists()
 
     ring(tmp_path / "queue.db")
 

@@ -125,3 +125,12 @@ def test_an_end_is_only_told_when_all_jobs_have_one() -> None:
 
     assert ProgressState((known,), ()).estimated_end_at == NOW
     assert ProgressState((known, unknown), ()).estimated_end_at is None
+
+
+def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:
+    """Whose credits they are."""
+    two = (lane(), replace(lane(), account="local/second"))
+
+    line = plain_line(replace(state(), lanes=two))
+
+    assert "local/second: credits today 620 of 2,000" in line

@@ -104,7 +104,7 @@ def test_mistake_at_shows_the_line(tmp_path: Path) -> None:
 
     mistake = manifest.mistake_at(item.file, item.line, "the id `twice` is taken", "choose another")
 
-    assert str(mistake).startswith("m.yaml:5: the id `twice` is taken\n    - {id: twice, prompt: p}")
+    assert str(mistake).startswith("m.yaml:5:3: the id `twice` is taken\n    - {id: twice, prompt: p}")
 
 
 def test_unknown_field_with_a_suggestion(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_each_mistake_has_its_place(tmp_path: Path, items: str, line: int, colum
 
     assert [(one.line, one.column) for one in found if part in one.reason] == [(line, column)], found
     assert found[-1].file == "m.yaml"
-    shown = (HEADER + items).split("\n")[line - 1].replace("\t", "\ufffd").replace("\x01", "\ufffd")
+    shown = (HEADER + items).split("\n")[line - 1].replace("\t", "→").replace("\x01", "\ufffd")
     assert any(one.source_line == shown for one in found)
 
 
@@ -360,3 +360,35 @@ def test_no_text_crashes_the_reader(tmp_path: Path, text: str | bytes) -> None:
         told = [one.spec.prompt for one in items]
 
     assert all(told)
+
+
+def test_an_image_that_is_missing_hides_no_other_mistake(tmp_path: Path) -> None:
+    """What else is wrong in the item is told at once, in written and in templated items."""
+    bad = "inputs: [nix.png], mode: image-to-image, priority: high"
+
+    found = mistakes(tmp_path, HEADER + f"- {{id: a, prompt: p, {bad}}}\n- {{matrix: {{x: [1]}}, prompt: p, {bad}}}\n")
+
+    assert [("priority" in one.reason, one.line) for one in found] == [(False, 5), (True, 5), (False, 6), (True, 6)]
+
+
+def test_what_is_wrong_in_the_defaults_is_told_once(tmp_path: Path) -> None:
+    """Not a second time for each item that inherits it."""
+    head = HEADER.replace("text-to-image", "text-to-vid")
+
+    assert [one.reason for one in mistakes(tmp_path, head + "- a\n- b\n")] == [
+        "`defaults.mode` is text (text-to-vid)",
+    ]
+
+
+def test_a_tab_leaves_the_mark_under_its_place(tmp_path: Path) -> None:
+    """A tab is shown, by one character."""
+    (mistake,) = mistakes(tmp_path, HEADER + "- {id: a,\tprompt: 3}\n")
+
+    assert mistake.source_line == "- {id: a,→prompt: 3}"
+
+
+def test_an_attribute_of_what_a_template_may_not_reach_is_told_in_plain_words(tmp_path: Path) -> None:
+    """No class name of Jinja's."""
+    (mistake,) = mistakes(tmp_path, HEADER + '- {matrix: {a: [1]}, prompt: "{{ a.__class__.__mro__ }}"}\n')
+
+    assert "jinja" not in str(mistake)

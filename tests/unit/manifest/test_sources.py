@@ -46,7 +46,7 @@ def test_tsv_quotes_are_literal_unless_they_hold_the_field(tmp_path: Path) -> No
     found = mistakes(tmp_path, HEADER + "- from: p.tsv\n")
 
     assert places(found) == [(3, None)]
-    assert found[0].source_line == '"whole\ufffd"" field"'
+    assert found[0].source_line == '"whole→"" field"'
     assert specs(tmp_path, "- {from: p.tsv, limit: 1}\n")[0].prompt == '"HI" on a wall'
 
 
@@ -90,7 +90,7 @@ def test_matrix_is_an_ordered_product(tmp_path: Path) -> None:
     ("name", "content", "place", "part"),
     [
         ("p.tsv", "Prompt\tkind\nfox\tx\n", (5, 3), "no column `prompt`"),
-        ("p.csv", "prompt,a\nfox\n", (2, None), "1 columns, where the header has 2"),
+        ("p.csv", "prompt,a\nfox\n", (2, None), "1 column, where the header has 2"),
         ("p.csv", "", (None, None), "empty"),
         ("p.csv", b"prompt\nf\xffx\n", (2, 2), "0xFF is not UTF-8"),
         ("p.csv", 'prompt\n"fox\n', (2, None), "no csv"),
