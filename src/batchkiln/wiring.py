@@ -1,5 +1,6 @@
 """The only place that builds real objects and joins them: queue, clock, client, outputs, and the local service."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -206,7 +207,8 @@ class Driver:
                     wanted[profile.name, account] = True
         have = {(lane.viewpoint.profile, lane.viewpoint.account) for lane in self.lanes}
         for (profile_name, account), is_beginning in wanted.items():
-            if (profile_name, account) not in have and profile_name in self.setting.config.profiles:
+            is_wanted = self.setting.profile in {None, profile_name}  # --profile drives that one alone
+            if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
                 self.lanes.append(await self._lane(profile_name, account, needs_key=is_beginning))
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
@@ -260,7 +262,7 @@ class Driver:
         profile = self.setting.config.profiles[name]
         embedded = None
         if profile.is_embedded:
-            embedded = await self._stack.enter_async_context(_embedded(profile, self.setting.queue))
+            embedded = await self._stack.enter_async_context(_serving(profile, self.setting.queue))
         store = QueueStore(
             self.database,
             self.news,
@@ -280,6 +282,23 @@ class Driver:
             embedded=embedded,
         )
         return self.services[name]
+
+
+@asynccontextmanager
+async def _serving(profile: Profile, queue: Path) -> "AsyncIterator[LocalService]":
+    """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
+    from batchkiln.service.errors import StateFolderInUseError  # noqa: PLC0415  as below
+
+    service = _embedded(profile, queue)
+    try:
+        await service.__aenter__()
+    except (OSError, ValueError, sqlite3.Error, StateFolderInUseError) as error:
+        folder = service.config.state_dir
+        raise InputError(f"the local service cannot start in {folder}: {error}; nothing was sent") from error
+    try:
+        yield service
+    finally:
+        await service.__aexit__(None, None, None)
 
 
 def _embedded(profile: Profile, queue: Path) -> "LocalService":

@@ -127,3 +127,9 @@ def test_named_file_has_to_be_there(tmp_path: Path) -> None:
     """A wrong --config is not passed over."""
     with pytest.raises(InputError, match="no such configuration"):
         load_config(tmp_path / "gone.yaml", NOWHERE)
+
+
+def test_address_without_a_key_is_refused() -> None:
+    """Half of the two variables would quietly mean another service."""
+    with pytest.raises(InputError, match="BATCHKILN_API_KEY"):
+        load_config(None, NOWHERE | {"BATCHKILN_BASE_URL": "https://example.invalid"})

@@ -12,6 +12,7 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, say
 from batchkiln.cli.words import count, one_line, second
 from batchkiln.core.errors import ExitStatus
+from batchkiln.core.job import AttemptState
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.connection import Database
 from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, item_story
@@ -49,10 +50,18 @@ _NEXT: Final[Mapping[ItemState, str]] = {
     ItemState.DOWNLOADING: "it is paid and ready, and its files are being fetched",
     ItemState.DONE: "nothing: it is done",
     ItemState.FAILED: "`batchkiln retry {job} {item}` tries again; the attempts below tell what was refunded",
-    ItemState.REJECTED: "nothing was charged; mend the request in the manifest, or `batchkiln retry {job} {item}`",
+    ItemState.REJECTED: (
+        "nothing was charged; mend the request, or raise the cap or budget that the error names, in the manifest and "
+        "run it again; where the reason has gone by itself, `batchkiln retry {job} {item}`"
+    ),
     ItemState.EXPIRED: "it was paid, and the service no longer has it; `batchkiln retry {job} {item}` pays again",
     ItemState.CANCELED: "it was canceled before it was sent; `batchkiln retry {job} {item}` queues it again",
 }
+
+_CANCELED_BY_SERVICE: Final = (
+    "the service canceled it, and nothing says that it was refunded: look at the account first; `batchkiln retry {job} "
+    "{item}` may pay for it again"
+)
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --json")
@@ -91,6 +100,8 @@ def next_step(story: ItemStory, summary: JobSummary) -> str:
     if story.item.state is ItemState.HELD:
         held = next((event.kind for event in reversed(story.events) if event.state is ItemState.HELD), "")
         return "it needs you: " + _HELD.get(held, "say what you know of it with `batchkiln resolve`")
+    if story.item.state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.CANCELED:
+        return _CANCELED_BY_SERVICE.format(job=story.job, item=story.item.name)
     return _NEXT[story.item.state].format(job=story.job, item=story.item.name)
 
 

@@ -168,5 +168,5 @@ def _waits(view: AccountView) -> str:
 def _driver(overview: Overview) -> Text:
     lease = overview.lease
     if lease is None:
-        return Text("Nobody drives this queue; `batchkiln work` does.", style="dim")
+        return Text("No process drives this queue now; `batchkiln work` would.", style="dim")
     return Text(f"Driven by process {lease.pid} on {lease.host} ({lease.command}, since {moment(lease.started_at)}).")

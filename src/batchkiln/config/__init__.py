@@ -48,6 +48,8 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
         wanted, profiles = read_file(chosen)
     profiles.setdefault(LOCAL, Profile(LOCAL))
     default = wanted or LOCAL
+    if environ.get("BATCHKILN_BASE_URL") and not environ.get("BATCHKILN_API_KEY"):
+        raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
     if environ.get("BATCHKILN_BASE_URL") and environ.get("BATCHKILN_API_KEY"):
         profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"])
         default = ENV

@@ -1,13 +1,17 @@
-"""How a process that changed the queue wakes the one that drives it: a byte through a named pipe beside it.
+"""How a process that changed the queue wakes the one that drives it: a byte through a named pipe.
 
 Without it the driver would have to look every second, for weeks. A pipe that nobody listens to, or a file
-system that has none, loses nothing: the driver then finds the change when it next looks.
+system that has none, loses nothing: the driver then finds the change when it next looks. The pipe lies in a
+private folder of the system's temporary one, and not beside the queue: a pipe hangs whoever copies or searches
+the folder that it is in.
 """
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,15 +19,16 @@ _ENOUGH = 4096
 
 
 def bell_of(queue: Path) -> Path:
-    """Return the pipe's path for a queue file."""
-    return queue.with_name(queue.name + ".bell")
+    """Return the pipe's path for a queue file, the same for every way to name that file."""
+    digest = hashlib.sha256(str(queue.resolve()).encode()).hexdigest()[:32]
+    return Path(tempfile.gettempdir(), f"batchkiln-{os.getuid()}", f"{digest}.bell")
 
 
 def ring(queue: Path) -> None:
     """Wake the process that drives the queue, if there is one."""
     with contextlib.suppress(OSError):
         bell = bell_of(queue)
-        if stat.S_ISFIFO(bell.stat().st_mode):
+        if _is_private(bell):
             descriptor = os.open(bell, os.O_WRONLY | os.O_NONBLOCK)
             try:
                 os.write(descriptor, b"!")
@@ -51,16 +56,23 @@ def listening(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # left there, it would hang whoever copies or searches the folder
+        with contextlib.suppress(OSError):
             bell_of(queue).unlink()
 
 
 def _open(bell: Path) -> int | None:
     try:
+        bell.parent.mkdir(mode=0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(bell, 0o600)
-        if not stat.S_ISFIFO(bell.stat().st_mode):
+        if not _is_private(bell):
             return None
         return os.open(bell, os.O_RDWR | os.O_NONBLOCK)  # a writer of our own, so that it never ends
     except OSError:
         return None
+
+
+def _is_private(bell: Path) -> bool:
+    """Tell whether pipe and folder are our own: in a shared folder somebody else might have put them there."""
+    places = (bell.parent.lstat(), bell.lstat())
+    return all(place.st_uid == os.getuid() for place in places) and stat.S_ISFIFO(places[1].st_mode)

@@ -255,8 +255,10 @@ class Lane:
     async def meet(self, trouble: Trouble, *, creates: bool, reason: Reason | None = None) -> None:
         """Wait as the service asks, or longer with each trouble in a row where it does not say."""
         now = self.ports.clock.now()
-        self.trouble = _described(trouble)
-        log.warning("request_troubled", account=self.viewpoint.account, reason=self.trouble)
+        described = _described(trouble)
+        tell = log.debug if described == self.trouble else log.warning  # a night without network is said once
+        tell("request_troubled", account=self.viewpoint.account, reason=described)
+        self.trouble = described
         match trouble:
             case Throttled(retry_after=retry_after):
                 await self._hold(now, retry_after, creates=creates, reason=reason or Reason.THROTTLED)

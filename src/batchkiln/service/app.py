@@ -160,7 +160,7 @@ def _identify(context: Context, request: web.Request, ticket: Ticket) -> None:
     scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     holder = context.keys.get(sha256(key.strip().encode(errors="surrogateescape")).hexdigest())
     if scheme.lower() != "bearer" or holder is None:
-        raise ApiError(401, "invalid_api_key", "send Authorization: Bearer with a valid API key")
+        raise ApiError(401, "invalid_api_key", "the header Authorization has to hold a valid API key, as Bearer")
     ticket.account, ticket.key_sha256 = holder.account, holder.key_sha256
     if holder.is_legacy:
         raise ApiError(403, "api_key_upgrade_required", "this key is older than the API; make a new one")

@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+from filelock import FileLock
 
 from integration.cli.workspace import UNHURRIED, Workspace, finished, interrupt, until_line
 
@@ -248,3 +249,26 @@ def test_forever_waits_for_more_until_a_signal(workspace: Workspace) -> None:
     interrupt(process, signal.SIGTERM)
 
     assert finished(process).exit == 143
+
+
+def test_a_service_that_cannot_start_is_said(workspace: Workspace) -> None:
+    """The embedded service's folder is in use: a sentence that names it, exit 2, nothing sent."""
+    folder = workspace.folder / ".batchkiln" / "service" / "local"
+    folder.mkdir(parents=True)
+
+    with FileLock(folder / "lock"):
+        result = workspace.call("run", workspace.manifest())
+
+    assert result.exit == 2
+    assert str(folder) in result.err.replace("\n", "")
+    assert "nothing was sent" in result.err
+
+
+def test_work_with_a_profile_leaves_the_others_alone(workspace: Workspace) -> None:
+    """`--profile` says where credits may be spent: a job of another profile waits."""
+    workspace.call("enqueue", workspace.manifest())
+    workspace.configure("default_profile: other\nprofiles:\n  other: {time_scale: 2000}\n  local: {time_scale: 2000}\n")
+
+    workspace.call("work", "--profile", "other")
+
+    assert workspace.call("status", "foxes", "--json").document["items"]["queued"] == 2

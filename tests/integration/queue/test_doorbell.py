@@ -65,9 +65,19 @@ async def test_ring_after_the_listener_went_is_harmless(tmp_path: Path) -> None:
 async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
     """Something else under that name is neither written to nor listened to."""
     bell = bell_of(tmp_path / "queue.db")
+    bell.parent.mkdir(mode=0o700, exist_ok=True)
     bell.write_text("mine")
 
     with listening(tmp_path / "queue.db", lambda: None):
         ring(tmp_path / "queue.db")
 
     assert bell.read_text() == "mine"
+    bell.unlink()
+
+
+async def test_nothing_lies_beside_the_queue(tmp_path: Path) -> None:
+    """A pipe there would hang a backup or a search of the folder, also after a kill."""
+    with listening(tmp_path / "queue.db", lambda: None):
+        beside = list(tmp_path.iterdir())
+
+    assert beside == []
