@@ -264,23 +264,11 @@ class QueueStore:
     # --- downloads ---
 
     async def record_saved(
-        self,
-        task: DownloadTask,
-        saved: SavedFile,
-        *,
-        number: int,
-        output_type: str,
-        is_last: bool,
-        is_quiet: bool,
-        now: Now,
+        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
     ) -> None:
-        """Record a file that stands whole under its final name (Law 7); the last one ends its item.
-
-        `is_quiet` wakes nobody: for while the slot is busy, whose next record does.
-        """
+        """Record a file that stands whole under its final name (Law 7); the last one ends its item."""
         at = to_milliseconds(now.instant)
-        record = self._record_quietly if is_quiet else self._record
-        await record(
+        await self._record(
             preparations.record_saved, task, saved, number=number, output_type=output_type, is_last=is_last, now=at
         )
 

@@ -88,10 +88,6 @@ class Control:
             rest = self.rests.get((account_id, "preparation"), rest)
         return rest[1] if rest else None
 
-    def is_slot_busy(self, account_id: int) -> bool:
-        """Tell whether an account's slot is in the middle of a step, whose record will wake everybody."""
-        return not self.is_over_for(account_id) and (account_id, "slot") not in self.rests
-
     def is_quiet(self, tracks: AbstractSet[tuple[int, str]], version: int) -> bool:
         """Tell whether no track has anything to do, ever, unless news come from outside."""
         return all(self._is_at_rest(track, version) for track in tracks if track[0] not in self.blocked)

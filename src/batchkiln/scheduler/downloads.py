@@ -202,7 +202,6 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
         number=number,
         output_type=link.type,
         is_last=is_last,
-        is_quiet=lane.control.is_slot_busy(lane.account_id),
         now=lane.ports.clock.now(),
     )
     log.info("file_saved", account=lane.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)

@@ -250,17 +250,9 @@ class Queue(Protocol):
         """Return those of an output's possible paths that another output has; of the first, the task knows."""
 
     async def record_saved(
-        self,
-        task: DownloadTask,
-        saved: SavedFile,
-        *,
-        number: int,
-        output_type: str,
-        is_last: bool,
-        is_quiet: bool,
-        now: Now,
+        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
     ) -> None:
-        """Record a whole file (Law 7); the last one ends its item. `is_quiet`: others are woken by another record."""
+        """Record a whole file (Law 7); the last one ends its item."""
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
         """End an item whose files are all here."""

@@ -1,0 +1,62 @@
+"""A run ends by itself: no interleaving of slot, preparation and downloads loses the last wake-up."""
+
+import asyncio
+from io import BytesIO
+from pathlib import Path
+
+from batchkiln.config import load_config
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.scheduler.control import Control
+from batchkiln.service import Limits, LocalService, ServiceConfig
+from batchkiln.wiring import Setting, apply_manifests, driving, scope_of
+
+RUNS = 40
+
+CONFIG = """
+default_profile: fast
+profiles:
+  fast:
+    base_url: {base_url}
+    accounts: [{{name: main, keys: [{{file: service/key-main}}]}}]
+    limits: {{creates_per_minute: 1000000, creates_per_day: 1000000, reads_per_minute: 1000000, reads_per_day: 1000000,
+      credits_per_day: 1000000, requests_per_minute_per_ip: 1000000, poll_interval_seconds: 0}}
+"""
+
+MANIFEST = """
+version: 1
+job: fast
+defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}
+output: {filename: "{item}-RUN.{ext}"}
+items: [A fox, An owl, A heron]
+"""
+
+
+async def drive(folder: Path, number: int) -> int:
+    """Run one manifest on a queue of its own; return what is left."""
+    manifest = folder / f"manifest-{number}.yaml"
+    manifest.write_text(MANIFEST.replace("RUN", str(number)))
+    setting = Setting(folder / f"queue-{number}.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    database = await Database.open_for_writing(setting.queue)
+    try:
+        control = Control()
+        async with driving(database, setting, control, command="test") as driver:
+            options = ApplyOptions()
+            applied = await apply_manifests(database, setting, [str(manifest)], options=options, stdin=BytesIO())
+            control.scope = scope_of(applied)
+            return (await driver.run()).total
+    finally:
+        await database.close()
+
+
+async def test_every_run_ends(tmp_path: Path) -> None:
+    """Real threads and a service that answers at once: each of many runs ends, with nothing left."""
+    config = ServiceConfig(state_dir=tmp_path / "service", instant=True, limits=Limits.lifted())
+    async with LocalService(config) as service:
+        (tmp_path / "batchkiln.yaml").write_text(CONFIG.format(base_url=service.base_url))
+
+        for number in range(RUNS):
+            async with asyncio.timeout(20):
+                left = await drive(tmp_path, number)
+
+            assert left == 0, f"run {number}"
