@@ -24,6 +24,7 @@ from batchkiln.queue.drivers import find_work
 from batchkiln.queue.history import LoggedEvent, events_after
 from batchkiln.queue.summaries import JobSummary
 from batchkiln.scheduler.lane import Lane
+from batchkiln.scheduler.loop import first_error
 from batchkiln.wiring import Driver
 
 TICK_SECONDS: Final = 0.25
@@ -102,7 +103,7 @@ class Session:
                     finally:
                         ended.set()
             except BaseExceptionGroup as errors:
-                raise _first(errors) from errors
+                raise first_error(errors) from errors
 
     def _display(self, stack: ExitStack) -> Display | None:
         if self._common.is_quiet:
@@ -226,10 +227,3 @@ async def _rest_of(lane: Lane) -> Reason:
     queue, account, _ = await lane.look(now)
     action = choose_action(queue, account, now)
     return action.due.reason if isinstance(action, Rest) else Reason.NOW
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    first: BaseException = errors
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first

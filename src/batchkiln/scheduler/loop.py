@@ -73,7 +73,7 @@ async def drive(board: Board, control: Control) -> Outstanding:
             control.stop()
             board.announce()
     except BaseExceptionGroup as errors:
-        raise _first(errors) from errors
+        raise first_error(errors) from errors
     return await board.outstanding(control.scope)
 
 
@@ -111,7 +111,7 @@ async def _outstanding(board: Board, control: Control) -> Outstanding:
     return control.outstanding[1]
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error that is no group: one failure ends a run, the others are its echo."""
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
