@@ -33,7 +33,7 @@ class Books:
             return cls(
                 generations=connection.execute("SELECT * FROM generations ORDER BY created_at_ms").fetchall(),
                 requests=connection.execute("SELECT * FROM requests ORDER BY arrived_at_ms, id").fetchall(),
-                entries=connection.execute("SELECT * FROM credit_entries").fetchall(),
+                entries=connection.execute("SELECT * FROM transfers").fetchall(),
             )
         finally:
             connection.close()

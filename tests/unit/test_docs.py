@@ -13,8 +13,8 @@ import batchkiln
 from batchkiln.core.errors import InputError
 from batchkiln.manifest import json_schema, open_manifest
 from batchkiln.manifest.filters import FILTERS
-from batchkiln.service.catalog import load_catalog
-from batchkiln.service.validation import check_request
+from batchkiln.service.rules.catalog import load_catalog
+from batchkiln.service.rules.validation import check_request
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"

@@ -17,3 +17,7 @@ class ApiError(Exception):
 
 class StateFolderInUseError(Exception):
     """Another process serves from the same state folder."""
+
+
+class KeyRefusedError(Exception):
+    """A key cannot be made or revoked; the message says why, and what would be possible."""

@@ -4,9 +4,8 @@ import asyncio
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -16,21 +15,25 @@ import orjson
 from aiohttp import web
 from filelock import FileLock, Timeout
 
-from batchkiln.service.admission import Admission
-from batchkiln.service.app import PREFIX, build_app
-from batchkiln.service.assets import AssetBooks
-from batchkiln.service.catalog import load_catalog
+from batchkiln.service.api.app import build_app
+from batchkiln.service.api.context import PREFIX, Context
+from batchkiln.service.api.edge import EdgeFirewall
+from batchkiln.service.books.admission import Admission
+from batchkiln.service.books.assets import AssetBooks
+from batchkiln.service.books.creating import CreateBooks
+from batchkiln.service.books.credits import open_account
+from batchkiln.service.books.database import Database
+from batchkiln.service.books.generations import find_unrendered, mark_helped
+from batchkiln.service.books.keys import KeyHolder, digest_of, enter_configured
 from batchkiln.service.clock import Anchor, Dice, RunningClock, ServiceClock, resume
 from batchkiln.service.config import AccountConfig, ServiceConfig
-from batchkiln.service.context import Context, KeyHolder
-from batchkiln.service.database import Database
-from batchkiln.service.edge import EdgeFirewall
 from batchkiln.service.errors import StateFolderInUseError
 from batchkiln.service.faults import Faults
-from batchkiln.service.ledger import Calendar, Outcome
-from batchkiln.service.links import Links
-from batchkiln.service.renderer import Renderer
-from batchkiln.service.store import Store, find_unrendered, mark_helped, open_account
+from batchkiln.service.media.renderer import Renderer
+from batchkiln.service.rules.catalog import load_catalog
+from batchkiln.service.rules.lifecycle import Outcome
+from batchkiln.service.rules.windows import Calendar
+from batchkiln.service.storage.links import Links
 
 Result = TypeVar("Result")
 STOP_SECONDS = 2.0  # how long a request under way may take when the service is told to stop
@@ -60,8 +63,8 @@ class LocalService:
             self._lock(stack)
             self._database = self._open_database(stack)
             await self._start_clock()
-            keys = await self._open_accounts()
-            context = await self._build(stack, keys)
+            await self._open_accounts()
+            context = await self._build(stack)
             await self._listen(stack, context)
             self._stack = stack.pop_all()
         return self
@@ -109,7 +112,7 @@ class LocalService:
         stack.callback(lock.release)
 
     def _open_database(self, stack: AsyncExitStack) -> Database:
-        schema = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+        schema = resources.files("batchkiln.service.books").joinpath("schema.sql").read_text(encoding="utf-8")
         database = Database(self.config.state_dir / "service.db", schema)
         stack.callback(database.close)
         database.open()
@@ -132,14 +135,13 @@ class LocalService:
         await self._run(lambda connection: _write_setting(connection, "anchor", orjson.dumps(anchor).decode()))
         self.clock = RunningClock(anchor)
 
-    async def _open_accounts(self) -> Mapping[str, KeyHolder]:
-        """Enter accounts and keys; a key that is no longer configured is revoked."""
-        holders: dict[str, KeyHolder] = {}
+    async def _open_accounts(self) -> None:
+        """Enter the accounts and keys of the configuration; a key that has left it is revoked."""
+        holders: list[KeyHolder] = []
         now_ms = self.clock.now_ms()
         for account in self.config.accounts:
             for key, is_legacy in _keys_of(account, self.config.state_dir):
-                digest = sha256(key.encode()).hexdigest()
-                holders[digest] = KeyHolder(account.name, digest, is_legacy)
+                holders.append(KeyHolder(account.name, digest_of(key), is_legacy))
                 self._keys_in_clear.setdefault(account.name, key)
 
         def enter(connection: sqlite3.Connection) -> None:
@@ -151,16 +153,11 @@ class LocalService:
                     subscription=account.subscription,
                     now_ms=now_ms,
                 )
-            connection.execute("UPDATE api_keys SET is_active = 0")
-            connection.executemany(
-                "INSERT OR REPLACE INTO api_keys VALUES (?, ?, ?, 1)",
-                [(holder.key_sha256, holder.account, holder.is_legacy) for holder in holders.values()],
-            )
+            enter_configured(connection, holders, now_ms=now_ms)
 
         await self._run(enter)
-        return holders
 
-    async def _build(self, stack: AsyncExitStack, keys: Mapping[str, KeyHolder]) -> Context:
+    async def _build(self, stack: AsyncExitStack) -> Context:
         config, folder = self.config, self.config.state_dir
         media_dir, asset_dir = folder / "media", folder / "assets"
         media_dir.mkdir(exist_ok=True)
@@ -177,7 +174,7 @@ class LocalService:
             catalog=load_catalog(),
             database=self._database,
             admission=Admission(config.limits, calendar, keeps_all=config.keep_requests),
-            store=Store(config.limits, calendar),
+            creates=CreateBooks(config.limits, calendar),
             assets=AssetBooks(config.limits, calendar),
             renderer=self._renderer,
             faults=self.faults,
@@ -185,7 +182,6 @@ class LocalService:
             links=Links(bytes.fromhex(await self._run(_secret))),
             edge=await self._edge(),
             asset_dir=asset_dir,
-            keys=keys,
             origin=lambda: self._origin,
         )
         for generation_id, drawing in await self._run(find_unrendered):

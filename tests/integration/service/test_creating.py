@@ -134,7 +134,7 @@ async def test_failed_generation_is_refunded_once(world: World) -> None:
 
     assert (again.body["status"], again.body["outputs"]) == ("failed", [])
     assert await world.balance() == 10_000
-    entries = await world.service.query("SELECT kind FROM credit_entries WHERE account = 'main' ORDER BY id")
+    entries = await world.service.query("SELECT kind FROM transfers WHERE account = 'main' ORDER BY id")
     assert [entry["kind"] for entry in entries] == ["purchase", "reserve", "refund"]
     assert await world.service.query("SELECT credits FROM day_usage") == [{"credits": 2}]
 
@@ -230,7 +230,7 @@ async def test_balance_is_the_sum_of_its_entries(world: World) -> None:
 
     summed = await world.service.query(
         "SELECT sum(CASE kind WHEN 'reserve' THEN -credits WHEN 'charge' THEN 0 ELSE credits END) AS credits"
-        " FROM credit_entries WHERE account = 'main'"
+        " FROM transfers WHERE account = 'main'"
     )
 
     assert summed == [{"credits": await world.balance()}]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.service.database import Database
+from batchkiln.service.books.database import Database
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.service.catalog import load_catalog, size_pixels
+from batchkiln.service.rules.catalog import load_catalog, size_pixels
 
 
 @pytest.mark.parametrize(

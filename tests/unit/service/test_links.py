@@ -4,7 +4,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from batchkiln.service.links import Links, Method, Verdict
+from batchkiln.service.storage.links import Links, Method, Verdict
 
 PATH = "/storage/outputs/gen_1/0.png"
 LINKS = Links(b"secret")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from batchkiln.service.catalog import load_catalog
 from batchkiln.service.errors import ApiError
-from batchkiln.service.validation import IDEMPOTENCY_KEY, check_request
+from batchkiln.service.rules.catalog import load_catalog
+from batchkiln.service.rules.validation import IDEMPOTENCY_KEY, check_request
 
 IMAGE: dict[str, object] = {
     "model": "epsilon-2",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from batchkiln.service.catalog import Model
+from batchkiln.service.rules.catalog import Model
 
 Schema = dict[str, object]
 

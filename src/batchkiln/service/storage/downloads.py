@@ -5,10 +5,11 @@ import sqlite3
 
 from aiohttp import web
 
-from batchkiln.service.context import CONTEXT
+from batchkiln.service.api.context import CONTEXT
+from batchkiln.service.books.generations import Record, find_drawing, find_generation
 from batchkiln.service.errors import ApiError
-from batchkiln.service.ledger import status_at
-from batchkiln.service.store import Drawing, Record, find_drawing, find_generation
+from batchkiln.service.rules.drawing import Drawing
+from batchkiln.service.rules.lifecycle import status_at
 
 PATH = "/storage/outputs/{generation_id}/{file_name}"
 

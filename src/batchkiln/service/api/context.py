@@ -4,29 +4,23 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from aiohttp import web
 
-from batchkiln.service.admission import Admission
-from batchkiln.service.assets import AssetBooks
-from batchkiln.service.catalog import Model
+from batchkiln.service.api.edge import EdgeFirewall
+from batchkiln.service.books.admission import Admission
+from batchkiln.service.books.assets import AssetBooks
+from batchkiln.service.books.creating import CreateBooks
+from batchkiln.service.books.database import Database
 from batchkiln.service.clock import Dice, ServiceClock
 from batchkiln.service.config import ServiceConfig
-from batchkiln.service.database import Database
-from batchkiln.service.edge import EdgeFirewall
 from batchkiln.service.faults import Faults
-from batchkiln.service.links import Links
-from batchkiln.service.renderer import Renderer
-from batchkiln.service.store import Store
+from batchkiln.service.media.renderer import Renderer
+from batchkiln.service.rules.catalog import Model
+from batchkiln.service.storage.links import Links
 
-
-@dataclass(frozen=True, slots=True)
-class KeyHolder:
-    """Whom an API key belongs to."""
-
-    account: str
-    key_sha256: str
-    is_legacy: bool
+PREFIX: Final = "/api/v1"
 
 
 def new_id(prefix: str) -> str:
@@ -43,7 +37,7 @@ class Context:
     catalog: Mapping[str, Model]
     database: Database
     admission: Admission
-    store: Store
+    creates: CreateBooks
     assets: AssetBooks
     renderer: Renderer
     faults: Faults
@@ -51,7 +45,6 @@ class Context:
     links: Links
     edge: EdgeFirewall
     asset_dir: Path
-    keys: Mapping[str, KeyHolder]
     origin: Callable[[], str]
     new_id: Callable[[str], str] = field(default=new_id)
 

@@ -1,4 +1,4 @@
-"""The request log and the windows that are computed from it: who may be answered, and who has to wait.
+"""The request log, and what is computed from it: who is asking, who may be answered, and who has to wait.
 
 Every request leaves a row, also a refused one. Only requests that passed their windows are numbered,
 per account and budget; the row that is `limit` numbers back tells when a window has room again, so a
@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from batchkiln.service.books.keys import find_holder
 from batchkiln.service.config import Limits
 from batchkiln.service.errors import ApiError
-from batchkiln.service.ledger import Calendar, minute_wait_seconds
+from batchkiln.service.rules.windows import Calendar, minute_wait_seconds
 
 Answer = TypeVar("Answer")
 Kind = Literal["create", "upload", "read", "quote", "other"]
@@ -28,14 +29,26 @@ BUDGETS: dict[Kind, str | None] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What the headers of a request say of who is asking; `key_sha256` None when they hold no key."""
+
+    key_sha256: str | None
+    has_origin: bool
+
+
 @dataclass(slots=True)
 class Ticket:
-    """A request on its way through the service; becomes its row in the log."""
+    """A request on its way through the service; becomes its row in the log.
+
+    `credentials` None means that nobody asks who it is. `account` and `key_sha256` are known once it was identified.
+    """
 
     kind: Kind
     path: str
     ip: str
     arrived_at_ms: int
+    credentials: Credentials | None = None
     account: str | None = None
     key_sha256: str | None = None
     fault: str | None = None
@@ -63,13 +76,16 @@ class Admission:
         status: int = 200,
         gate: Callable[[], None] | None = None,
     ) -> Answer | ApiError:
-        """Admit a request, do its work and log it; a refusal is returned, so that the log is committed.
+        """Identify and admit a request, do its work and log it; a refusal is returned, so that the log is committed.
 
-        `gate` may refuse before the windows are asked; like a refusal by a window it is not counted.
+        Only then is anything else of the request refused, its body included: who has no key learns nothing,
+        and every request of a key counts in its windows. `gate` may refuse before the windows are asked; like
+        a refusal by a window it is not counted.
         Whatever the work had written is undone when it refuses.
         """
         number: int | None = None
         try:
+            _identify(connection, ticket)
             if gate is not None:
                 gate()
             number = self._next_number(connection, ticket)
@@ -160,6 +176,21 @@ def record(
             ticket.poll_gap_ms,
         ),
     )
+
+
+def _identify(connection: sqlite3.Connection, ticket: Ticket) -> None:
+    """Find out whose key it is. Service rules 5.1, 5.4 and 5.5."""
+    asking = ticket.credentials
+    if asking is None:
+        return
+    holder = None if asking.key_sha256 is None else find_holder(connection, asking.key_sha256)
+    if holder is None:
+        raise ApiError(401, "invalid_api_key", "the header Authorization has to hold a valid API key, as Bearer")
+    ticket.account, ticket.key_sha256 = holder.account, holder.key_sha256
+    if holder.is_legacy:
+        raise ApiError(403, "api_key_upgrade_required", "this key is older than the API; make a new one")
+    if asking.has_origin:
+        raise ApiError(403, "origin_not_allowed", "calls must come from a server, without an Origin header")
 
 
 def _last_number(connection: sqlite3.Connection, account: str, budget: str) -> int:

@@ -4,12 +4,13 @@ import sqlite3
 
 from aiohttp import web
 
-from batchkiln.service.admission import Ticket
-from batchkiln.service.answering import answered, noted
-from batchkiln.service.bodies import reply
-from batchkiln.service.context import CONTEXT
-from batchkiln.service.openapi import describe
-from batchkiln.service.store import balance_credits, settle
+from batchkiln.service.api.answering import answered, noted
+from batchkiln.service.api.bodies import reply
+from batchkiln.service.api.context import CONTEXT
+from batchkiln.service.api.openapi import describe
+from batchkiln.service.books.admission import Ticket
+from batchkiln.service.books.credits import balance_credits
+from batchkiln.service.books.generations import settle
 
 
 async def models(request: web.Request, ticket: Ticket) -> web.StreamResponse:

@@ -4,16 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from batchkiln.service.ledger import (
-    Calendar,
-    Generation,
-    Outcome,
-    end_of,
-    link_expiry_ms,
-    minute_wait_seconds,
-    poll_wait_seconds,
-    status_at,
-)
+from batchkiln.service.rules.lifecycle import Generation, Outcome, end_of, link_expiry_ms, status_at
+from batchkiln.service.rules.windows import Calendar, minute_wait_seconds, poll_wait_seconds
 
 RETENTION_MS = 14 * 86_400_000
 GENERATION = Generation(

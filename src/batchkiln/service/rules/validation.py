@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from batchkiln.service.catalog import Kind, Model, size_pixels
 from batchkiln.service.errors import ApiError
+from batchkiln.service.rules.catalog import Kind, Model, size_pixels
 
 Json = object
 IDEMPOTENCY_KEY = re.compile(r"[A-Za-z0-9_-]{16,128}")

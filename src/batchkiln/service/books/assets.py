@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from batchkiln.service.books.credits import add_usage, may_use, usage_of
 from batchkiln.service.config import Limits
 from batchkiln.service.errors import ApiError
-from batchkiln.service.ledger import Calendar
-from batchkiln.service.store import add_usage, may_use, usage_of
-from batchkiln.service.validation import invalid
+from batchkiln.service.rules.validation import invalid
+from batchkiln.service.rules.windows import Calendar
 
 # A made-up host: stored request bodies stay valid whatever port the service has after a restart.
 ASSET_URL = "https://assets.batchkiln.invalid/"
@@ -38,6 +38,7 @@ class Asset:
     size_bytes: int
     state: str
     expires_at_ms: int
+    link_expires_at_ms: int
     width: int | None
     height: int | None
 
@@ -101,10 +102,11 @@ class AssetBooks:
         new_id: Callable[[], str],
         now_ms: int,
         expires_at_ms: int,
+        link_expires_at_ms: int,
     ) -> list[Asset]:
         """Enter files to come; they count towards the day's budget from here on. Service section 8."""
         if not may_use(connection, account):
-            raise ApiError(402, "insufficient_credits", "uploads need a subscription or remaining credits")
+            raise ApiError(403, "credits_required", "uploads need a subscription or remaining purchased credits")
         day = self._calendar.day_of(now_ms)
         size = sum(file.size_bytes for file in files)
         self._check_day(connection, account, files=len(files), size_bytes=size, now_ms=now_ms)
@@ -118,6 +120,7 @@ class AssetBooks:
                 size_bytes=file.size_bytes,
                 state="prepared",
                 expires_at_ms=expires_at_ms,
+                link_expires_at_ms=link_expires_at_ms,
                 width=None,
                 height=None,
             )
@@ -125,8 +128,18 @@ class AssetBooks:
         ]
         for asset in assets:
             connection.execute(
-                "INSERT INTO assets VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
-                (asset.id, account, asset.name, asset.content_type, asset.size_bytes, asset.state, expires_at_ms),
+                "INSERT INTO assets (id, account, name, content_type, size_bytes, state, expires_at_ms,"
+                " link_expires_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    asset.id,
+                    account,
+                    asset.name,
+                    asset.content_type,
+                    asset.size_bytes,
+                    asset.state,
+                    expires_at_ms,
+                    link_expires_at_ms,
+                ),
             )
         return assets
 
@@ -150,7 +163,7 @@ class AssetBooks:
 def find_asset(connection: sqlite3.Connection, asset_id: str) -> Asset | None:
     """Return an asset of any account."""
     row = connection.execute("SELECT * FROM assets WHERE id = ?", (asset_id,)).fetchone()
-    return Asset(**dict(row)) if row else None
+    return Asset(**{name: row[name] for name in Asset.__dataclass_fields__}) if row else None
 
 
 def mark_uploaded(connection: sqlite3.Connection, asset_id: str) -> None:

@@ -9,11 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from batchkiln.service.books.database import Database
+from batchkiln.service.books.generations import mark_helped, mark_rendered
 from batchkiln.service.clock import ServiceClock
-from batchkiln.service.database import Database
 from batchkiln.service.media.clips import save_clip
 from batchkiln.service.media.pictures import draw_card, save_picture
-from batchkiln.service.store import Drawing, Output, mark_helped, mark_rendered
+from batchkiln.service.rules.drawing import Drawing, Output
 
 _log = logging.getLogger(__name__)
 WORKERS = 2

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from batchkiln.service.admission import Ticket, record
-from batchkiln.service.context import Context
+from batchkiln.service.api.context import Context
+from batchkiln.service.books.admission import Ticket, record
 from batchkiln.service.errors import ApiError
 
 Answer = TypeVar("Answer")

@@ -7,7 +7,7 @@ import orjson
 from aiohttp import web
 
 from batchkiln.service.errors import ApiError
-from batchkiln.service.ledger import Status
+from batchkiln.service.rules.lifecycle import Status
 
 MAX_BODY_BYTES = 1024 * 1024
 

@@ -7,18 +7,13 @@ from typing import Final
 
 from aiohttp import web
 
-from batchkiln.service.admission import Ticket
-from batchkiln.service.answering import answered
-from batchkiln.service.assets import resolve_inputs
-from batchkiln.service.bodies import error_of, iso, parse_json, read_body, reply
-from batchkiln.service.catalog import Kind
-from batchkiln.service.context import CONTEXT, Context
-from batchkiln.service.errors import ApiError
-from batchkiln.service.faults import FATE, LINK, FaultRule
-from batchkiln.service.ledger import Outcome, link_expiry_ms, status_at
-from batchkiln.service.store import (
-    Drawing,
-    NewGeneration,
+from batchkiln.service.api.answering import answered
+from batchkiln.service.api.bodies import error_of, iso, parse_json, read_body, reply
+from batchkiln.service.api.context import CONTEXT, Context
+from batchkiln.service.books.admission import Ticket
+from batchkiln.service.books.assets import resolve_inputs
+from batchkiln.service.books.creating import NewGeneration
+from batchkiln.service.books.generations import (
     Record,
     find_expired_files,
     find_generation,
@@ -26,7 +21,12 @@ from batchkiln.service.store import (
     settle,
     was_rehearsed,
 )
-from batchkiln.service.validation import IDEMPOTENCY_KEY, GenerationRequest, check_request
+from batchkiln.service.errors import ApiError
+from batchkiln.service.faults import FATE, LINK, FaultRule
+from batchkiln.service.rules.catalog import Kind
+from batchkiln.service.rules.drawing import Drawing
+from batchkiln.service.rules.lifecycle import Outcome, link_expiry_ms, status_at
+from batchkiln.service.rules.validation import IDEMPOTENCY_KEY, GenerationRequest, check_request
 
 PENDING_SECONDS: Final = 1.5  # between acceptance and the start of the work
 FAILS, FAILS_ONCE, IS_CANCELED = "[fail]", "[fail-once]", "[cancel]"  # in a prompt: for rehearsals
@@ -67,7 +67,7 @@ async def poll(request: web.Request, ticket: Ticket) -> web.StreamResponse:
         if record is not None and record.generation.key_sha256 == ticket.key_sha256:
             if record.generation.last_polled_at_ms is not None:
                 ticket.poll_gap_ms = now_ms - record.generation.last_polled_at_ms
-            context.store.check_poll(record.generation, now_ms)
+            context.creates.check_poll(record.generation, now_ms)
 
     def work(connection: sqlite3.Connection) -> tuple[Record, list[str]]:
         record = find_generation(connection, request.match_info["id"])
@@ -117,7 +117,7 @@ def _replayed(connection: sqlite3.Connection, context: Context, ticket: Ticket) 
     assert ticket.idempotency_key is not None
     assert ticket.key_sha256 is not None
     assert ticket.body_sha256 is not None
-    resolve = context.store.replay(connection, account=_account(ticket), idempotency_key=ticket.idempotency_key)
+    resolve = context.creates.replay(connection, account=_account(ticket), idempotency_key=ticket.idempotency_key)
     if resolve is None:
         return None
     return find_generation(connection, resolve(ticket.key_sha256, ticket.path, ticket.body_sha256))
@@ -133,7 +133,7 @@ def _entered(
     account = _account(ticket)
     assets = resolve_inputs(connection, account, asked.input_urls, now_ms=ticket.arrived_at_ms)
     new = _planned(context, ticket, asked, assets)
-    context.store.check(connection, new)
+    context.creates.check(connection, new)
     fate = context.faults.draw(FATE, frozenset({"create"}))  # not before it is sure that there is a generation
     outcome, rehearsed = _outcome(connection, account, asked.prompt)
     new = replace(_fated(new, fate), rehearsed_prompt=rehearsed)
@@ -141,7 +141,7 @@ def _entered(
         new = replace(new, outcome=outcome)
     if (context.config.instant or context.config.tiny_media) and new.outcome == "success":
         new = replace(new, output=context.renderer.instant(new.drawing))
-    context.store.enter(connection, new)
+    context.creates.enter(connection, new)
     settle(connection, account, ticket.arrived_at_ms)
     record = find_generation(connection, new.id)
     assert record is not None

@@ -1,0 +1,1 @@
+"""The API over HTTP: routes, bodies, and what happens to every request."""

@@ -1,0 +1,125 @@
+"""Generations in SQLite: found, settled when they end, drawn, polled, purged.
+
+Every function here takes the connection and the instant; none reads a clock or waits.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+
+from batchkiln.service.books.credits import Movement, transfer
+from batchkiln.service.rules.drawing import Drawing, Output
+from batchkiln.service.rules.lifecycle import Generation, Outcome, end_of
+
+PURGE_BATCH = 20  # files deleted at once, so that nobody waits long for it
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A generation with its output, if there is one; `drawing` is set when it has yet to be drawn."""
+
+    generation: Generation
+    output: Output | None
+    drawing: Drawing | None = None
+
+
+def settle(connection: sqlite3.Connection, account: str, now_ms: int) -> None:
+    """Write down which generations have ended by now, and refund the failed ones, once. Service rule 3.1.
+
+    A canceled generation is charged: the service says nothing of a refund.
+    """
+    rows = connection.execute(
+        "SELECT * FROM generations WHERE account = ? AND ended_at_ms IS NULL AND finish_at_ms <= ?",
+        (account, now_ms),
+    ).fetchall()
+    for row in rows:
+        generation = _generation(row)
+        end_ms = end_of(generation)
+        if end_ms is None or end_ms > now_ms:
+            continue
+        connection.execute(
+            "UPDATE generations SET ended_at_ms = ? WHERE id = ? AND ended_at_ms IS NULL",
+            (end_ms, generation.id),
+        )
+        kind: Movement = "refund" if generation.outcome == "failed" else "charge"
+        transfer(connection, account, kind, generation.cost_credits, generation_id=generation.id, at_ms=end_ms)
+
+
+def find_generation(connection: sqlite3.Connection, generation_id: str) -> Record | None:
+    """Return a generation of any account."""
+    row = connection.execute("SELECT * FROM generations WHERE id = ?", (generation_id,)).fetchone()
+    if row is None:
+        return None
+    output = connection.execute("SELECT * FROM outputs WHERE generation_id = ?", (generation_id,)).fetchone()
+    return Record(_generation(row), _output(output) if output else None)
+
+
+def find_drawing(connection: sqlite3.Connection, generation_id: str) -> Drawing:
+    """Return what a generation has to look like."""
+    row = connection.execute("SELECT drawing_json FROM generations WHERE id = ?", (generation_id,)).fetchone()
+    return Drawing.from_json(row["drawing_json"])
+
+
+def find_unrendered(connection: sqlite3.Connection) -> list[tuple[str, Drawing]]:
+    """Return the generations whose file is still owed: what a crash has interrupted."""
+    rows = connection.execute(
+        "SELECT id, drawing_json FROM generations WHERE rendered_at_ms IS NULL AND outcome = 'success'"
+        " AND ended_at_ms IS NULL ORDER BY created_at_ms"
+    ).fetchall()
+    return [(row["id"], Drawing.from_json(row["drawing_json"])) for row in rows]
+
+
+def find_expired_files(connection: sqlite3.Connection, ended_before_ms: int) -> list[str]:
+    """Return a few file names whose retention is over, and forget them."""
+    rows = connection.execute(
+        "SELECT g.id, o.file_name FROM generations g JOIN outputs o ON o.generation_id = g.id"
+        " WHERE g.is_purged = 0 AND g.ended_at_ms <= ? LIMIT ?",
+        (ended_before_ms, PURGE_BATCH),
+    ).fetchall()
+    connection.executemany("UPDATE generations SET is_purged = 1 WHERE id = ?", [(row["id"],) for row in rows])
+    return [row["file_name"] for row in rows]
+
+
+def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int) -> None:
+    """Remember when a generation was last polled."""
+    connection.execute("UPDATE generations SET last_polled_at_ms = ? WHERE id = ?", (now_ms, generation_id))
+
+
+def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Output, now_ms: int) -> None:
+    """Enter a generation's file; a file drawn a second time replaces the first."""
+    connection.execute(
+        "INSERT OR REPLACE INTO outputs (generation_id, type, file_name, content_type, size_bytes, sha256)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (generation_id, output.type, output.file_name, output.content_type, output.size_bytes, output.sha256),
+    )
+    connection.execute(
+        "UPDATE generations SET rendered_at_ms = coalesce(rendered_at_ms, ?) WHERE id = ?",
+        (now_ms, generation_id),
+    )
+
+
+def mark_helped(connection: sqlite3.Connection, generation_id: str, outcome: Outcome, now_ms: int) -> None:
+    """End the waiting of a generation that stays pending, as the service's support would."""
+    connection.execute(
+        "UPDATE generations SET processing_at_ms = ?, finish_at_ms = ?, outcome = ?"
+        " WHERE id = ? AND ended_at_ms IS NULL",
+        (now_ms, now_ms, outcome, generation_id),
+    )
+
+
+def was_rehearsed(connection: sqlite3.Connection, account: str, prompt_sha256: str) -> bool:
+    """Say whether a prompt that fails only once has had its failure."""
+    found = connection.execute(
+        "SELECT 1 FROM generations WHERE account = ? AND rehearsed_prompt = ? LIMIT 1",
+        (account, prompt_sha256),
+    ).fetchone()
+    return found is not None
+
+
+def _generation(row: sqlite3.Row) -> Generation:
+    names = Generation.__dataclass_fields__
+    return Generation(**{name: row[name] for name in names})
+
+
+def _output(row: sqlite3.Row) -> Output:
+    names = Output.__dataclass_fields__
+    return Output(**{name: row[name] for name in names})

@@ -1,0 +1,199 @@
+-- The local service's books. All instants are milliseconds of service time.
+
+CREATE TABLE IF NOT EXISTS settings (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS accounts (
+    name               TEXT PRIMARY KEY,
+    subscription       INTEGER NOT NULL CHECK (subscription IN (0, 1)),
+    active_generations INTEGER NOT NULL DEFAULT 0 CHECK (active_generations >= 0)  -- kept by triggers
+) STRICT, WITHOUT ROWID;
+
+-- Keys ---------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS api_keys (
+    key_sha256    TEXT PRIMARY KEY,
+    id            TEXT NOT NULL UNIQUE,                 -- what people call it by; says nothing of the key
+    account       TEXT NOT NULL REFERENCES accounts (name),
+    origin        TEXT NOT NULL CHECK (origin IN ('command', 'configuration')),
+    is_legacy     INTEGER NOT NULL CHECK (is_legacy IN (0, 1)),
+    created_at_ms INTEGER NOT NULL,
+    revoked_at_ms INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS api_keys_of_account ON api_keys (account, created_at_ms);
+CREATE TRIGGER IF NOT EXISTS api_key_is_revoked_for_good BEFORE UPDATE OF revoked_at_ms ON api_keys
+WHEN OLD.revoked_at_ms IS NOT NULL AND NEW.revoked_at_ms IS NOT OLD.revoked_at_ms
+BEGIN
+    SELECT RAISE(ABORT, 'a revoked key stays revoked');
+END;
+
+-- Generations --------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS generations (
+    id                TEXT PRIMARY KEY,
+    account           TEXT NOT NULL REFERENCES accounts (name),
+    key_sha256        TEXT NOT NULL,
+    model             TEXT NOT NULL,
+    cost_credits      INTEGER NOT NULL CHECK (cost_credits > 0),
+    created_at_ms     INTEGER NOT NULL,
+    processing_at_ms  INTEGER,                          -- null: stays pending until someone helps
+    finish_at_ms      INTEGER,
+    outcome           TEXT NOT NULL CHECK (outcome IN ('success', 'failed', 'canceled')),
+    rendered_at_ms    INTEGER,
+    ended_at_ms       INTEGER CHECK (ended_at_ms IS NULL OR outcome != 'success' OR rendered_at_ms IS NOT NULL),
+    end_seen_at_ms    INTEGER,                          -- the first read that told the client of the end
+    is_purged         INTEGER NOT NULL DEFAULT 0,
+    last_polled_at_ms INTEGER,
+    rehearsed_prompt  TEXT,                             -- sha256 of a prompt that fails only once
+    drawing_json      BLOB NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS generations_active ON generations (account, finish_at_ms) WHERE ended_at_ms IS NULL;
+CREATE INDEX IF NOT EXISTS generations_kept ON generations (ended_at_ms) WHERE is_purged = 0;
+CREATE INDEX IF NOT EXISTS generations_rehearsed ON generations (account, rehearsed_prompt)
+    WHERE rehearsed_prompt IS NOT NULL;
+CREATE TRIGGER IF NOT EXISTS generation_begins AFTER INSERT ON generations
+BEGIN
+    UPDATE accounts SET active_generations = active_generations + 1 WHERE name = NEW.account;
+END;
+CREATE TRIGGER IF NOT EXISTS generation_ends AFTER UPDATE OF ended_at_ms ON generations
+WHEN OLD.ended_at_ms IS NULL AND NEW.ended_at_ms IS NOT NULL
+BEGIN
+    UPDATE accounts SET active_generations = active_generations - 1 WHERE name = NEW.account;
+END;
+CREATE TRIGGER IF NOT EXISTS generation_ends_once BEFORE UPDATE OF ended_at_ms, outcome, cost_credits ON generations
+WHEN OLD.ended_at_ms IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a generation that has ended does not change');
+END;
+
+CREATE TABLE IF NOT EXISTS idempotency (
+    account       TEXT NOT NULL,
+    key           TEXT NOT NULL,
+    path          TEXT NOT NULL,
+    body_sha256   TEXT NOT NULL,
+    generation_id TEXT NOT NULL UNIQUE REFERENCES generations (id),
+    PRIMARY KEY (account, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS outputs (
+    generation_id TEXT PRIMARY KEY REFERENCES generations (id),
+    type          TEXT NOT NULL,
+    file_name     TEXT NOT NULL,
+    content_type  TEXT NOT NULL,
+    size_bytes    INTEGER NOT NULL,
+    sha256        TEXT NOT NULL
+) STRICT;
+
+-- Credits: double entry. Every transfer takes from one side of an account's books and gives to another, so that the
+-- four sides always add up to zero. `sold` is what was bought (negative), `available` what is left, `reserved` what
+-- active generations hold, `charged` what is spent for good.
+
+CREATE TABLE IF NOT EXISTS credit_sides (
+    account TEXT NOT NULL REFERENCES accounts (name),
+    side    TEXT NOT NULL CHECK (side IN ('sold', 'available', 'reserved', 'charged')),
+    credits INTEGER NOT NULL DEFAULT 0 CHECK (CASE side WHEN 'sold' THEN credits <= 0 ELSE credits >= 0 END),
+    PRIMARY KEY (account, side)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS account_has_sides AFTER INSERT ON accounts
+BEGIN
+    INSERT INTO credit_sides (account, side)
+    VALUES (NEW.name, 'sold'), (NEW.name, 'available'), (NEW.name, 'reserved'), (NEW.name, 'charged');
+END;
+
+CREATE TABLE IF NOT EXISTS transfers (
+    id            INTEGER PRIMARY KEY,
+    account       TEXT NOT NULL REFERENCES accounts (name),
+    kind          TEXT NOT NULL CHECK (kind IN ('purchase', 'reserve', 'charge', 'refund')),
+    taken_from    TEXT NOT NULL,
+    given_to      TEXT NOT NULL,
+    credits       INTEGER NOT NULL CHECK (credits > 0),
+    generation_id TEXT REFERENCES generations (id),
+    at_ms         INTEGER NOT NULL,
+    CHECK ((kind = 'purchase') = (generation_id IS NULL)),
+    CHECK (taken_from || ' to ' || given_to = CASE kind
+        WHEN 'purchase' THEN 'sold to available'
+        WHEN 'reserve' THEN 'available to reserved'
+        WHEN 'charge' THEN 'reserved to charged'
+        WHEN 'refund' THEN 'reserved to available' END)
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS transfers_reserve_once ON transfers (generation_id) WHERE kind = 'reserve';
+-- One end per generation, and so at most one refund: Service rule 3.1.
+CREATE UNIQUE INDEX IF NOT EXISTS transfers_settle_once ON transfers (generation_id)
+    WHERE kind IN ('charge', 'refund');
+CREATE TRIGGER IF NOT EXISTS transfer_settles_its_reserve BEFORE INSERT ON transfers
+WHEN NEW.kind IN ('charge', 'refund')
+BEGIN
+    SELECT RAISE(ABORT, 'only what was reserved for a generation is charged or refunded')
+    WHERE NOT EXISTS (
+        SELECT 1 FROM transfers
+        WHERE kind = 'reserve' AND generation_id = NEW.generation_id AND account = NEW.account AND credits = NEW.credits
+    );
+END;
+CREATE TRIGGER IF NOT EXISTS transfer_moves_credits AFTER INSERT ON transfers
+BEGIN
+    UPDATE credit_sides SET credits = credits - NEW.credits WHERE account = NEW.account AND side = NEW.taken_from;
+    UPDATE credit_sides SET credits = credits + NEW.credits WHERE account = NEW.account AND side = NEW.given_to;
+END;
+CREATE TRIGGER IF NOT EXISTS transfer_is_never_edited BEFORE UPDATE ON transfers
+BEGIN
+    SELECT RAISE(ABORT, 'a transfer is never edited');
+END;
+CREATE TRIGGER IF NOT EXISTS transfer_is_never_deleted BEFORE DELETE ON transfers
+BEGIN
+    SELECT RAISE(ABORT, 'a transfer is never deleted');
+END;
+
+CREATE TABLE IF NOT EXISTS day_usage (
+    account      TEXT NOT NULL,
+    day          INTEGER NOT NULL,
+    credits      INTEGER NOT NULL DEFAULT 0 CHECK (credits >= 0),
+    upload_files INTEGER NOT NULL DEFAULT 0 CHECK (upload_files >= 0),
+    upload_bytes INTEGER NOT NULL DEFAULT 0 CHECK (upload_bytes >= 0),
+    PRIMARY KEY (account, day)
+) STRICT, WITHOUT ROWID;
+
+-- Uploads ------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE IF NOT EXISTS assets (
+    id                 TEXT PRIMARY KEY,
+    account            TEXT NOT NULL REFERENCES accounts (name),
+    name               TEXT NOT NULL,
+    content_type       TEXT NOT NULL,
+    size_bytes         INTEGER NOT NULL,
+    state              TEXT NOT NULL CHECK (state IN ('prepared', 'uploaded', 'ready')),
+    expires_at_ms      INTEGER NOT NULL,
+    link_expires_at_ms INTEGER NOT NULL,
+    width              INTEGER,
+    height             INTEGER,
+    is_purged          INTEGER NOT NULL DEFAULT 0,      -- its bytes are deleted; the row stays to say so
+    CHECK ((state = 'ready') = (width IS NOT NULL AND height IS NOT NULL))
+) STRICT;
+CREATE INDEX IF NOT EXISTS assets_kept ON assets (expires_at_ms) WHERE is_purged = 0;
+
+-- Requests -----------------------------------------------------------------------------------------------------------
+
+-- Every API request, also the refused ones. `number` counts within one account's window ("creates" or
+-- "reads") those that the window counts; it is null for a request that no window counts.
+CREATE TABLE IF NOT EXISTS requests (
+    id              INTEGER PRIMARY KEY,
+    account         TEXT,
+    key_sha256      TEXT,
+    ip              TEXT NOT NULL,
+    kind            TEXT NOT NULL CHECK (kind IN ('create', 'upload', 'read', 'quote', 'other')),
+    path            TEXT NOT NULL,
+    arrived_at_ms   INTEGER NOT NULL,
+    status          INTEGER NOT NULL,                   -- 0: the connection was reset without a reply
+    code            TEXT,
+    budget          TEXT,
+    number          INTEGER,
+    fault           TEXT,
+    idempotency_key TEXT,
+    body_sha256     TEXT,
+    generation_id   TEXT,
+    poll_gap_ms     INTEGER
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS requests_numbered ON requests (account, budget, number) WHERE number IS NOT NULL;
+CREATE INDEX IF NOT EXISTS requests_counted ON requests (account, budget, arrived_at_ms) WHERE number IS NOT NULL;
+CREATE INDEX IF NOT EXISTS requests_arrived ON requests (arrived_at_ms);

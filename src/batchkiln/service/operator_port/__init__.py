@@ -1,0 +1,1 @@
+"""What the operator sees and does, on a port of its own, on loopback."""
