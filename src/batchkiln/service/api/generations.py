@@ -10,26 +10,24 @@ from aiohttp import web
 from batchkiln.service.api.answering import answered
 from batchkiln.service.api.bodies import error_of, iso, parse_json, read_body, reply
 from batchkiln.service.api.context import CONTEXT, Context
+from batchkiln.service.api.fates import as_asked, fated
 from batchkiln.service.books.admission import Ticket
 from batchkiln.service.books.assets import resolve_inputs
 from batchkiln.service.books.creating import NewGeneration
 from batchkiln.service.books.generations import (
     Record,
-    find_expired_files,
     find_generation,
     mark_polled,
     settle,
-    was_rehearsed,
 )
 from batchkiln.service.errors import ApiError
-from batchkiln.service.faults import FATE, LINK, FaultRule
+from batchkiln.service.faults import FATE, LINK
 from batchkiln.service.rules.catalog import Kind
 from batchkiln.service.rules.drawing import Drawing
-from batchkiln.service.rules.lifecycle import Outcome, link_expiry_ms, status_at
+from batchkiln.service.rules.lifecycle import link_expiry_ms, status_at
 from batchkiln.service.rules.validation import IDEMPOTENCY_KEY, GenerationRequest, check_request
 
 PENDING_SECONDS: Final = 1.5  # between acceptance and the start of the work
-FAILS, FAILS_ONCE, IS_CANCELED = "[fail]", "[fail-once]", "[cancel]"  # in a prompt: for rehearsals
 
 
 async def create_image(request: web.Request, ticket: Ticket) -> web.StreamResponse:
@@ -69,17 +67,16 @@ async def poll(request: web.Request, ticket: Ticket) -> web.StreamResponse:
                 ticket.poll_gap_ms = now_ms - record.generation.last_polled_at_ms
             context.creates.check_poll(record.generation, now_ms)
 
-    def work(connection: sqlite3.Connection) -> tuple[Record, list[str]]:
+    def work(connection: sqlite3.Connection) -> Record:
         record = find_generation(connection, request.match_info["id"])
         if record is None or record.generation.account != ticket.account:
             raise ApiError(404, "not_found", "there is no such generation")
         if record.generation.key_sha256 != ticket.key_sha256:
             raise ApiError(403, "wrong_api_key", "poll with the API key that created the generation")
         mark_polled(connection, record.generation.id, now_ms)
-        return record, find_expired_files(connection, now_ms - context.retention_ms)
+        return record
 
-    record, expired_files = await answered(context, ticket, work, gate=gate)
-    context.renderer.delete(expired_files)
+    record = await answered(context, ticket, work, gate=gate)
     return reply(_record_json(context, record, now_ms))
 
 
@@ -135,10 +132,7 @@ def _entered(
     new = _planned(context, ticket, asked, assets)
     context.creates.check(connection, new)
     fate = context.faults.draw(FATE, frozenset({"create"}))  # not before it is sure that there is a generation
-    outcome, rehearsed = _outcome(connection, account, asked.prompt)
-    new = replace(_fated(new, fate), rehearsed_prompt=rehearsed)
-    if outcome is not None:
-        new = replace(new, outcome=outcome)
+    new = as_asked(connection, fated(new, fate), asked.prompt)
     if (context.config.instant or context.config.tiny_media) and new.outcome == "success":
         new = replace(new, output=context.renderer.instant(new.drawing))
     context.creates.enter(connection, new)
@@ -195,35 +189,6 @@ def _durations_ms(context: Context, ticket: Ticket, asked: GenerationRequest) ->
         spread=asked.model.spread_seconds,
     )
     return round(PENDING_SECONDS * 1000 * scale), round(seconds * 1000 * scale)
-
-
-def _fated(new: NewGeneration, fate: FaultRule | None) -> NewGeneration:
-    """Apply what tests have switched on."""
-    match fate.kind if fate else None:
-        case "fail_generation":
-            return replace(new, outcome="failed")
-        case "cancel_generation":
-            return replace(new, outcome="canceled")
-        case "stay_pending" if fate is not None and fate.seconds is not None:
-            begin_ms = new.created_at_ms + round(fate.seconds * 1000)
-            assert new.finish_at_ms is not None
-            assert new.processing_at_ms is not None
-            work_ms = new.finish_at_ms - new.processing_at_ms
-            return replace(new, processing_at_ms=begin_ms, finish_at_ms=begin_ms + work_ms)
-        case "stay_pending":
-            return replace(new, processing_at_ms=None, finish_at_ms=None)
-        case _:
-            return new
-
-
-def _outcome(connection: sqlite3.Connection, account: str, prompt: str) -> tuple[Outcome | None, str | None]:
-    """Return the end that a prompt asks for, and its hash when it asks to fail only once."""
-    if FAILS_ONCE in prompt:
-        digest = sha256(prompt.encode()).hexdigest()
-        return (None if was_rehearsed(connection, account, digest) else "failed"), digest
-    if FAILS in prompt:
-        return "failed", None
-    return ("canceled" if IS_CANCELED in prompt else None), None
 
 
 def _record_json(context: Context, record: Record, now_ms: int) -> dict[str, object]:

@@ -80,8 +80,12 @@ def find_expired_files(connection: sqlite3.Connection, ended_before_ms: int) -> 
 
 
 def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int) -> None:
-    """Remember when a generation was last polled."""
-    connection.execute("UPDATE generations SET last_polled_at_ms = ? WHERE id = ?", (now_ms, generation_id))
+    """Remember when a generation was last polled, and when its client first heard that it has ended."""
+    connection.execute(
+        "UPDATE generations SET last_polled_at_ms = ?1, end_seen_at_ms = CASE WHEN ended_at_ms IS NOT NULL"
+        " THEN coalesce(end_seen_at_ms, ?1) END WHERE id = ?2",
+        (now_ms, generation_id),
+    )
 
 
 def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Output, now_ms: int) -> None:
