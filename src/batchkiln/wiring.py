@@ -1,17 +1,18 @@
 """The only place that builds real objects and joins them: queue, clock, client, outputs, and the local service."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
-from aiohttp import ClientSession
+from aiohttp import BaseConnector, ClientSession
 
-from batchkiln.client import ServiceClient, fingerprint, new_session
+from batchkiln.client import ServiceClient, fingerprint, new_connector, new_session
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError, OutputsUnwritable
@@ -43,6 +44,15 @@ KEPT_MINUTES = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the program takes from the machine and a simulation makes up: the clock on the wall, and the network."""
+
+    wall: Callable[[], datetime] = machine_now
+    connector: Callable[[], BaseConnector] = new_connector
+    seed: int | None = None  # of the draws that spread retries
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """What every command works with. `profile` is --profile, which wins over a manifest's own."""
 
@@ -50,6 +60,7 @@ class Setting:
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
 
 # --- manifests ------------------------------------------------------------------------------------------
@@ -96,7 +107,7 @@ def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOp
         manifest.job,
         manifest.items(),
         profile=profile.name,
-        now=max(to_milliseconds(machine_now()), service_time(connection, profile.name) or 0),
+        now=max(to_milliseconds(setting.surroundings.wall()), service_time(connection, profile.name) or 0),
         options=options,
         mistake_at=manifest.mistake_at,
     )
@@ -253,7 +264,7 @@ class Driver:
 
     async def _http(self) -> ClientSession:
         if self._session is None:
-            self._session = await self._stack.enter_async_context(new_session())
+            self._session = await self._stack.enter_async_context(new_session(self.setting.surroundings.connector()))
         return self._session
 
     async def _service(self, name: str) -> ServiceAtHand:
@@ -270,7 +281,13 @@ class Driver:
             day=profile.day,
             keep_requests_seconds=KEPT_MINUTES * profile.limits.minute_seconds,
         )
-        clock = ServiceClock(time_scale=profile.time_scale, floor=await store.remembered_time())
+        surroundings = self.setting.surroundings
+        clock = ServiceClock(
+            time_scale=profile.time_scale,
+            floor=await store.remembered_time(),
+            wall=surroundings.wall,
+            seed=surroundings.seed,
+        )
         self.services[name] = ServiceAtHand(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
@@ -322,7 +339,7 @@ def _embedded(profile: Profile, queue: Path) -> "LocalService":
 async def driving(database: Database, setting: Setting, control: Control, *, command: str) -> AsyncIterator[Driver]:
     """Hold the queue's lock and everything a drive needs. Raises `QueueHeld` where another process has it."""
     lock = QueueLock(database.path)
-    await lock.acquire(database, command=command, now=machine_now())
+    await lock.acquire(database, command=command, now=setting.surroundings.wall())
     driver = Driver(database, setting, control)
     try:
         yield driver

@@ -44,10 +44,15 @@ class SentTwice(aiohttp.ClientConnectionError):
     """aiohttp was about to send a request a second time by itself."""
 
 
-def new_session() -> aiohttp.ClientSession:
+def new_connector() -> aiohttp.BaseConnector:
+    """Make what opens connections of TCP. Needs a running loop."""
+    return aiohttp.TCPConnector(limit=_CONNECTIONS_MAX)
+
+
+def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
     """Make a session without cookies, environment proxies, or requests sent twice. Needs a running loop."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX),
+        connector=connector or new_connector(),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"batchkiln/{batchkiln.__version__}"},
         trust_env=False,
