@@ -15,14 +15,17 @@ import structlog
 ALLOWED: Final = frozenset(
     {
         "account", "attempt", "attempts", "bytes", "call", "code", "command", "cost_credits", "credits", "dropped",
-        "duration_seconds", "error", "event", "exit", "file", "folder", "generation_id", "item", "items", "job",
-        "kind", "level", "line", "message", "model", "number", "path", "pid", "port", "profile", "queue", "reason",
-        "remedy", "retry_after_seconds", "sha256", "signal", "size_bytes", "state", "status", "timestamp", "until",
+        "duration_ms", "duration_seconds", "error", "event", "exit", "fault", "file", "folder", "generation_id", "ip",
+        "item", "items", "job", "kind", "level", "line", "message", "method", "model", "number", "path", "pid", "port",
+        "profile", "queue", "reason", "remedy", "retry_after_seconds", "sha256", "signal", "size_bytes", "state",
+        "status", "timestamp", "until",
     }
 )  # fmt: skip
 """Names of fields that may be written."""
 
 MAX_CHARACTERS: Final = 300
+_SERVICE: Final = "batchkiln.service"  # logs by the standard library, with fields in `extra`
+_OF_EVERY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _KEPT_WHOLE: Final = frozenset({"event", "level", "timestamp", "dropped"})
 _SEARCHED_MAX_CHARACTERS: Final = 5_000
 _URL_WITH_QUERY: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>]*[?#][^\s\"'<>]*", re.IGNORECASE)
@@ -34,9 +37,12 @@ _BEARER: Final = re.compile(
 EventDict = MutableMapping[str, Any]
 
 
-def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"]) -> None:
-    """Set up logging for this process; people see warnings, `verbosity` moves that a level up or down."""
-    level = _level(verbosity)
+def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is_server: bool = False) -> None:
+    """Set up logging for this process; people see warnings, `verbosity` moves that a level up or down.
+
+    A server says one thing more by itself, without being asked: each request that it served.
+    """
+    level = _level(verbosity + is_server)
     is_for_people = log_format == "auto" and _is_terminal()
     last = structlog.dev.ConsoleRenderer(
         colors=is_for_people, pad_event_to=0, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
@@ -55,6 +61,7 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"]) ->
     )
     logging.root.handlers[:] = [_Forward()]
     logging.root.setLevel(max(level, logging.WARNING))
+    logging.getLogger(_SERVICE).setLevel(level if is_server else logging.NOTSET)
 
 
 def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:
@@ -111,5 +118,7 @@ class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
-        fields = {"error": error} if error else {}
+        fields: dict[str, Any] = {"error": error} if error else {}
+        if record.name.startswith(_SERVICE):
+            fields |= {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
         structlog.get_logger().log(record.levelno, record.getMessage(), **fields)

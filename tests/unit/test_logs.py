@@ -4,6 +4,7 @@ import ast
 import json
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -133,8 +134,8 @@ def test_what_libraries_log_comes_in_the_same_form(stderr: Stderr) -> None:
 
 def test_every_field_that_the_program_logs_is_known() -> None:
     """No call site uses a field that would be dropped."""
-    used = {
-        keyword.arg
+    calls = [
+        call
         for path in Path(batchkiln.__file__).parent.rglob("*.py")
         for call in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(call, ast.Call)
@@ -142,8 +143,27 @@ def test_every_field_that_the_program_logs_is_known() -> None:
         and isinstance(call.func.value, ast.Name)
         and call.func.value.id in {"log", "_log"}
         and call.func.attr in {"debug", "info", "warning", "error", "exception"}
-        for keyword in call.keywords
-    }
+    ]
+    given = [keyword for call in calls for keyword in call.keywords]
+    # The local service logs by the standard library, whose fields are the keys of `extra`.
+    extra = [key for one in given if isinstance(one.value, ast.Dict) for key in one.value.keys]
+    used = {one.arg for one in given} | {key.value for key in extra if isinstance(key, ast.Constant)}
 
-    assert used
-    assert used - {"exc_info"} <= ALLOWED
+    assert "ip" in used
+    assert used - {"exc_info", "extra"} <= ALLOWED
+
+
+def test_server_says_which_requests_it_served(stderr: Stderr) -> None:
+    """A line a request, with the fields of the record; other commands say nothing of them, and `-q` silences them."""
+    served = partial(logging.getLogger("batchkiln.service.access").info, "request", extra={"status": 202, "ip": "::1"})
+
+    configure_logging(verbosity=0, log_format="json")
+    served()
+    assert stderr() == ""
+    configure_logging(verbosity=0, log_format="json", is_server=True)
+    served()
+    told = json.loads(stderr())
+    assert (told["event"], told["status"], told["ip"]) == ("request", 202, "::1")
+    configure_logging(verbosity=-1, log_format="json", is_server=True)
+    served()
+    assert stderr() == ""

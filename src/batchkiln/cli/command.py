@@ -41,7 +41,7 @@ def command(name: str, *, example: str, logs: bool = False) -> Callable[[Body[P]
         def callback(*args: P.args, **kwargs: P.kwargs) -> ExitStatus:
             common = common_of(click.get_current_context())
             if logs:
-                _set_up_logging(common)
+                set_up_logging(common)
             return body(common, *args, **kwargs)
 
         made: Command = click.command(name, cls=Command, example=example)(callback)
@@ -50,10 +50,11 @@ def command(name: str, *, example: str, logs: bool = False) -> Callable[[Body[P]
     return decorate
 
 
-def _set_up_logging(common: Common) -> None:
+def set_up_logging(common: Common, *, is_server: bool = False) -> None:
+    """Let the log begin, as the common options ask for it."""
     from batchkiln.logs import configure_logging  # noqa: PLC0415  structlog takes longer to import than `status`
 
-    configure_logging(verbosity=common.verbosity, log_format=common.log_format)
+    configure_logging(verbosity=common.verbosity, log_format=common.log_format, is_server=is_server)
 
 
 def run_async(work: Coroutine[Any, Any, ExitStatus]) -> ExitStatus:

@@ -2,20 +2,28 @@
 
 import argparse
 import asyncio
-import signal
 import sys
 from functools import partial
 from pathlib import Path
 
-from batchkiln.service import Limits, LocalService, ServiceConfig, StateFolderInUseError, load_config, serve
+from batchkiln.service import (
+    KeyRefusedError,
+    Limits,
+    LocalService,
+    ServiceConfig,
+    StateFolderInUseError,
+    load_config,
+    serve,
+    stop_on_signals,
+)
 
 
 def main() -> int:
     """Serve until SIGINT or SIGTERM; prints one line when ready."""
     args = _parser().parse_args()
     try:
-        asyncio.run(_serve(_config(args)))
-    except (OSError, ValueError, StateFolderInUseError) as error:
+        asyncio.run(_serve(_config(args), report_file=args.report))
+    except (OSError, ValueError, KeyRefusedError, StateFolderInUseError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
@@ -26,6 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, help="YAML file with any field of ServiceConfig")
     parser.add_argument("--state-dir", type=Path, help="where the service keeps everything")
     parser.add_argument("--port", type=int, help="0: the port of the last run, or any free one")
+    parser.add_argument("--operator-port", type=int, help="on loopback, as --port; default: not opened")
+    parser.add_argument("--report", type=Path, help="at the end, write there what clients did, as JSON")
     parser.add_argument("--time-scale", type=float, help="service seconds per real second")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--instant", action="store_true", default=None, help="generations end at once")
@@ -36,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 def _config(args: argparse.Namespace) -> ServiceConfig:
     given = {
         name: value
-        for name in ("state_dir", "port", "time_scale", "seed", "instant")
+        for name in ("state_dir", "port", "operator_port", "time_scale", "seed", "instant")
         if (value := getattr(args, name)) is not None
     }
     if args.no_limits:
@@ -46,12 +56,8 @@ def _config(args: argparse.Namespace) -> ServiceConfig:
     return ServiceConfig.model_validate(given)
 
 
-async def _serve(config: ServiceConfig) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await serve(config, ready=partial(_announce, config), stop=stop)
+async def _serve(config: ServiceConfig, *, report_file: Path | None) -> None:
+    await serve(config, ready=partial(_announce, config), stop=stop_on_signals(), report_file=report_file)
 
 
 def _announce(config: ServiceConfig, service: LocalService) -> None:

@@ -91,11 +91,14 @@ class AccountConfig(_Strict):
 
 
 class ServiceConfig(_Strict):
-    """Everything that can be set. Durations are service time."""
+    """Everything that can be set. Durations are service time, unless they are said to be real."""
 
     state_dir: Path
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: the port of the last run, or any free one
+    # Where clients reach it, when that is not where it listens; links to files begin with it.
+    public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
+    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # on loopback; 0 as for port; None: not opened
     time_scale: Seconds = 1.0
     start_at: datetime | None = None  # service time at the very first start; default: the real time
     day_seconds: Seconds = 86_400.0
@@ -104,6 +107,7 @@ class ServiceConfig(_Strict):
     seed: int = 0
     accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
     faults: tuple[FaultRule, ...] = ()
+    request_faults: bool = True  # a request may ask for a fault by the header X-Batchkiln-Fault
     duration_scale: Annotated[float, Field(ge=0)] = 1.0  # times the drawn duration of every generation
     instant: bool = False  # generations end as they begin, and all have the same small file
     tiny_media: bool = False  # durations as usual, but nothing is drawn: all have the same small file
@@ -112,6 +116,13 @@ class ServiceConfig(_Strict):
     asset_retention_seconds: Seconds = 14 * 86_400.0
     link_seconds: Annotated[float, Field(gt=0, le=900)] = 900.0
     upload_link_seconds: Seconds = 300.0
+    max_connections: Count = 1000  # more are closed at once; likewise what the process may not open
+    # Real time, as they protect the process: how long a request's head may take, a connection may be idle, and a
+    # reply may go unread.
+    head_seconds: Seconds = 20.0
+    idle_seconds: Seconds = 75.0
+    unread_seconds: Seconds = 60.0
+    upload_silence_seconds: Seconds = 30.0  # how long the sender of a file may send nothing
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

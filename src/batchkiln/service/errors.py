@@ -21,3 +21,7 @@ class StateFolderInUseError(Exception):
 
 class KeyRefusedError(Exception):
     """A key cannot be made or revoked; the message says why, and what would be possible."""
+
+
+class BooksOfAnotherVersionError(ValueError):
+    """The state folder belongs to another version of the local service."""

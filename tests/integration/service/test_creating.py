@@ -55,6 +55,71 @@ async def test_same_key_with_another_body_conflicts(world: World) -> None:
     assert (conflict.status, conflict.code) == (409, "idempotency_conflict")
 
 
+async def test_same_key_on_the_other_path_conflicts(world: World) -> None:
+    """A request is its path, too. Service rule 4.3."""
+    await world.create(idempotency_key=KEY)
+
+    conflict = await world.send("POST", "/videos", body=IMAGE, headers={"Idempotency-Key": KEY})
+
+    assert (conflict.status, conflict.code) == (409, "idempotency_conflict")
+
+
+async def test_another_spelling_of_the_same_body_conflicts(world: World) -> None:
+    """The bytes have to be identical, not only their meaning. Service rule 4.2."""
+    await world.create(idempotency_key=KEY)
+
+    conflict = await world.create(dict(reversed(IMAGE.items())), idempotency_key=KEY)
+
+    assert (conflict.status, conflict.code) == (409, "idempotency_conflict")
+
+
+@pytest.mark.parametrize(
+    ("days", "prompt", "status"),
+    [(1, "A red fox", "success"), (1, "[fail]", "failed"), (1, "[cancel]", "canceled"), (15, "A red fox", "expired")],
+)
+async def test_replay_after_the_end_shows_the_end(world: World, days: int, prompt: str, status: str) -> None:
+    """A key is remembered for ever, and its replay neither makes nor charges anything. Service rule 4.2."""
+    first = await world.create(image_with(prompt=prompt), idempotency_key=KEY)
+    await world.service.idle()
+    world.clock.advance(days * 86_400)
+    balance = await world.balance()
+
+    replayed = await world.create(image_with(prompt=prompt), idempotency_key=KEY)
+
+    assert (replayed.status, replayed.body["id"], replayed.body["status"]) == (202, first.body["id"], status)
+    assert await world.balance() == balance
+
+
+async def test_replay_needs_no_credits(make_world: WorldMaker) -> None:
+    """What was accepted is answered again when everything is spent. Service rule 4.2."""
+    world = await make_world(accounts=({"name": "main", "credits": 2, "keys": ["key-one-of-main"]},))
+    first = await world.create(idempotency_key=KEY)
+
+    replayed = await world.create(idempotency_key=KEY)
+
+    assert (replayed.status, replayed.body["id"]) == (202, first.body["id"])
+
+
+async def test_replays_count_toward_the_windows(make_world: WorldMaker) -> None:
+    """A replay is free of credits, not of requests. Service section 8."""
+    world = await make_world(limits=Limits(creates_per_minute=2))
+    for _ in range(2):
+        await world.create(idempotency_key=KEY)
+
+    refused = await world.create(idempotency_key=KEY)
+
+    assert (refused.status, refused.code, refused.retry_after) == (429, "rate_limited", 60)
+
+
+async def test_a_conflict_harms_nothing(world: World) -> None:
+    """After a 409 the key still leads to its generation. Service rule 4.3."""
+    first = await world.create(idempotency_key=KEY)
+    await world.create(image_with(prompt="A blue fox"), idempotency_key=KEY)
+
+    assert (await world.create(idempotency_key=KEY)).body["id"] == first.body["id"]
+    assert await world.balance() == 10_000 - 2
+
+
 async def test_rejected_create_leaves_its_key_free(world: World) -> None:
     """A key of a refused request may be used again. Service section 7."""
     await world.create(image_with(prompt=""), idempotency_key=KEY)
@@ -118,7 +183,27 @@ async def test_create_needs_the_credits(make_world: WorldMaker) -> None:
     assert (refused.status, refused.code) == (402, "insufficient_credits")
 
 
-@pytest.mark.parametrize("key", ["", "too-short", "k" * 129, "sixteen letters and blanks"])
+@pytest.mark.parametrize("key", ["k" * 16, "k" * 128, "0123456789-_ABCabc"])
+async def test_well_formed_idempotency_key_is_taken(world: World, key: str) -> None:
+    """Both ends of the allowed length, and every kind of character. Service rule 4.1."""
+    assert (await world.create(idempotency_key=key)).status == 202
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "fifteen-letters",
+        "k" * 129,
+        "sixteen letters and blanks",
+        "é" * 16,
+        "\N{CYRILLIC SMALL LETTER KA}" * 16,
+        "\N{FULLWIDTH DIGIT ONE}" * 16,
+        "\N{ARABIC-INDIC DIGIT ONE}" * 16,
+        "sixteen-letters.",
+        "sixteen/letters/",
+    ],
+)
 async def test_malformed_idempotency_key_is_refused(world: World, key: str) -> None:
     """16 to 128 letters, digits, underscores and hyphens. Service rule 4.1."""
     refused = await world.send("POST", "/images", body=IMAGE, headers={"Idempotency-Key": key})

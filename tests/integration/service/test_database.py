@@ -1,12 +1,17 @@
 """The thread that owns the books."""
 
+import asyncio
 import sqlite3
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from batchkiln.service.books.database import Database
+from batchkiln.service.books.database import Database, connect
+from batchkiln.service.errors import BooksOfAnotherVersionError
 
 
 @pytest.fixture
@@ -21,6 +26,10 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def insert(number: int, connection: sqlite3.Connection) -> int:
     connection.execute("INSERT INTO entry VALUES (?)", (number,))
     return number
+
+
+def count(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM entry").fetchone()[0])
 
 
 def test_job_that_raises_leaves_nothing_and_harms_no_other(database: Database) -> None:
@@ -72,3 +81,100 @@ def test_unusable_file_is_told_when_opening(tmp_path: Path) -> None:
 
     with pytest.raises(sqlite3.DatabaseError):
         broken.open()
+
+
+def test_books_of_another_version_are_left_alone(tmp_path: Path) -> None:
+    """A state folder of an older program is refused in words, and not half used."""
+    path = tmp_path / "books.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE entry (number INTEGER PRIMARY KEY, word TEXT)")
+
+    with pytest.raises(BooksOfAnotherVersionError, match="another version"):
+        connect(path, "CREATE TABLE other (number INTEGER PRIMARY KEY) STRICT;")
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("entry",)]
+
+
+def test_books_are_opened_again(tmp_path: Path) -> None:
+    """The second opening finds what the first laid down."""
+    schema = "CREATE TABLE entry (number INTEGER PRIMARY KEY) STRICT;"
+    with closing(connect(tmp_path / "books.db", schema)) as connection:
+        insert(7, connection)
+
+    with closing(connect(tmp_path / "books.db", schema)) as connection:
+        assert count(connection) == 1
+
+
+async def test_task_gets_its_result_after_the_commit(database: Database, tmp_path: Path) -> None:
+    """What a task of an event loop is told, another connection sees already."""
+    number = await database.run(lambda connection: insert(7, connection))
+
+    with closing(sqlite3.connect(tmp_path / "books.db")) as other:
+        found = other.execute("SELECT number FROM entry").fetchall()
+    assert (number, found) == (7, [(7,)])
+
+
+async def test_jobs_of_many_tasks_stand_or_fall_alone(database: Database) -> None:
+    """Each task gets what its own job returned or raised."""
+
+    def spoil(connection: sqlite3.Connection) -> int:
+        insert(1000, connection)
+        raise LookupError
+
+    jobs = [database.run(partial(insert, number)) for number in range(300)]
+    results = await asyncio.gather(*jobs, database.run(spoil), return_exceptions=True)
+
+    assert results[:300] == list(range(300))
+    assert isinstance(results[300], LookupError)
+    assert await database.run(count) == 300
+
+
+async def test_task_that_is_gone_harms_no_other(database: Database) -> None:
+    """A client that goes away while its job waits takes none with it."""
+    gate = threading.Event()
+    held = asyncio.create_task(database.run(lambda _: gate.wait(10)))
+    gone = asyncio.create_task(database.run(lambda connection: insert(1, connection)))
+    stays = asyncio.create_task(database.run(lambda connection: insert(2, connection)))
+    await asyncio.sleep(0)
+
+    gone.cancel()
+    gate.set()
+
+    assert await held
+    assert await stays == 2
+    assert await database.run(count) in {1, 2}  # it may have been done already
+
+
+def test_loop_that_has_ended_harms_no_other(database: Database) -> None:
+    """The results of a loop that was closed meanwhile are dropped."""
+    gate = threading.Event()
+
+    async def leave() -> None:
+        waiting = asyncio.ensure_future(database.run(lambda _: gate.wait(10)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+    asyncio.run(leave())
+    gate.set()
+
+    assert database.submit(count).result() == 0
+
+
+async def test_commit_that_fails_is_told_to_all_of_its_batch(tmp_path: Path) -> None:
+    """Nobody is told of success when the disk did not take it, and the next batch is tried afresh."""
+    schema = (
+        "CREATE TABLE IF NOT EXISTS parent (number INTEGER PRIMARY KEY);"
+        "CREATE TABLE IF NOT EXISTS child (number INTEGER REFERENCES parent (number) DEFERRABLE INITIALLY DEFERRED);"
+    )
+    database = Database(tmp_path / "books.db", schema)
+    database.open()
+    try:
+        with pytest.raises(sqlite3.IntegrityError):
+            await database.run(lambda connection: connection.execute("INSERT INTO child VALUES (1)"))
+
+        found = await database.run(lambda connection: connection.execute("SELECT count(*) FROM child").fetchone()[0])
+    finally:
+        database.close()
+
+    assert found == 0

@@ -120,6 +120,7 @@ async def test_output_expires_with_its_retention(world: World) -> None:
     world.clock.advance(300)
 
     expired = await world.poll(ended.body["id"])
+    await world.service.housekeeping_done()
 
     expires_at = late.output["expires_at"]
     assert expires_at == "2026-10-05T00:10:00.000Z"  # the end of the retention, not fifteen minutes later

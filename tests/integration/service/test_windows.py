@@ -1,12 +1,185 @@
 """The limits of Service section 8, each at its edge."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
-from batchkiln.service import Limits
+from batchkiln.service import Limits, ServiceConfig
 
-from .world import CLIP, World, WorldMaker, image_with
+from .raw import connect
+from .world import CLIP, Reply, World, WorldMaker, image_with
 
 DAY_SECONDS = 86_400
+HALF_BYTES = 100
+Request = Callable[[World], Awaitable[Reply]]
+
+
+async def read(world: World) -> Reply:
+    return await world.send("GET", "/models")
+
+
+async def create(world: World) -> Reply:
+    return await world.create(image_with(prompt="[fail]"))
+
+
+async def upload(world: World) -> Reply:
+    files = [{"name": "owl", "type": "image/png", "size": HALF_BYTES}]
+    return await world.send("POST", "/uploads", body={"files": files})
+
+
+@pytest.mark.parametrize(
+    ("limits", "request_of", "most_seconds"),
+    [
+        ({"reads_per_minute": 2}, read, 60),
+        ({"reads_per_day": 2}, read, DAY_SECONDS),
+        ({"creates_per_minute": 2}, upload, 60),
+        ({"creates_per_day": 2}, upload, DAY_SECONDS),
+        ({"creates_per_day": 2, "creates_per_minute": 2}, upload, DAY_SECONDS),
+        ({"credits_per_day": 4, "active_generations": 9}, create, DAY_SECONDS),
+        ({"upload_files_per_day": 2}, upload, DAY_SECONDS),
+        ({"upload_bytes_per_day": 2 * HALF_BYTES}, upload, DAY_SECONDS),
+        ({"reads_per_minute": 2, "minute_seconds": 7.3}, read, 8),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else None,
+)
+async def test_retry_after_is_exact(
+    make_world: WorldMaker, limits: dict[str, float], request_of: Request, most_seconds: int
+) -> None:
+    """Whoever waits as long as told gets in; a second less, and the window is still full. Service section 7 and 8."""
+    world = await make_world(limits=Limits.model_validate(limits))
+    world.clock.advance(1234.567)
+    for _ in range(2):
+        assert (await request_of(world)).status < 300
+        world.clock.advance(0.321)
+
+    refused = await request_of(world)
+    world.clock.advance(refused.retry_after - 1)
+    early = await request_of(world)
+    world.clock.advance(1)
+
+    assert refused.status == 429
+    assert 0 < refused.retry_after <= most_seconds
+    assert (early.status, early.retry_after) == (429, 1)
+    assert (await request_of(world)).status < 300
+
+
+async def test_longer_wait_is_told_when_two_windows_are_full(make_world: WorldMaker) -> None:
+    """After the shorter one the request would be refused again. Service section 7."""
+    world = await make_world(limits=Limits(reads_per_minute=1, reads_per_day=1))
+    await read(world)
+
+    refused = await read(world)
+
+    assert (refused.code, refused.retry_after) == ("daily_limit", DAY_SECONDS)
+
+
+async def test_minute_reaches_over_the_reset_of_the_day(make_world: WorldMaker) -> None:
+    """A new day empties the day's windows, not the minute's. Service section 8."""
+    world = await make_world(limits=Limits(reads_per_minute=1, reads_per_day=1))
+    world.clock.advance(DAY_SECONDS - 10)
+    await read(world)
+    world.clock.advance(10)
+
+    refused = await read(world)
+
+    assert (refused.code, refused.retry_after) == ("rate_limited", 50)
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds_to_reset"),
+    [
+        ({}, DAY_SECONDS),
+        ({"day_start": "1970-01-01T06:30:00Z"}, 6.5 * 3600),
+        ({"day_start": "1970-01-01T02:00:00+02:00"}, DAY_SECONDS),
+        ({"day_start": "2040-01-01T00:00:00Z", "day_seconds": 600}, 600),
+    ],
+    ids=["midnight in UTC", "half past six", "another zone", "days of ten minutes that begin in the future"],
+)
+async def test_day_resets_to_the_millisecond(
+    make_world: WorldMaker, settings: dict[str, object], seconds_to_reset: float
+) -> None:
+    """The last millisecond of a day is of that day, the next one of the next. Service section 8."""
+    world = await make_world(limits=Limits(reads_per_day=1), **settings)
+    await read(world)
+
+    world.clock.advance(seconds_to_reset - 0.001)
+    last = await read(world)
+    world.clock.advance(0.001)
+
+    assert (last.code, last.retry_after) == ("daily_limit", 1)
+    assert (await read(world)).status == 200
+
+
+async def test_limits_have_the_names_of_the_contract() -> None:
+    """What the client's configuration calls a limit, the service's does; the defaults are the documented ones."""
+    documented = {
+        "active_generations": 1,
+        "creates_per_minute": 10,
+        "creates_per_day": 1000,
+        "reads_per_minute": 60,
+        "reads_per_day": 20_000,
+        "credits_per_day": 2000,
+        "upload_files_per_day": 100,
+        "upload_bytes_per_day": 500 * 1024 * 1024,
+        "requests_per_minute_per_ip": 120,
+        "poll_interval_seconds": 10,
+        "minute_seconds": 60,
+    }
+
+    assert Limits().model_dump() == documented
+    assert {"time_scale", "day_seconds", "day_start"} <= set(ServiceConfig.model_fields)
+
+
+async def test_windows_count_in_one_order(world: World) -> None:
+    """A body that came slowly is counted when it is whole, so that a window looks back at the right request."""
+    line = await connect(world.service)
+    head = "POST /api/v1/quotes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key-one-of-main\r\nExpect: 100-continue"
+    await line.say(f"{head}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n".encode())
+    await line.head()
+    world.clock.advance(5)
+    await read(world)
+    world.clock.advance(5)
+    await line.say(b"{}")
+    await line.head()
+    await line.close()
+
+    rows = await world.service.requests()
+
+    assert [(row["kind"], row["number"]) for row in rows] == [("read", 1), ("quote", 2)]
+    first, second = (row["arrived_at_ms"] for row in rows)
+    assert isinstance(first, int)
+    assert second == first + 5000
+
+
+async def test_edge_does_not_believe_what_a_proxy_would_say(make_world: WorldMaker) -> None:
+    """Anybody can write X-Forwarded-For; the address is the one of the connection. Service section 8."""
+    world = await make_world(limits=Limits(requests_per_minute_per_ip=1))
+    await world.send("GET", "/models", headers={"X-Forwarded-For": "10.0.0.1", "Forwarded": "for=10.0.0.1"})
+
+    again = await world.send("GET", "/models", headers={"X-Forwarded-For": "10.0.0.2", "Forwarded": "for=10.0.0.2"})
+
+    assert again.status == 403
+
+
+async def test_edge_does_not_stand_before_the_storage(make_world: WorldMaker) -> None:
+    """Only API requests are counted and blocked. Service section 8."""
+    world = await make_world(limits=Limits(requests_per_minute_per_ip=2), instant=True)
+    created = await world.create()
+    await read(world)
+
+    downloads = [(await world.send("GET", created.output["url"], key=None)).status for _ in range(3)]
+
+    assert downloads == [200] * 3
+    assert (await read(world)).status == 403
+
+
+async def test_all_accounts_of_an_address_share_the_edge(make_world: WorldMaker) -> None:
+    """The firewall counts addresses, not keys. Service section 8."""
+    world = await make_world(limits=Limits(requests_per_minute_per_ip=2))
+    await read(world)
+    await world.send("GET", "/models", key="key-of-other")
+
+    assert (await world.send("GET", "/models", key="key-of-other")).status == 403
 
 
 async def test_eleventh_create_of_a_minute_waits(world: World) -> None:

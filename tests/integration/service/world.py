@@ -67,6 +67,7 @@ class World:
 
     async def start(self) -> None:
         self.service = await LocalService(self.config, self.clock).__aenter__()
+        await self.service.housekeeping_done()  # from here on, only what a test does makes anybody sleep
 
     async def stop(self) -> None:
         await self.service.__aexit__(None, None, None)

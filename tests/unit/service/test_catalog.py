@@ -1,8 +1,10 @@
 """The catalogue: sizes and prices."""
 
 import pytest
+from pydantic import ValidationError
 
-from batchkiln.service.rules.catalog import load_catalog, size_pixels
+from batchkiln.service.rules.catalog import Model, load_catalog, size_pixels
+from batchkiln.service.rules.replies import entry_of
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,42 @@ def test_image_has_a_price_by_resolution() -> None:
     model = load_catalog()["epsilon-2"]
 
     assert model.price_credits(resolution="1024x1024", duration_seconds=None, images=4) == 5
+
+
+@pytest.mark.parametrize(
+    ("model", "images", "mode"),
+    [
+        ("alpha-2.5-lite", 1, "first-frame"),
+        ("alpha-2.5-lite", 2, "reference-image"),
+        ("alpha-2.5-lite", 10, None),
+        ("alpha-2.0-pro", 2, "first-last-frame"),
+        ("alpha-2.0-mini", 2, None),
+        ("epsilon-2", 1, None),
+    ],
+)
+def test_count_of_images_chooses_the_mode(model: str, images: int, mode: str | None) -> None:
+    """Where a request names no image mode, the first of the table that takes so many images is meant."""
+    assert load_catalog()[model].image_mode_for(images) == mode
+
+
+def test_table_without_a_mode_for_some_count_is_refused() -> None:
+    """A gap would make a count of images that is advertised and yet refused."""
+    fields = load_catalog()["alpha-2.5-lite"].model_dump() | {"image_modes": {"first-last-frame": {"min": 2, "max": 2}}}
+
+    with pytest.raises(ValidationError, match="fits no image mode"):
+        Model.model_validate(fields)
+
+
+@pytest.mark.parametrize("model", load_catalog().values(), ids=lambda model: model.id)
+def test_everything_that_decides_a_price_is_advertised(model: Model) -> None:
+    """Whoever reads GET /models can compute the price of the dearest request. Service section 4, pricing."""
+    entry = entry_of(model)
+    pricing = entry.pricing
+    seconds = max(entry.durations_seconds, default=0)
+    extra = 0 if pricing.included_images is None else max(0, entry.max_input_images - pricing.included_images)
+
+    price = max(pricing.credits_by_resolution.values()) * (seconds or 1) + extra * pricing.extra_image_credits
+    price += seconds * pricing.audio_credits_per_second * entry.audio_control
+    price += pricing.google_search_credits * entry.google_search
+
+    assert price == model.highest_price_credits

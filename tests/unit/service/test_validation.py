@@ -104,8 +104,9 @@ def test_required_field_is_asked_for(field: str) -> None:
         (with_parameters(CLIP, output_format="png"), "output_format"),
         (with_parameters(CLIP, duration_seconds=7), "2, 3, 4, 5"),
         (with_parameters(CLIP, image_mode="first-last-frame"), "needs 2 input images"),
-        (with_parameters(CLIP, image_mode="last-frame"), "first-frame, first-last-frame"),
-        ({**CLIP, "inputs": inputs(10)}, "allows 9"),
+        (with_parameters(CLIP, image_mode="last-frame"), "first-frame, reference-image, first-last-frame"),
+        ({**CLIP, "inputs": inputs(10)}, "needs 1 input images, 10 given"),
+        (with_parameters({**CLIP, "inputs": inputs(10)}, image_mode="reference-image"), "allows 9"),
         ({**IMAGE, "inputs": inputs(1)}, "image modes only"),
     ],
 )
@@ -129,7 +130,13 @@ def test_unsupported_option_says_what_is_allowed(body: dict[str, object], named:
         {**CLIP, "inputs": [{"type": "video", "url": "u"}]},
         {**CLIP, "inputs": [{"type": "image"}]},
         with_parameters(CLIP, duration_seconds=True),
-        with_parameters(CLIP, duration_seconds=5.0),
+        with_parameters(CLIP, duration_seconds=5.5),
+        with_parameters(CLIP, duration_seconds="5"),
+        with_parameters(CLIP, image_mode=1),
+        with_parameters(CLIP, generate_audio=None),
+        {**IMAGE, "inputs": None},
+        {**IMAGE, "max_cost_credits": None},
+        {**IMAGE, "max_cost_credits": 1e300},
         with_parameters(CLIP, generate_audio="yes"),
         {**IMAGE, "max_cost_credits": -1},
         {**IMAGE, "max_cost_credits": True},
@@ -139,6 +146,48 @@ def test_unsupported_option_says_what_is_allowed(body: dict[str, object], named:
 def test_malformed_field_is_refused(body: dict[str, object]) -> None:
     """Types and bounds of Service section 2.2."""
     assert refusal(body).code == "invalid_request"
+
+
+def test_whole_number_may_be_written_with_a_fraction_of_nothing() -> None:
+    """JSON has one kind of numbers, and JSON Schema calls 5.0 an integer."""
+    assert check_request(with_parameters(CLIP, duration_seconds=5.0), CATALOG).duration_seconds == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({**CLIP, "inputs": [{"type": "video", "url": "u"}]}, "inputs[0].type"),
+        (with_parameters(CLIP, duration_seconds="x" * 500), "parameters.duration_seconds"),
+        (with_parameters(IMAGE, resolution="x" * 500), "parameters.resolution"),
+        ({**IMAGE, "model": "x" * 500}, "model"),
+        ({**IMAGE, "x" * 500: 1}, "unknown field"),
+        ({**IMAGE, "max_cost_credits": {"x" * 500: 1}}, "max_cost_credits"),
+    ],
+)
+def test_refusal_names_the_place_and_repeats_little(body: dict[str, object], place: str) -> None:
+    """A message names the field as people write it, and never echoes much of what was sent."""
+    message = refusal(body).message
+
+    assert place in message
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize("prompt", [" \t\n", "\u00a0", "\u2003", "\u0085", "\u001c", "\ufeff"])
+def test_blank_prompt_is_refused_whatever_the_blanks(prompt: str) -> None:
+    """Nonempty means that there is something to read. Service section 2.2."""
+    assert refusal({**IMAGE, "prompt": prompt}).message.startswith("prompt")
+
+
+def test_sound_and_searches_are_in_the_quote() -> None:
+    """What a switch costs is part of the one price that is quoted and charged. Service section 4, pricing."""
+    clip = with_parameters({**CLIP, "model": "gamma-3.1-fast"}, duration_seconds=4)
+    image = {**IMAGE, "model": "epsilon-pro"}
+
+    silent, sounding = (check_request(with_parameters(clip, generate_audio=on), CATALOG) for on in (False, True))
+    plain, searched = (check_request(with_parameters(image, google_search=on), CATALOG) for on in (False, True))
+
+    assert (silent.cost_credits, sounding.cost_credits) == (60, 80)
+    assert (plain.cost_credits, searched.cost_credits) == (12, 14)
 
 
 def test_prompt_may_be_as_long_as_the_model_says() -> None:

@@ -1,12 +1,11 @@
 """How a handler gets its work into the books, and its refusal out of them."""
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from batchkiln.service.api.context import Context
 from batchkiln.service.books.admission import Ticket, record
+from batchkiln.service.context import Context
 from batchkiln.service.errors import ApiError
 
 Answer = TypeVar("Answer")
@@ -34,7 +33,10 @@ async def answered(
             gate=None if gate is None else lambda: gate(connection),
         )
 
-    answer = await asyncio.wrap_future(context.database.submit(job))
+    # From here on requests are in one order. Stamped at its head, one whose body came slowly would stand behind
+    # later ones, and a window that looks a number of requests back would be too strict or too lenient.
+    ticket.arrived_at_ms = context.clock.now_ms()
+    answer = await context.database.run(job)
     if isinstance(answer, ApiError):
         raise answer
     return answer
@@ -42,6 +44,4 @@ async def answered(
 
 async def noted(context: Context, ticket: Ticket, *, status: int, code: str | None) -> None:
     """Log a request that no window counts."""
-    await asyncio.wrap_future(
-        context.database.submit(lambda connection: record(connection, ticket, status=status, code=code))
-    )
+    await context.database.run(lambda connection: record(connection, ticket, status=status, code=code))

@@ -2,13 +2,15 @@
 
 from typing import Final
 
-from aiohttp import web
+import orjson
+from aiohttp import HttpVersion11, hdrs, web
 
 from batchkiln.service.api import generations, reads, uploads
-from batchkiln.service.api.bodies import MAX_BODY_BYTES
-from batchkiln.service.api.context import CONTEXT, PREFIX, Context
+from batchkiln.service.api.openapi import DESCRIPTION, describe
 from batchkiln.service.api.passage import Route, endpoint, guard, set_date, stored
+from batchkiln.service.context import CONTEXT, PREFIX, Context
 from batchkiln.service.storage import downloads, receiving
+from batchkiln.service.transport.bodies import MAX_BODY_BYTES
 
 # fmt: off
 ROUTES: Final = (
@@ -29,9 +31,17 @@ def build_app(context: Context) -> web.Application:
     """Return the application: the API below its prefix, and the storage beside it."""
     app = web.Application(middlewares=[guard], client_max_size=MAX_BODY_BYTES)
     app[CONTEXT] = context
+    app[DESCRIPTION] = orjson.dumps(describe(context.catalog))
     for route in ROUTES:
-        app.router.add_route(route.method, PREFIX + route.path, endpoint(route))
+        app.router.add_route(route.method, PREFIX + route.path, endpoint(route), expect_handler=expected)
     app.router.add_put(receiving.PATH, stored(receiving.receive, frozenset({"put"})))
     app.router.add_get(downloads.PATH, stored(downloads.download, frozenset({"download"})))
     app.on_response_prepare.append(set_date)
     return app
+
+
+async def expected(request: web.Request) -> None:
+    """Ask for the body of a client that waits for it; what else a client may expect is ignored (RFC 9110, 10.1.1)."""
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the reply itself has not begun

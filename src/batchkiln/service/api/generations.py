@@ -2,14 +2,13 @@
 
 import sqlite3
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
 from aiohttp import web
 
 from batchkiln.service.api.answering import answered
-from batchkiln.service.api.bodies import error_of, iso, parse_json, read_body, reply
-from batchkiln.service.api.context import CONTEXT, Context
 from batchkiln.service.api.fates import as_asked, fated
 from batchkiln.service.books.admission import Ticket
 from batchkiln.service.books.assets import resolve_inputs
@@ -20,12 +19,15 @@ from batchkiln.service.books.generations import (
     mark_polled,
     settle,
 )
+from batchkiln.service.context import CONTEXT, Context
 from batchkiln.service.errors import ApiError
 from batchkiln.service.faults import FATE, LINK
 from batchkiln.service.rules.catalog import Kind
 from batchkiln.service.rules.drawing import Drawing
 from batchkiln.service.rules.lifecycle import link_expiry_ms, status_at
+from batchkiln.service.rules.replies import Cost, GenerationRecord, OutputLink, Quote
 from batchkiln.service.rules.validation import IDEMPOTENCY_KEY, GenerationRequest, check_request
+from batchkiln.service.transport.bodies import deferred, error_of, iso, parse_json, received, reply
 
 PENDING_SECONDS: Final = 1.5  # between acceptance and the start of the work
 
@@ -43,14 +45,14 @@ async def create_video(request: web.Request, ticket: Ticket) -> web.StreamRespon
 async def quote(request: web.Request, ticket: Ticket) -> web.StreamResponse:
     """POST /quotes: the price of a request that would be accepted; nothing is generated or charged."""
     context = request.app[CONTEXT]
-    body = parse_json(await read_body(request))
+    checked = (await received(request)).then(parse_json).then(partial(check_request, catalog=context.catalog))
 
     def work(connection: sqlite3.Connection) -> int:
-        asked = check_request(body, context.catalog)
+        asked = checked.get()
         resolve_inputs(connection, _account(ticket), asked.input_urls, now_ms=ticket.arrived_at_ms)
         return asked.cost_credits
 
-    return reply({"cost_credits": await answered(context, ticket, work)})
+    return reply(Quote(cost_credits=await answered(context, ticket, work)))
 
 
 async def poll(request: web.Request, ticket: Ticket) -> web.StreamResponse:
@@ -77,28 +79,31 @@ async def poll(request: web.Request, ticket: Ticket) -> web.StreamResponse:
         return record
 
     record = await answered(context, ticket, work, gate=gate)
-    return reply(_record_json(context, record, now_ms))
+    return reply(_shown(context, record, ticket))
 
 
 async def _create(request: web.Request, ticket: Ticket, kind: Kind) -> web.StreamResponse:
     context = request.app[CONTEXT]
-    raw = await read_body(request)
-    ticket.body_sha256 = sha256(raw).hexdigest()
-    ticket.idempotency_key = _idempotency_key(request)
-    body = parse_json(raw)
+    key = deferred(lambda: _idempotency_key(request))
+    content = await received(request)
+    digest = content.then(lambda body: sha256(body).hexdigest())
+    ticket.idempotency_key, ticket.body_sha256 = key.value, digest.value
+    checked = content.then(parse_json).then(partial(check_request, catalog=context.catalog, kind=kind))
 
     def work(connection: sqlite3.Connection) -> Record:
+        key.get()
+        digest.get()
         settle(connection, _account(ticket), ticket.arrived_at_ms)
         record = _replayed(connection, context, ticket)
         if record is None:
-            record = _entered(connection, context, ticket, check_request(body, context.catalog, kind=kind))
+            record = _entered(connection, context, ticket, checked.get())
         ticket.generation_id = record.generation.id
         return record
 
     record = await answered(context, ticket, work, status=202)
     if record.drawing is not None:
         context.renderer.start(record.generation.id, record.drawing)
-    return reply(_record_json(context, record, ticket.arrived_at_ms), 202)
+    return reply(_shown(context, record, ticket), 202)
 
 
 def _idempotency_key(request: web.Request) -> str:
@@ -131,7 +136,7 @@ def _entered(
     assets = resolve_inputs(connection, account, asked.input_urls, now_ms=ticket.arrived_at_ms)
     new = _planned(context, ticket, asked, assets)
     context.creates.check(connection, new)
-    fate = context.faults.draw(FATE, frozenset({"create"}))  # not before it is sure that there is a generation
+    fate = ticket.draw_fault(FATE)  # not before it is sure that there is a generation
     new = as_asked(connection, fated(new, fate), asked.prompt)
     if (context.config.instant or context.config.tiny_media) and new.outcome == "success":
         new = replace(new, output=context.renderer.instant(new.drawing))
@@ -191,23 +196,24 @@ def _durations_ms(context: Context, ticket: Ticket, asked: GenerationRequest) ->
     return round(PENDING_SECONDS * 1000 * scale), round(seconds * 1000 * scale)
 
 
-def _record_json(context: Context, record: Record, now_ms: int) -> dict[str, object]:
+def _shown(context: Context, record: Record, ticket: Ticket) -> GenerationRecord:
     """Return the record of Service section 2.1."""
-    generation = record.generation
+    generation, now_ms = record.generation, ticket.arrived_at_ms
     status = status_at(generation, now_ms, retention_ms=context.retention_ms)
-    return {
-        "id": generation.id,
-        "model": generation.model,
-        "status": status,
-        "created_at": iso(generation.created_at_ms),
-        "credits": {"cost": generation.cost_credits},
-        "outputs": [_output_json(context, record, now_ms)] if status == "success" else [],
-        "error": error_of(status),
-    }
+    return GenerationRecord(
+        id=generation.id,
+        model=generation.model,
+        status=status,
+        created_at=iso(generation.created_at_ms),
+        credits=Cost(cost=generation.cost_credits),
+        outputs=[_link(context, record, ticket)] if status == "success" else [],
+        error=error_of(status),
+    )
 
 
-def _output_json(context: Context, record: Record, now_ms: int) -> dict[str, object]:
+def _link(context: Context, record: Record, ticket: Ticket) -> OutputLink:
     """Return an output with a fresh signed URL."""
+    now_ms = ticket.arrived_at_ms
     assert record.output is not None
     assert record.generation.ended_at_ms is not None
     expires_at_ms = link_expiry_ms(
@@ -217,12 +223,13 @@ def _output_json(context: Context, record: Record, now_ms: int) -> dict[str, obj
         retention_ms=context.retention_ms,
     )
     dies_at_ms = expires_at_ms
-    if (early := context.faults.draw(LINK, frozenset({"read", "poll"}))) is not None:
+    if (early := ticket.draw_fault(LINK)) is not None:
         dies_at_ms = min(expires_at_ms, now_ms + round((early.seconds or 0) * 1000))
     suffix = record.output.file_name.rpartition(".")[2]
     path = f"/storage/outputs/{record.generation.id}/0.{suffix}"
-    url = context.origin() + context.links.sign("GET", path, dies_at_ms)
-    return {"type": record.output.type, "url": url, "expires_at": iso(expires_at_ms)}
+    url = ticket.origin + context.links.sign("GET", path, dies_at_ms)
+    kind: Kind = "video" if record.output.type == "video" else "image"
+    return OutputLink(type=kind, url=url, expires_at=iso(expires_at_ms))
 
 
 def _account(ticket: Ticket) -> str:

@@ -1,176 +1,221 @@
-"""The interface description at GET /openapi.json (OpenAPI 3.1), of what this implementation really does."""
+"""The interface description at GET /openapi.json (OpenAPI 3.1), of what this implementation really does.
+
+Requests and replies are described by the models that check and make them (`rules/variants.py`, `rules/wire.py`,
+`rules/replies.py`), refusals by `rules/codes.py`.
+"""
 
 from collections.abc import Mapping
+from typing import Final
 
-from batchkiln.service.rules.catalog import Model
+from aiohttp import web
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from batchkiln.service.api.examples import EXAMPLE_KEY, reply_examples, request_examples
+from batchkiln.service.api.operations import OPERATIONS, Operation
+from batchkiln.service.context import PREFIX
+from batchkiln.service.rules.catalog import Kind, Model
+from batchkiln.service.rules.codes import CODES, STATUSES
+from batchkiln.service.rules.replies import EXAMPLE_GENERATION_ID, Error, Reply
+from batchkiln.service.rules.validation import IDEMPOTENCY_KEY_PATTERN
+from batchkiln.service.rules.variants import variants_of
+from batchkiln.service.rules.wire import REQUESTS, Wire
+from batchkiln.service.transport.edge import PAGE
 
 Schema = dict[str, object]
+VERSION: Final = "1.0.0"
+_REFERENCE: Final = "#/components/schemas/{model}"
+_RULES: Final = """\
+Videos and images are generated from credits, asynchronously: a create answers 202 with a record, which is polled
+until its `status` is `success`, `failed`, `canceled` or `expired`.
 
-_TEXT: Schema = {"type": "string"}
-_INTEGER: Schema = {"type": "integer"}
-_INSTANT: Schema = {"type": "string", "format": "date-time"}
-_REFUSALS: dict[str, str] = {
-    "400": "Malformed JSON or Idempotency-Key",
-    "401": "API key missing or unknown",
-    "402": "Credits or subscription missing",
-    "403": "Not allowed, or blocked by the edge firewall (text/html)",
-    "404": "Not found",
-    "409": "Idempotency-Key used with another body",
-    "413": "Body too large",
-    "415": "Not JSON",
-    "422": "A field or option is not supported",
-    "429": "A limit is reached; see Retry-After",
-    "503": "Temporarily unavailable",
+- Fields that are not described here are refused, and so is what the chosen model does not offer: each request has to
+  fit exactly one of the listed shapes. Whole numbers may be written as `5` or as `5.0`; `null` stands for nothing.
+- Calls come from servers: a request with an `Origin` header is refused.
+- Per account: one active generation; 10 creates and uploads a minute and 1,000 a day; 60 reads and quotes a minute and
+  20,000 a day; 2,000 credits a day; 100 files and 500 MiB of uploads a day. Days begin at midnight UTC.
+- Per IP address: 120 requests a minute; above that the firewall answers 403 with an HTML page.
+- An active generation is polled at most once every 10 seconds.
+- Every refusal by the API has the body `{"error": {"code", "message"}}`. Also a path that does not exist (404,
+  `not_found`) and a method that a path does not have (405, `method_not_allowed`, with the header `Allow`).
+"""
+_TAGS: Final = {
+    "Catalog": "What is on offer.",
+    "Credits": "What is left, and what things cost.",
+    "Generations": "Videos and images.",
+    "Uploads": "Images to start from.",
 }
 
 
-def describe(catalog: Mapping[str, Model], origin: str) -> Schema:
-    """Return the document; the models' identifiers come from the catalogue."""
+DESCRIPTION: Final = web.AppKey("description", bytes)  # the document, as it is sent
+
+
+def describe(catalog: Mapping[str, Model]) -> Schema:
+    """Return the document. Its server is relative to where it is read, so that it is the same everywhere."""
+    paths: dict[str, Schema] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _operation(operation, catalog)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Video and image generation, local implementation", "version": "1"},
-        "servers": [{"url": f"{origin}/api/v1"}],
+        "info": {
+            "title": "Video and image generation",
+            "version": VERSION,
+            "summary": "A local implementation of the Video and Image Generation Service API.",
+            "description": _RULES,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": PREFIX, "description": "Where this document was read."}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "security": [{"bearer": []}],
-        "paths": _paths(),
+        "paths": paths,
         "components": {
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "An API key of the account."}
+            },
+            "headers": _headers(),
             "schemas": _schemas(catalog),
         },
     }
 
 
-def _paths() -> Schema:
-    key: Schema = {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": True,
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{16,128}$"},
+def _operation(operation: Operation, catalog: Mapping[str, Model]) -> Schema:
+    described: Schema = {
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.description,
     }
-    identifier: Schema = {"name": "id", "in": "path", "required": True, "schema": _TEXT}
-    return {
-        "/models": {"get": _operation("listModels", "ModelList")},
-        "/credits/balance": {"get": _operation("readBalance", "Balance")},
-        "/quotes": {"post": _operation("quote", "Quote", body="GenerationRequest")},
-        "/videos": {
-            "post": _operation("createVideo", "Generation", body="GenerationRequest", status="202", extra=[key])
-        },
-        "/images": {
-            "post": _operation("createImage", "Generation", body="GenerationRequest", status="202", extra=[key])
-        },
-        "/generations/{id}": {"get": _operation("readGeneration", "Generation", extra=[identifier])},
-        "/uploads": {"post": _operation("prepareUploads", "UploadList", body="UploadRequest")},
-        "/uploads/complete": {"post": _operation("completeUploads", "AssetList", body="CompletionRequest")},
-        "/openapi.json": {
-            "get": {
-                "operationId": "readDescription",
-                "security": [],
-                "responses": {"200": {"description": "This document"}},
+    if parameters := _parameters(operation):
+        described["parameters"] = parameters
+    if operation.request is not None:
+        content = _json({"$ref": _REFERENCE.format(model=operation.request)})
+        content["examples"] = request_examples(operation.request, catalog)
+        described["requestBody"] = {"required": True, "content": {"application/json": content}}
+    responses = {str(operation.status): _success(operation, catalog)}
+    responses |= {str(status): _refusal(status, codes) for status, codes in operation.refusals.items()}
+    described["responses"] = responses
+    if 401 not in operation.refusals:  # noqa: PLR2004 - nobody is asked for a key
+        described["security"] = []
+    return described
+
+
+def _parameters(operation: Operation) -> list[Schema]:
+    parameters: list[Schema] = []
+    if operation.takes_idempotency_key:
+        parameters.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": True,
+                "description": "Your name for this create. The same key with another body is refused (409).",
+                "schema": {"type": "string", "pattern": IDEMPOTENCY_KEY_PATTERN},
+                "example": EXAMPLE_KEY,
             }
+        )
+    if operation.takes_generation_id:
+        parameters.append(
+            {
+                "name": "id",
+                "in": "path",
+                "required": True,
+                "description": "The `id` of the record that the create returned.",
+                "schema": {"type": "string", "minLength": 1},
+                "example": EXAMPLE_GENERATION_ID,
+            }
+        )
+    return parameters
+
+
+def _success(operation: Operation, catalog: Mapping[str, Model]) -> Schema:
+    if operation.reply is None:
+        content = _json({"type": "object", "required": ["openapi", "info", "paths", "components"]})
+    else:
+        content = _json({"$ref": _REFERENCE.format(model=operation.reply.__name__)})
+        content["examples"] = reply_examples(operation.reply, catalog)
+    described: Schema = {
+        "description": operation.reply_text,
+        "headers": _header_references("Date"),
+        "content": {"application/json": content},
+    }
+    return described | ({"links": operation.links} if operation.links else {})
+
+
+def _refusal(status: int, codes: tuple[str, ...]) -> Schema:
+    """Describe a refusal with exactly the codes that it may have here; the firewall's page has none."""
+    content: Schema = {}
+    if codes:
+        narrowed = {"properties": {"error": {"properties": {"code": {"enum": list(codes)}}}}}
+        content["application/json"] = _json({"allOf": [{"$ref": _REFERENCE.format(model="Error")}, narrowed]}) | {
+            "examples": {code: {"value": {"error": {"code": code, "message": CODES[status][code]}}} for code in codes}
+        }
+    if status == 403:  # noqa: PLR2004 - Forbidden, by the firewall
+        content["text/html"] = {"schema": {"type": "string"}, "examples": {"edge firewall": {"value": PAGE}}}
+    names = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After-Sometimes",)}.get(status, ())
+    return {"description": STATUSES[status], "headers": _header_references("Date", *names), "content": content}
+
+
+def _json(schema: Schema) -> Schema:
+    return {"schema": schema}
+
+
+def _header_references(*names: str) -> Schema:
+    return {name.removesuffix("-Sometimes"): {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _headers() -> Schema:
+    seconds: Schema = {"type": "integer", "minimum": 1}
+    return {
+        "Date": {
+            "description": "The service's time.",
+            "required": True,
+            "schema": {"type": "string", "pattern": r"^\w{3}, \d{2} \w{3} \d{4} \d{2}:\d{2}:\d{2} GMT$"},
+            "example": "Mon, 21 Sep 2026 14:00:00 GMT",
+        },
+        "Retry-After": {
+            "description": "Seconds of the service's time until there is room again.",
+            "required": True,
+            "schema": seconds,
+            "example": 10,
+        },
+        "Retry-After-Sometimes": {
+            "description": "Seconds to wait, where they are known.",
+            "required": False,
+            "schema": seconds,
+            "example": 10,
+        },
+        "WWW-Authenticate": {
+            "description": "How to say who you are.",
+            "required": True,
+            "schema": {"type": "string", "const": "Bearer"},
         },
     }
 
 
-def _operation(
-    name: str, answer: str, *, body: str | None = None, status: str = "200", extra: list[Schema] | None = None
-) -> Schema:
-    refusals: Schema = {code: {"description": text, "content": _json("Error")} for code, text in _REFUSALS.items()}
-    operation: Schema = {
-        "operationId": name,
-        "responses": {status: {"description": "Done", "content": _json(answer)}, **refusals},
-    }
-    if extra:
-        operation["parameters"] = extra
-    if body:
-        operation["requestBody"] = {"required": True, "content": _json(body)}
-    return operation
+class _Untitled(GenerateJsonSchema):
+    """Without titles on fields: they would repeat the names."""
 
-
-def _json(schema: str) -> Schema:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-
-
-def _record(*, optional: tuple[str, ...] = (), **fields: Schema) -> Schema:
-    """Return the schema of an object without other fields."""
-    required = [name for name in fields if name not in optional]
-    return {"type": "object", "required": required, "additionalProperties": False, "properties": fields}
-
-
-def _list(item: Schema, **bounds: int) -> Schema:
-    return {"type": "array", "items": item, **bounds}
-
-
-def _choice(*words: str) -> Schema:
-    return {"type": "string", "enum": list(words)}
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - the base class gives it
+        return False
 
 
 def _schemas(catalog: Mapping[str, Model]) -> Schema:
-    error = _record(code=_TEXT, message=_TEXT)
-    return {
-        "Error": _record(error=error),
-        "ModelList": _record(models=_list({"type": "object", "required": ["id", "kind", "modes"]})),
-        "Balance": _record(balance=_INTEGER),
-        "Quote": _record(cost_credits=_INTEGER),
-        "GenerationRequest": _request(catalog),
-        "Generation": _record(
-            id=_TEXT,
-            model=_TEXT,
-            status=_choice("pending", "processing", "success", "failed", "canceled", "expired"),
-            created_at=_INSTANT,
-            credits=_record(cost=_INTEGER),
-            outputs=_list(_record(type=_choice("image", "video"), url=_TEXT, expires_at=_INSTANT)),
-            error={"oneOf": [error, {"type": "null"}]},
-        ),
-        **_upload_schemas(),
+    bodies: dict[Kind, list[type[Wire]]] = {"video": [], "image": []}
+    for model in catalog.values():
+        variants = dict.fromkeys(variant.body for variant in variants_of(model).values())
+        bodies[model.kind] += variants
+    requests = [*REQUESTS.values(), *bodies["video"], *bodies["image"]]
+    replies: list[type[Reply]] = [Error, *{operation.reply for operation in OPERATIONS if operation.reply}]
+    _, defined = models_json_schema(
+        [*((body, "validation") for body in requests), *((reply, "serialization") for reply in replies)],
+        ref_template=_REFERENCE,
+        schema_generator=_Untitled,
+    )
+    schemas: Schema = {
+        "GenerationRequest": _one_of("A request for a video or an image.", "VideoRequest", "ImageRequest"),
+        "VideoRequest": _one_of("A request for a video.", *(body.__name__ for body in bodies["video"])),
+        "ImageRequest": _one_of("A request for an image.", *(body.__name__ for body in bodies["image"])),
     }
+    return schemas | dict(sorted(defined["$defs"].items()))
 
 
-def _request(catalog: Mapping[str, Model]) -> Schema:
-    parameters = _record(
-        optional=(
-            "resolution", "aspect_ratio", "duration_seconds", "generate_audio",
-            "image_mode", "output_format", "google_search",
-        ),
-        resolution=_TEXT,
-        aspect_ratio=_TEXT,
-        duration_seconds=_INTEGER,
-        generate_audio={"type": "boolean"},
-        image_mode=_choice("first-frame", "first-last-frame", "reference-image"),
-        output_format=_choice("png", "jpg"),
-        google_search={"type": "boolean"},
-    )  # fmt: skip
-    return _record(
-        optional=("inputs", "parameters", "max_cost_credits"),
-        model=_choice(*catalog),
-        mode=_choice("text-to-video", "image-to-video", "text-to-image", "image-to-image"),
-        prompt={"type": "string", "minLength": 1},
-        inputs=_list(_record(type=_choice("image"), url=_TEXT)),
-        parameters=parameters,
-        max_cost_credits={"type": "number", "minimum": 0},
-    )
-
-
-def _upload_schemas() -> Schema:
-    file = _record(name=_TEXT, type=_choice("image/jpeg", "image/png", "image/webp"), size=_INTEGER)
-    upload = _record(
-        asset_id=_TEXT,
-        name=_TEXT,
-        upload_url=_TEXT,
-        upload_headers={"type": "object", "additionalProperties": _TEXT},
-        expires_at=_INSTANT,
-    )
-    asset = _record(
-        asset_id=_TEXT,
-        status=_choice("ready"),
-        url=_TEXT,
-        type=_TEXT,
-        size=_INTEGER,
-        width=_INTEGER,
-        height=_INTEGER,
-        expires_at=_INSTANT,
-    )
-    return {
-        "UploadRequest": _record(files=_list(file, minItems=1, maxItems=5)),
-        "UploadList": _record(uploads=_list(upload)),
-        "CompletionRequest": _record(asset_ids=_list(_TEXT, minItems=1, maxItems=5)),
-        "AssetList": _record(assets=_list(asset)),
-    }
+def _one_of(text: str, *names: str) -> Schema:
+    return {"description": text, "oneOf": [{"$ref": _REFERENCE.format(model=name)} for name in names]}

@@ -10,13 +10,14 @@ from functools import partial
 from aiohttp import hdrs, web
 
 from batchkiln.service.api.answering import noted
-from batchkiln.service.api.bodies import http_date, refusal
-from batchkiln.service.api.context import CONTEXT, PREFIX, Context
 from batchkiln.service.api.misbehaviour import blocked, misbehaved_after, misbehaved_before, sent_status
+from batchkiln.service.api.striking import faults_of, note_struck
 from batchkiln.service.books.admission import Credentials, Kind, Ticket
 from batchkiln.service.books.keys import digest_of
+from batchkiln.service.context import CONTEXT, PREFIX, Context
 from batchkiln.service.errors import ApiError
-from batchkiln.service.faults import BEFORE, REPLY
+from batchkiln.service.transport.access_log import ROUTE, TICKET
+from batchkiln.service.transport.bodies import http_date, refusal
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ApiHandler = Callable[[web.Request, Ticket], Awaitable[web.StreamResponse]]
@@ -46,6 +47,10 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     context = request.app[CONTEXT]
     is_api = request.path.startswith(PREFIX + "/")
     ticket = _new_ticket(request, "other")
+    if is_api:
+        request[TICKET] = ticket
+    if (resource := request.match_info.route.resource) is not None:
+        request[ROUTE] = resource.canonical
     if is_api and not context.edge.admits(ticket.ip, ticket.arrived_at_ms):
         await noted(context, ticket, status=403, code="edge_blocked")
         return blocked()
@@ -67,6 +72,7 @@ def _new_ticket(request: web.Request, kind: Kind) -> Ticket:
         path=request.path,
         ip=request.remote or "",
         arrived_at_ms=request.app[CONTEXT].clock.now_ms(),
+        origin=request.app[CONTEXT].origin(request),
     )
 
 
@@ -74,19 +80,10 @@ def endpoint(route: Route) -> Handler:
     """Wrap an API handler: faults, then the key, then the Origin, then the work, then faults again."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        context, ticket = request.app[CONTEXT], _new_ticket(request, route.kind)
-        if (fault := context.faults.draw(BEFORE, route.names)) is not None:
-            ticket.fault = fault.kind
-            response = misbehaved_before(request, fault)
-            await noted(context, ticket, status=sent_status(fault, response), code=fault.kind)
-            return response
-        late = context.faults.draw(REPLY, route.names)
-        ticket.fault = late.kind if late else None
-
+        request[TICKET] = ticket = _new_ticket(request, route.kind)
         if not route.is_public:
             ticket.credentials = _credentials(request)
-        response = await _refusals_answered(partial(route.handler, request, ticket), context, ticket)
-        return response if late is None else await misbehaved_after(request, response, late)
+        return await _among_faults(request, route.names, partial(route.handler, request, ticket), ticket)
 
     return handle
 
@@ -95,14 +92,40 @@ def stored(handler: Handler, names: frozenset[str]) -> Handler:
     """Wrap a storage handler: faults only, and nothing is logged."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        context = request.app[CONTEXT]
-        if (fault := context.faults.draw(BEFORE, names)) is not None:
-            return misbehaved_before(request, fault)
-        late = context.faults.draw(REPLY, names)
-        response = await _refusals_answered(partial(handler, request), context, None)
-        return response if late is None else await misbehaved_after(request, response, late)
+        return await _among_faults(request, names, partial(handler, request), None)
 
     return handle
+
+
+async def _among_faults(
+    request: web.Request,
+    names: frozenset[str],
+    work: Callable[[], Awaitable[web.StreamResponse]],
+    ticket: Ticket | None,
+) -> web.StreamResponse:
+    """Do the work of a request and spoil its reply, or misbehave in place of it, as the faults want it."""
+    context = request.app[CONTEXT]
+    try:
+        faults = await faults_of(request, names, ticket.credentials if ticket else None)
+    except ApiError as error:
+        await _noted(context, ticket, status=error.status, code=error.code)
+        return refusal(error)
+    if ticket is not None:
+        ticket.strikes, ticket.fault = faults, ", ".join(rule.kind for rule in faults.struck) or None
+    if faults.before is None:
+        response = await _refusals_answered(work, context, ticket)
+    else:
+        response = misbehaved_before(request, faults.before)
+        await _noted(context, ticket, status=sent_status(faults.before, response), code=faults.before.kind)
+    await note_struck(context, faults, names)
+    return await misbehaved_after(request, response, faults.late)
+
+
+async def _noted(context: Context, ticket: Ticket | None, *, status: int, code: str) -> None:
+    """Log a request that the books have not seen; when they cannot be written, the client still gets its reply."""
+    if ticket is not None and not ticket.is_recorded:
+        with suppress(sqlite3.Error):
+            await noted(context, ticket, status=status, code=code)
 
 
 async def _refusals_answered(
@@ -116,9 +139,7 @@ async def _refusals_answered(
     except Exception:  # noqa: BLE001 - a request boundary: one accident must not become another client's
         _log.exception("request_failed")
         refused = ApiError(500, "internal_error", "the service failed unexpectedly")
-    if ticket is not None and not ticket.is_recorded:
-        with suppress(sqlite3.Error):  # when the books cannot be written, the client still gets its JSON
-            await noted(context, ticket, status=refused.status, code=refused.code)
+    await _noted(context, ticket, status=refused.status, code=refused.code)
     return refusal(refused)
 
 

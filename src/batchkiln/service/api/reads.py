@@ -5,19 +5,20 @@ import sqlite3
 from aiohttp import web
 
 from batchkiln.service.api.answering import answered, noted
-from batchkiln.service.api.bodies import reply
-from batchkiln.service.api.context import CONTEXT
-from batchkiln.service.api.openapi import describe
+from batchkiln.service.api.openapi import DESCRIPTION
 from batchkiln.service.books.admission import Ticket
 from batchkiln.service.books.credits import balance_credits
 from batchkiln.service.books.generations import settle
+from batchkiln.service.context import CONTEXT
+from batchkiln.service.rules.replies import Balance, ModelList, entry_of
+from batchkiln.service.transport.bodies import reply
 
 
 async def models(request: web.Request, ticket: Ticket) -> web.StreamResponse:
     """GET /models: the catalogue."""
     context = request.app[CONTEXT]
-    entries = [model.as_json() for model in context.catalog.values()]
-    return reply(await answered(context, ticket, lambda _: {"models": entries}))
+    entries = ModelList(models=[entry_of(model) for model in context.catalog.values()])
+    return reply(await answered(context, ticket, lambda _: entries))
 
 
 async def balance(request: web.Request, ticket: Ticket) -> web.StreamResponse:
@@ -29,11 +30,11 @@ async def balance(request: web.Request, ticket: Ticket) -> web.StreamResponse:
         settle(connection, ticket.account, ticket.arrived_at_ms)
         return balance_credits(connection, ticket.account)
 
-    return reply({"balance": await answered(context, ticket, work)})
+    return reply(Balance(balance=await answered(context, ticket, work)))
 
 
 async def openapi(request: web.Request, ticket: Ticket) -> web.StreamResponse:
     """GET /openapi.json: public. Service rule 5.9."""
     context = request.app[CONTEXT]
     await noted(context, ticket, status=200, code=None)
-    return reply(describe(context.catalog, context.origin()))
+    return web.Response(body=request.app[DESCRIPTION], content_type="application/json", charset="utf-8")

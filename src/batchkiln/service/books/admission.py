@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 from batchkiln.service.books.keys import find_holder
 from batchkiln.service.config import Limits
 from batchkiln.service.errors import ApiError
+from batchkiln.service.faults import FaultRule, RequestFaults
 from batchkiln.service.rules.windows import Calendar, minute_wait_seconds
 
 Answer = TypeVar("Answer")
@@ -57,6 +58,12 @@ class Ticket:
     generation_id: str | None = None
     poll_gap_ms: int | None = None
     is_recorded: bool = False
+    origin: str = ""  # where its client reaches the storage; links in the reply begin with it
+    strikes: RequestFaults | None = None
+
+    def draw_fault(self, kinds: frozenset[str]) -> FaultRule | None:
+        """Return what misbehaviour of these kinds strikes what the request has made, if any."""
+        return None if self.strikes is None else self.strikes.draw(kinds)
 
 
 class Admission:
@@ -102,6 +109,7 @@ class Admission:
         """Drop the rows that no window can reach any more."""
         oldest_ms = now_ms - KEPT_DAYS * self._calendar.day_ms
         connection.execute("DELETE FROM requests WHERE arrived_at_ms < ?", (oldest_ms,))
+        connection.execute("DELETE FROM faults_struck WHERE at_ms < ?", (oldest_ms,))
 
     def _next_number(self, connection: sqlite3.Connection, ticket: Ticket) -> int | None:
         """Return the request's number in its budget. Raises ApiError 429 when a window is full."""
@@ -110,8 +118,16 @@ class Admission:
             return None
         last = _last_number(connection, ticket.account, budget)
         per_minute, per_day = self._limits_of(budget)
-        self._check_minute(connection, ticket, nth_last=last - per_minute + 1)
-        self._check_day(connection, ticket, last=last, limit=per_day)
+        refusals = [
+            refusal
+            for refusal in (
+                self._refused_by_minute(connection, ticket, nth_last=last - per_minute + 1),
+                self._refused_by_day(connection, ticket, last=last, limit=per_day),
+            )
+            if refusal is not None
+        ]
+        if refusals:  # the longer wait: after the shorter one the other window would still be full
+            raise max(refusals, key=lambda refusal: refusal.retry_after_seconds or 0)
         return last + 1
 
     def _limits_of(self, budget: str) -> tuple[int, int]:
@@ -119,7 +135,7 @@ class Admission:
             return self._limits.creates_per_minute, self._limits.creates_per_day
         return self._limits.reads_per_minute, self._limits.reads_per_day
 
-    def _check_minute(self, connection: sqlite3.Connection, ticket: Ticket, *, nth_last: int) -> None:
+    def _refused_by_minute(self, connection: sqlite3.Connection, ticket: Ticket, *, nth_last: int) -> ApiError | None:
         row = connection.execute(
             "SELECT arrived_at_ms FROM requests WHERE account = ? AND budget = ? AND number = ?",
             (ticket.account, BUDGETS[ticket.kind], nth_last),
@@ -129,10 +145,13 @@ class Admission:
             ticket.arrived_at_ms,
             minute_ms=round(self._limits.minute_seconds * 1000),
         )
-        if wait is not None:
-            raise ApiError(429, "rate_limited", "too many requests in this minute", retry_after_seconds=wait)
+        if wait is None:
+            return None
+        return ApiError(429, "rate_limited", "too many requests in this minute", retry_after_seconds=wait)
 
-    def _check_day(self, connection: sqlite3.Connection, ticket: Ticket, *, last: int, limit: int) -> None:
+    def _refused_by_day(
+        self, connection: sqlite3.Connection, ticket: Ticket, *, last: int, limit: int
+    ) -> ApiError | None:
         begin_ms = self._calendar.begin_of(self._calendar.day_of(ticket.arrived_at_ms))
         row = connection.execute(
             "SELECT number FROM requests WHERE account = ? AND budget = ? AND arrived_at_ms >= ?"
@@ -140,13 +159,14 @@ class Admission:
             (ticket.account, BUDGETS[ticket.kind], begin_ms),
         ).fetchone()
         used = 0 if row is None else last - row["number"] + 1
-        if used >= limit:
-            raise ApiError(
-                429,
-                "daily_limit",
-                f"the account's {limit} requests of this day are used up",
-                retry_after_seconds=self._calendar.wait_seconds(ticket.arrived_at_ms),
-            )
+        if used < limit:
+            return None
+        return ApiError(
+            429,
+            "daily_limit",
+            f"the account's {limit} requests of this day are used up",
+            retry_after_seconds=self._calendar.wait_seconds(ticket.arrived_at_ms),
+        )
 
 
 def record(

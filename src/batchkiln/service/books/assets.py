@@ -1,21 +1,14 @@
 """Uploaded images in the books: prepared, uploaded, ready; Service section 2.3 and 4, upload flow."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from batchkiln.service.books.credits import add_usage, may_use, usage_of
 from batchkiln.service.config import Limits
 from batchkiln.service.errors import ApiError
-from batchkiln.service.rules.validation import invalid
 from batchkiln.service.rules.windows import Calendar
-
-# A made-up host: stored request bodies stay valid whatever port the service has after a restart.
-ASSET_URL = "https://assets.batchkiln.invalid/"
-MAX_FILES = 5
-MAX_FILE_BYTES = 30 * 1024 * 1024
-CONTENT_TYPES = ("image/jpeg", "image/png", "image/webp")
-MAX_NAME_CHARACTERS = 255
+from batchkiln.service.rules.wire import ASSET_URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,49 +34,12 @@ class Asset:
     link_expires_at_ms: int
     width: int | None
     height: int | None
+    is_purged: bool = False  # its bytes are deleted
 
     @property
     def url(self) -> str:
         """What generation inputs name it by."""
         return f"{ASSET_URL}{self.account}/{self.id}"
-
-
-def check_files(body: object) -> list[FileToUpload]:
-    """Read the body of POST /uploads. Raises ApiError 422."""
-    files = _only_list(body, "files")
-    if not 1 <= len(files) <= MAX_FILES:
-        raise invalid(f"files has {len(files)} entries; allowed: 1 to {MAX_FILES}")
-    return [_file(entry, f"files[{index}]") for index, entry in enumerate(files)]
-
-
-def check_asset_ids(body: object) -> list[str]:
-    """Read the body of POST /uploads/complete. Raises ApiError 422."""
-    ids = _only_list(body, "asset_ids")
-    if not 1 <= len(ids) <= MAX_FILES or not all(isinstance(entry, str) for entry in ids):
-        raise invalid(f"asset_ids must be 1 to {MAX_FILES} asset identifiers")
-    return [str(entry) for entry in ids]
-
-
-def _only_list(body: object, field: str) -> list[object]:
-    if not isinstance(body, dict) or not isinstance(body.get(field), list):
-        raise invalid(f"{field} is required, an array")
-    if unknown := sorted(set(body) - {field}):
-        raise invalid(f"unknown field {unknown[0]!r}; allowed: {field}")
-    entries: list[object] = body[field]
-    return entries
-
-
-def _file(entry: object, where: str) -> FileToUpload:
-    if not isinstance(entry, dict) or set(entry) != {"name", "type", "size"}:
-        raise invalid(f"{where} must have exactly the fields name, type and size")
-    name, content_type, size = entry["name"], entry["type"], entry["size"]
-    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_CHARACTERS:
-        raise invalid(f"{where}.name must be text of 1 to {MAX_NAME_CHARACTERS} characters")
-    if content_type not in CONTENT_TYPES:
-        raise invalid(f"{where}.type must be one of {', '.join(CONTENT_TYPES)}")
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_FILE_BYTES:
-        raise invalid(f"{where}.size must be an integer of 1 to {MAX_FILE_BYTES} bytes")
-    return FileToUpload(name, content_type, size)
 
 
 class AssetBooks:
@@ -163,7 +119,10 @@ class AssetBooks:
 def find_asset(connection: sqlite3.Connection, asset_id: str) -> Asset | None:
     """Return an asset of any account."""
     row = connection.execute("SELECT * FROM assets WHERE id = ?", (asset_id,)).fetchone()
-    return Asset(**{name: row[name] for name in Asset.__dataclass_fields__}) if row else None
+    if row is None:
+        return None
+    columns = {name: row[name] for name in Asset.__dataclass_fields__}
+    return Asset(**columns | {"is_purged": bool(row["is_purged"])})
 
 
 def mark_uploaded(connection: sqlite3.Connection, asset_id: str) -> None:
@@ -178,13 +137,15 @@ def mark_ready(connection: sqlite3.Connection, asset_id: str, size_pixels: tuple
     )
 
 
-def own_assets(connection: sqlite3.Connection, account: str, asset_ids: Sequence[str]) -> list[Asset]:
-    """Return an account's assets. Raises ApiError when one is missing or was never uploaded."""
+def own_assets(connection: sqlite3.Connection, account: str, asset_ids: Sequence[str], *, now_ms: int) -> list[Asset]:
+    """Return an account's assets. Raises ApiError when one is missing, was never uploaded or is kept no longer."""
     assets = []
     for asset_id in asset_ids:
         asset = find_asset(connection, asset_id)
         if asset is None or asset.account != account:
             raise ApiError(404, "asset_not_found", f"asset {asset_id!r} is not known to this account")
+        if asset.is_purged or now_ms >= asset.expires_at_ms:
+            raise ApiError(422, "asset_expired", f"asset {asset_id!r} has expired; upload the image again")
         if asset.state == "prepared":
             raise ApiError(422, "asset_not_ready", f"asset {asset_id!r} was not uploaded yet")
         assets.append(asset)
@@ -208,8 +169,39 @@ def _resolve_input(connection: sqlite3.Connection, account: str, url: str, *, na
     asset = find_asset(connection, asset_id)
     if asset is None or not account == owner == asset.account:
         raise ApiError(422, "asset_not_found", f"{name} is not an asset of this account")
-    if now_ms >= asset.expires_at_ms:
+    if asset.is_purged or now_ms >= asset.expires_at_ms:
         raise ApiError(422, "asset_expired", f"{name} has expired; upload the image again")
     if asset.state != "ready":
         raise ApiError(422, "asset_not_ready", f"{name} is not ready; complete its upload first")
     return asset.id
+
+
+def find_expired_assets(
+    connection: sqlite3.Connection, *, expired_before_ms: int, abandoned_before_ms: int, limit: int
+) -> list[str]:
+    """Return a few assets whose bytes are to go: expired ones, and uploads never completed whose link died long ago.
+
+    What a generation that is not drawn yet will show stays until it is drawn.
+    """
+    rows = connection.execute(
+        "SELECT id FROM assets WHERE is_purged = 0 AND expires_at_ms <= ?1 AND id NOT IN (SELECT value FROM"
+        " generations, json_each(CAST(drawing_json AS TEXT), '$.asset_ids') WHERE ended_at_ms IS NULL"
+        " AND rendered_at_ms IS NULL AND outcome = 'success')"
+        " UNION SELECT id FROM assets WHERE is_purged = 0 AND state != 'ready' AND link_expires_at_ms <= ?2 LIMIT ?3",
+        (expired_before_ms, abandoned_before_ms, limit),
+    ).fetchall()
+    return [row["id"] for row in rows]
+
+
+def mark_assets_purged(connection: sqlite3.Connection, asset_ids: Iterable[str]) -> None:
+    """Remember that the bytes of these assets are gone."""
+    connection.executemany("UPDATE assets SET is_purged = 1 WHERE id = ?", [(each,) for each in asset_ids])
+
+
+def first_asset_ends(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
+    """Return the earliest expiry of an asset that is kept, and of the upload link of one that is not complete."""
+    kept = connection.execute("SELECT min(expires_at_ms) AS first FROM assets WHERE is_purged = 0").fetchone()
+    incomplete = connection.execute(
+        "SELECT min(link_expires_at_ms) AS first FROM assets WHERE is_purged = 0 AND state != 'ready'"
+    ).fetchone()
+    return kept["first"], incomplete["first"]

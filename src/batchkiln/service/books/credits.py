@@ -108,7 +108,7 @@ WHERE NOT EXISTS (SELECT 1 FROM transfers WHERE generation_id = g.id AND kind = 
 UNION ALL
 SELECT g.id, 'it has ended, and is neither charged nor refunded' FROM generations g
 WHERE ended_at_ms IS NOT NULL AND NOT EXISTS (
-    SELECT 1 FROM transfers WHERE generation_id = g.id
+    SELECT 1 FROM transfers WHERE generation_id = g.id AND kind IN ('charge', 'refund')  -- for the index
     AND kind = CASE g.outcome WHEN 'failed' THEN 'refund' ELSE 'charge' END)
 UNION ALL
 SELECT g.id, 'it is active, and already charged or refunded' FROM generations g
@@ -117,6 +117,10 @@ WHERE ended_at_ms IS NULL AND EXISTS (
 UNION ALL
 SELECT g.id, 'no idempotency key leads to it' FROM generations g
 WHERE NOT EXISTS (SELECT 1 FROM idempotency WHERE generation_id = g.id)
+UNION ALL
+SELECT a.name, 'the days do not add up to what its generations cost' FROM accounts a
+WHERE (SELECT coalesce(sum(credits), 0) FROM day_usage WHERE account = a.name)
+    != (SELECT coalesce(sum(cost_credits), 0) FROM generations WHERE account = a.name)
 UNION ALL
 SELECT name, 'its count of active generations is wrong' FROM accounts a
 WHERE active_generations != (SELECT count(*) FROM generations g WHERE g.account = a.name AND ended_at_ms IS NULL)

@@ -5,19 +5,87 @@ nothing behind and takes no other with it. Its result is handed out only after t
 `synchronous=FULL` a commit is on disk: whoever has a result can rely on it after a power cut.
 """
 
+import asyncio
 import queue
 import sqlite3
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
+
+from batchkiln.service.errors import BooksOfAnotherVersionError
 
 Result = TypeVar("Result")
 Job = Callable[[sqlite3.Connection], Result]
-_Queued = tuple[Job[object], "Future[object]"]
 # More would let the first of a batch wait noticeably for the last.
 MAX_BATCH = 128
+# Grows with every change of `schema.sql`: these books are for rehearsals, and are not carried over.
+SCHEMA_VERSION = 2
+# How long one process waits for another's transaction: a server under load leaves only short gaps to a command.
+BUSY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """A job and who waits for its result: a thread, or a task of an event loop."""
+
+    job: Job[object]
+    future: "Future[object] | asyncio.Future[object]"
+
+    def is_wanted(self) -> bool:
+        """Say whether anybody still waits; from here on the future of a thread cannot be cancelled."""
+        if isinstance(self.future, asyncio.Future):
+            return not self.future.cancelled()
+        return self.future.set_running_or_notify_cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a job has returned or raised."""
+
+    value: object = None
+    error: Exception | None = None
+
+    def settle(self, future: "Future[object] | asyncio.Future[object]") -> None:
+        if self.error is None:
+            future.set_result(self.value)
+        else:
+            future.set_exception(self.error)
+
+
+def connect(path: Path, schema: str) -> sqlite3.Connection:
+    """Open the file and lay down the schema; the caller closes it.
+
+    Raises sqlite3.Error when it cannot be used, and `BooksOfAnotherVersionError`.
+    """
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
+        _lay_down(connection, path, schema)
+    except (sqlite3.Error, BooksOfAnotherVersionError):
+        connection.close()
+        raise
+    return connection
+
+
+def _lay_down(connection: sqlite3.Connection, path: Path, schema: str) -> None:
+    """Lay down the schema in an empty file; in another, see that it is this one."""
+    tables, version = (
+        connection.execute(sql).fetchone()[0] for sql in ("SELECT count(*) FROM sqlite_schema", "PRAGMA user_version")
+    )
+    if not tables:
+        # In one transaction, so that a kill in the middle leaves an empty file.
+        connection.executescript(f"BEGIN IMMEDIATE; {schema}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    elif version != SCHEMA_VERSION:
+        raise BooksOfAnotherVersionError(
+            f"{path} was written by another version of the local service (books {version}, this one has"
+            f" {SCHEMA_VERSION}); nothing was changed: name another state folder, or delete this one"
+        )
 
 
 class Database:
@@ -34,11 +102,17 @@ class Database:
     def submit(self, job: Job[Result]) -> "Future[Result]":
         """Queue a job; its result appears after it is committed. May be called from any thread."""
         future: Future[Result] = Future()
-        self._queue.put((job, future))  # type: ignore[arg-type]  # each future gets its own job's result
+        self._queue.put(_Queued(job, cast("Future[object]", future)))  # each future gets its own job's result
         return future
 
+    async def run(self, job: Job[Result]) -> Result:
+        """Queue a job and wait for its result: as `submit`, with less ado, for a task of an event loop."""
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Queued(job, future))
+        return cast("Result", await future)
+
     def open(self) -> None:
-        """Wait until the schema stands. Raises sqlite3.Error when the file cannot be used."""
+        """Wait until the schema stands. Raises what `connect` does."""
         self._opened.result()
 
     def close(self) -> None:
@@ -48,16 +122,8 @@ class Database:
 
     def _serve(self) -> None:
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None)
-        except sqlite3.Error as error:
-            self._opened.set_exception(error)
-            return
-        try:
-            connection.row_factory = sqlite3.Row
-            connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
-            connection.executescript(self._schema)
-        except sqlite3.Error as error:
-            connection.close()
+            connection = connect(self._path, self._schema)
+        except (sqlite3.Error, BooksOfAnotherVersionError) as error:
             self._opened.set_exception(error)
             return
         self._opened.set_result(None)
@@ -86,32 +152,45 @@ class Database:
 
 
 def _run_batch(connection: sqlite3.Connection, batch: list[_Queued]) -> None:
-    """Run jobs in one transaction, then settle their futures."""
-    settled: list[Callable[[], None]] = []
-    running = [(job, future) for job, future in batch if future.set_running_or_notify_cancel()]
+    """Run jobs in one transaction, then hand their results out."""
+    running = [queued for queued in batch if queued.is_wanted()]
     try:
         connection.execute("BEGIN IMMEDIATE")
-        settled = [_run_job(connection, job, future) for job, future in running]
+        results = [_run_job(connection, queued.job) for queued in running]
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        for _, future in running:
-            future.set_exception(error)
-        return
-    for settle in settled:
-        settle()
+        results = [_Result(error=error)] * len(running)
+    _hand_out(running, results)
 
 
-def _run_job(connection: sqlite3.Connection, job: Job[object], future: "Future[object]") -> Callable[[], None]:
-    """Run one job in a savepoint; return what hands out its result or its exception."""
+def _run_job(connection: sqlite3.Connection, job: Job[object]) -> "_Result":
+    """Run one job in a savepoint; what it raises belongs to whoever waits for it."""
     connection.execute("SAVEPOINT job")
     try:
-        result = job(connection)
-    except Exception as raised:  # noqa: BLE001 - it belongs to whoever waits for the job
-        error = raised
+        result = _Result(job(connection))
+    except Exception as error:  # noqa: BLE001 - as the docstring says
         connection.execute("ROLLBACK TO job")
-        connection.execute("RELEASE job")
-        return lambda: future.set_exception(error)
+        result = _Result(error=error)
     connection.execute("RELEASE job")
-    return lambda: future.set_result(result)
+    return result
+
+
+def _hand_out(ran: list[_Queued], results: list["_Result"]) -> None:
+    """Settle the futures; each event loop is woken once for all that is its own."""
+    of_loops: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[object], _Result]]] = defaultdict(list)
+    for queued, result in zip(ran, results, strict=True):
+        if isinstance(queued.future, asyncio.Future):
+            of_loops[queued.future.get_loop()].append((queued.future, result))
+        else:
+            result.settle(queued.future)
+    for loop, settled in of_loops.items():
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            loop.call_soon_threadsafe(_settle, settled)
+
+
+def _settle(settled: list[tuple["asyncio.Future[object]", "_Result"]]) -> None:
+    for future, result in settled:
+        if not future.done():  # cancelled, when who waited has gone
+            result.settle(future)

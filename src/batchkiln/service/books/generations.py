@@ -4,13 +4,14 @@ Every function here takes the connection and the instant; none reads a clock or 
 """
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from batchkiln.service.books.credits import Movement, transfer
 from batchkiln.service.rules.drawing import Drawing, Output
 from batchkiln.service.rules.lifecycle import Generation, Outcome, end_of
 
-PURGE_BATCH = 20  # files deleted at once, so that nobody waits long for it
+PURGE_BATCH = 200  # entered at once, so that no request waits long for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +60,51 @@ def find_drawing(connection: sqlite3.Connection, generation_id: str) -> Drawing:
     return Drawing.from_json(row["drawing_json"])
 
 
-def find_unrendered(connection: sqlite3.Connection) -> list[tuple[str, Drawing]]:
-    """Return the generations whose file is still owed: what a crash has interrupted."""
+def find_unrendered(connection: sqlite3.Connection, limit: int = -1) -> list[tuple[str, Drawing]]:
+    """Return the generations whose file is still owed, the oldest first; -1 is all of them."""
     rows = connection.execute(
         "SELECT id, drawing_json FROM generations WHERE rendered_at_ms IS NULL AND outcome = 'success'"
-        " AND ended_at_ms IS NULL ORDER BY created_at_ms"
+        " AND ended_at_ms IS NULL ORDER BY created_at_ms LIMIT ?",
+        (limit,),
     ).fetchall()
     return [(row["id"], Drawing.from_json(row["drawing_json"])) for row in rows]
 
 
-def find_expired_files(connection: sqlite3.Connection, ended_before_ms: int) -> list[str]:
-    """Return a few file names whose retention is over, and forget them."""
+def settle_unseen(connection: sqlite3.Connection, finished_before_ms: int, now_ms: int) -> None:
+    """Settle what nobody has asked about since it ended, in every account."""
     rows = connection.execute(
-        "SELECT g.id, o.file_name FROM generations g JOIN outputs o ON o.generation_id = g.id"
-        " WHERE g.is_purged = 0 AND g.ended_at_ms <= ? LIMIT ?",
+        "SELECT DISTINCT account FROM generations WHERE ended_at_ms IS NULL AND finish_at_ms <= ?",
+        (finished_before_ms,),
+    ).fetchall()
+    for row in rows:
+        settle(connection, row["account"], now_ms)
+
+
+def find_expired_files(connection: sqlite3.Connection, ended_before_ms: int) -> list[tuple[str, str | None]]:
+    """Return a few generations whose retention is over, with their file if they have one."""
+    rows = connection.execute(
+        "SELECT g.id, o.file_name FROM generations g LEFT JOIN outputs o ON o.generation_id = g.id"
+        " WHERE g.is_purged = 0 AND g.ended_at_ms <= ? ORDER BY g.ended_at_ms LIMIT ?",
         (ended_before_ms, PURGE_BATCH),
     ).fetchall()
-    connection.executemany("UPDATE generations SET is_purged = 1 WHERE id = ?", [(row["id"],) for row in rows])
-    return [row["file_name"] for row in rows]
+    return [(row["id"], row["file_name"]) for row in rows]
+
+
+def mark_purged(connection: sqlite3.Connection, generation_ids: Iterable[str]) -> None:
+    """Remember that nothing of these generations is kept on disk any more."""
+    connection.executemany("UPDATE generations SET is_purged = 1 WHERE id = ?", [(each,) for each in generation_ids])
+
+
+def first_end_kept(connection: sqlite3.Connection) -> int | None:
+    """Return the earliest end of a generation that is retained; one that nobody has asked about counts as finished."""
+    row = connection.execute(
+        "SELECT min(ended_at_ms) AS first FROM generations WHERE is_purged = 0 AND ended_at_ms IS NOT NULL"
+    ).fetchone()
+    unseen = connection.execute(
+        "SELECT min(max(finish_at_ms, coalesce(rendered_at_ms, 0))) AS first FROM generations"
+        " WHERE ended_at_ms IS NULL AND (rendered_at_ms IS NOT NULL OR outcome != 'success')"
+    ).fetchone()
+    return min((end for end in (row["first"], unseen["first"]) if end is not None), default=None)
 
 
 def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int) -> None:
@@ -96,7 +124,8 @@ def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Ou
         (generation_id, output.type, output.file_name, output.content_type, output.size_bytes, output.sha256),
     )
     connection.execute(
-        "UPDATE generations SET rendered_at_ms = coalesce(rendered_at_ms, ?) WHERE id = ?",
+        # A file that was lost and drawn again is one more to delete, also when its retention ended meanwhile.
+        "UPDATE generations SET rendered_at_ms = coalesce(rendered_at_ms, ?), is_purged = 0 WHERE id = ?",
         (now_ms, generation_id),
     )
 

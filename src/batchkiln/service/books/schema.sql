@@ -13,20 +13,44 @@ CREATE TABLE IF NOT EXISTS accounts (
 
 -- Keys ---------------------------------------------------------------------------------------------------------------
 
+-- A key that left the configuration works again once it is back; one that a person has revoked never does.
 CREATE TABLE IF NOT EXISTS api_keys (
-    key_sha256    TEXT PRIMARY KEY,
+    key_sha256    TEXT PRIMARY KEY CHECK (length(key_sha256) = 64),
     id            TEXT NOT NULL UNIQUE,                 -- what people call it by; says nothing of the key
     account       TEXT NOT NULL REFERENCES accounts (name),
     origin        TEXT NOT NULL CHECK (origin IN ('command', 'configuration')),
     is_legacy     INTEGER NOT NULL CHECK (is_legacy IN (0, 1)),
     created_at_ms INTEGER NOT NULL,
-    revoked_at_ms INTEGER
+    revoked_at_ms INTEGER,
+    revoked_by    TEXT CHECK (revoked_by IN ('person', 'configuration')),
+    CHECK ((revoked_at_ms IS NULL) = (revoked_by IS NULL)),
+    CHECK (revoked_by IS NOT 'configuration' OR origin = 'configuration')
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS api_keys_of_account ON api_keys (account, created_at_ms);
-CREATE TRIGGER IF NOT EXISTS api_key_is_revoked_for_good BEFORE UPDATE OF revoked_at_ms ON api_keys
-WHEN OLD.revoked_at_ms IS NOT NULL AND NEW.revoked_at_ms IS NOT OLD.revoked_at_ms
+CREATE TRIGGER IF NOT EXISTS api_key_is_revoked_for_good BEFORE UPDATE OF revoked_at_ms, revoked_by ON api_keys
+WHEN OLD.revoked_by = 'person'
 BEGIN
-    SELECT RAISE(ABORT, 'a revoked key stays revoked');
+    SELECT RAISE(ABORT, 'a key that a person revoked stays revoked');
+END;
+CREATE TRIGGER IF NOT EXISTS api_key_stays_whose_it_is
+BEFORE UPDATE OF key_sha256, id, account, origin, created_at_ms ON api_keys
+BEGIN
+    SELECT RAISE(ABORT, 'a key stays whose it is');
+END;
+CREATE TRIGGER IF NOT EXISTS api_key_is_never_deleted BEFORE DELETE ON api_keys
+BEGIN
+    SELECT RAISE(ABORT, 'a key is revoked, never deleted');
+END;
+-- Service rule 5.3.
+CREATE TRIGGER IF NOT EXISTS account_has_ten_keys_at_most AFTER INSERT ON api_keys
+WHEN (SELECT count(*) FROM api_keys WHERE account = NEW.account AND revoked_at_ms IS NULL) > 10
+BEGIN
+    SELECT RAISE(ABORT, 'an account has ten active keys at most');
+END;
+CREATE TRIGGER IF NOT EXISTS account_gets_ten_keys_back_at_most AFTER UPDATE OF revoked_at_ms ON api_keys
+WHEN (SELECT count(*) FROM api_keys WHERE account = NEW.account AND revoked_at_ms IS NULL) > 10
+BEGIN
+    SELECT RAISE(ABORT, 'an account has ten active keys at most');
 END;
 
 -- Generations --------------------------------------------------------------------------------------------------------
@@ -62,20 +86,43 @@ WHEN OLD.ended_at_ms IS NULL AND NEW.ended_at_ms IS NOT NULL
 BEGIN
     UPDATE accounts SET active_generations = active_generations - 1 WHERE name = NEW.account;
 END;
-CREATE TRIGGER IF NOT EXISTS generation_ends_once BEFORE UPDATE OF ended_at_ms, outcome, cost_credits ON generations
+CREATE TRIGGER IF NOT EXISTS generation_ends_once BEFORE UPDATE OF ended_at_ms, outcome ON generations
 WHEN OLD.ended_at_ms IS NOT NULL
 BEGIN
     SELECT RAISE(ABORT, 'a generation that has ended does not change');
 END;
+CREATE TRIGGER IF NOT EXISTS generation_stays_whose_it_is
+BEFORE UPDATE OF id, account, key_sha256, cost_credits, created_at_ms ON generations
+BEGIN
+    SELECT RAISE(ABORT, 'a generation stays whose it is, and costs what it did');
+END;
+CREATE TRIGGER IF NOT EXISTS generation_is_never_deleted BEFORE DELETE ON generations
+BEGIN
+    SELECT RAISE(ABORT, 'a generation is purged, never deleted');
+END;
 
+-- Kept for ever: a replay is one however late it comes (Service rule 4.2).
 CREATE TABLE IF NOT EXISTS idempotency (
-    account       TEXT NOT NULL,
-    key           TEXT NOT NULL,
+    account       TEXT NOT NULL REFERENCES accounts (name),
+    key           TEXT NOT NULL CHECK (length(key) BETWEEN 16 AND 128),
     path          TEXT NOT NULL,
     body_sha256   TEXT NOT NULL,
     generation_id TEXT NOT NULL UNIQUE REFERENCES generations (id),
     PRIMARY KEY (account, key)
 ) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS idempotency_leads_to_its_account BEFORE INSERT ON idempotency
+BEGIN
+    SELECT RAISE(ABORT, 'an idempotency key leads to a generation of its account')
+    WHERE NOT EXISTS (SELECT 1 FROM generations WHERE id = NEW.generation_id AND account = NEW.account);
+END;
+CREATE TRIGGER IF NOT EXISTS idempotency_is_never_edited BEFORE UPDATE ON idempotency
+BEGIN
+    SELECT RAISE(ABORT, 'an idempotency key is never edited');
+END;
+CREATE TRIGGER IF NOT EXISTS idempotency_is_never_deleted BEFORE DELETE ON idempotency
+BEGIN
+    SELECT RAISE(ABORT, 'an idempotency key is never forgotten');
+END;
 
 CREATE TABLE IF NOT EXISTS outputs (
     generation_id TEXT PRIMARY KEY REFERENCES generations (id),
@@ -122,6 +169,15 @@ CREATE UNIQUE INDEX IF NOT EXISTS transfers_reserve_once ON transfers (generatio
 -- One end per generation, and so at most one refund: Service rule 3.1.
 CREATE UNIQUE INDEX IF NOT EXISTS transfers_settle_once ON transfers (generation_id)
     WHERE kind IN ('charge', 'refund');
+CREATE TRIGGER IF NOT EXISTS transfer_reserves_the_cost BEFORE INSERT ON transfers
+WHEN NEW.kind = 'reserve'
+BEGIN
+    SELECT RAISE(ABORT, 'what is reserved is the cost of a generation of the account')
+    WHERE NOT EXISTS (
+        SELECT 1 FROM generations
+        WHERE id = NEW.generation_id AND account = NEW.account AND cost_credits = NEW.credits
+    );
+END;
 CREATE TRIGGER IF NOT EXISTS transfer_settles_its_reserve BEFORE INSERT ON transfers
 WHEN NEW.kind IN ('charge', 'refund')
 BEGIN
@@ -146,13 +202,19 @@ BEGIN
 END;
 
 CREATE TABLE IF NOT EXISTS day_usage (
-    account      TEXT NOT NULL,
+    account      TEXT NOT NULL REFERENCES accounts (name),
     day          INTEGER NOT NULL,
     credits      INTEGER NOT NULL DEFAULT 0 CHECK (credits >= 0),
     upload_files INTEGER NOT NULL DEFAULT 0 CHECK (upload_files >= 0),
     upload_bytes INTEGER NOT NULL DEFAULT 0 CHECK (upload_bytes >= 0),
     PRIMARY KEY (account, day)
 ) STRICT, WITHOUT ROWID;
+-- A refund gives nothing of a day's budget back: Service section 8.
+CREATE TRIGGER IF NOT EXISTS day_usage_only_grows BEFORE UPDATE ON day_usage
+WHEN NEW.credits < OLD.credits OR NEW.upload_files < OLD.upload_files OR NEW.upload_bytes < OLD.upload_bytes
+BEGIN
+    SELECT RAISE(ABORT, 'what was used of a day is never given back');
+END;
 
 -- Uploads ------------------------------------------------------------------------------------------------------------
 
@@ -171,6 +233,7 @@ CREATE TABLE IF NOT EXISTS assets (
     CHECK ((state = 'ready') = (width IS NOT NULL AND height IS NOT NULL))
 ) STRICT;
 CREATE INDEX IF NOT EXISTS assets_kept ON assets (expires_at_ms) WHERE is_purged = 0;
+CREATE INDEX IF NOT EXISTS assets_incomplete ON assets (link_expires_at_ms) WHERE is_purged = 0 AND state != 'ready';
 
 -- Requests -----------------------------------------------------------------------------------------------------------
 
@@ -197,3 +260,12 @@ CREATE TABLE IF NOT EXISTS requests (
 CREATE UNIQUE INDEX IF NOT EXISTS requests_numbered ON requests (account, budget, number) WHERE number IS NOT NULL;
 CREATE INDEX IF NOT EXISTS requests_counted ON requests (account, budget, arrived_at_ms) WHERE number IS NOT NULL;
 CREATE INDEX IF NOT EXISTS requests_arrived ON requests (arrived_at_ms);
+
+-- Every misbehaviour that struck a request of the API or of the storage; it goes when the request's row would.
+CREATE TABLE IF NOT EXISTS faults_struck (
+    id       INTEGER PRIMARY KEY,
+    at_ms    INTEGER NOT NULL,
+    kind     TEXT NOT NULL,
+    endpoint TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS faults_struck_at ON faults_struck (at_ms);

@@ -1,42 +1,58 @@
-"""Cards with the prompt written on them, in colours of their own; input images appear on the card."""
+"""Scenes in colours of their own, with input pictures in them, and the prompt written below."""
 
 import hashlib
 import math
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from colorsys import hsv_to_rgb
-from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageOps
+
+from batchkiln.service.media.inputs import open_picture
+from batchkiln.service.media.panels import lay_panel, write_panel
+from batchkiln.service.rules.drawing import Drawing
 
 Color = tuple[int, int, int]
-_MAX_LINES = 12
-_RIDGE_STEPS = 48
-_WORD_CHARACTERS = 32  # a longer word may be broken anywhere
-_INK: Color = (255, 255, 255)
-_SHADE: Color = (16, 16, 24)
+_RIDGE_STEPS: Final = 64
+_FRAME_INK: Final = (250, 250, 250)
 
 
-def draw_card(*, size: tuple[int, int], prompt: str, caption: str, inputs: Sequence[Path]) -> Image.Image:
-    """Draw an RGB card of that size in pixels; the same arguments give the same pixels."""
-    digest = hashlib.sha256(f"{caption}\n{prompt}".encode()).digest()
-    card = _background(size, digest)
-    for index, path in enumerate(inputs):
-        _paste_input(card, path, index=index, count=len(inputs))
-    _write(card, prompt, caption)
-    return card
+def draw_picture(drawing: Drawing, inputs: Sequence[Path]) -> Image.Image:
+    """Draw an image, in RGB; the same drawing and inputs give the same pixels."""
+    size = (drawing.width, drawing.height)
+    panel = panel_of(drawing)
+    picture = draw_scene(size, digest_of(drawing))
+    for tile, place in tiles_of(inputs, (size[0], size[1] - panel.height)):
+        picture.paste(tile, place)
+    lay_panel(picture, panel)
+    return picture
 
 
-def save_picture(card: Image.Image, path: Path, output_format: str) -> None:
+def save_picture(picture: Image.Image, path: Path, output_format: str) -> None:
     """Save as PNG or JPEG."""
     if output_format == "jpg":
-        card.save(path, "JPEG", quality=88)
+        picture.save(path, "JPEG", quality=88)
     else:
-        card.save(path, "PNG", compress_level=1)
+        picture.save(path, "PNG", compress_level=1)
 
 
-def _background(size: tuple[int, int], digest: bytes) -> Image.Image:
+def digest_of(drawing: Drawing) -> bytes:
+    """Return what colours, places and the mark in the caption come from."""
+    return hashlib.sha256(drawing.as_json()).digest()
+
+
+def panel_of(drawing: Drawing) -> Image.Image:
+    """Return the panel with the prompt, what was asked for, and a mark that tells even equal prompts apart."""
+    facts = [drawing.model, drawing.mode, drawing.image_mode, f"{drawing.width}x{drawing.height}"]
+    facts.append(f"{drawing.duration_seconds} s" if drawing.kind == "video" else None)
+    facts.append("with sound" if drawing.with_audio else None)
+    facts.append(f"#{digest_of(drawing).hex()[:6]}")
+    caption = " · ".join(fact for fact in facts if fact)
+    return write_panel((drawing.width, drawing.height), drawing.prompt, caption)
+
+
+def draw_scene(size: tuple[int, int], digest: bytes) -> Image.Image:
     """Paint a sky that grows lighter, a disc and three ridges; colours and places come from the digest."""
     width, height = size
     hue = digest[0]
@@ -50,6 +66,36 @@ def _background(size: tuple[int, int], digest: bytes) -> Image.Image:
     for ridge in range(3):
         draw.polygon(_ridge(size, digest, ridge), fill=_color(hue + 20 * ridge, 140, 150 - 40 * ridge))
     return scene
+
+
+def tiles_of(inputs: Sequence[Path], room: tuple[int, int]) -> list[tuple[Image.Image, tuple[int, int]]]:
+    """Return each input in a frame, as large as a grid of them allows, and where it goes in that room."""
+    if not inputs:
+        return []
+    columns = _columns(len(inputs), room)
+    rows = math.ceil(len(inputs) / columns)
+    cell = room[0] // columns, room[1] // rows
+    edge = max(2, min(room) // 120)
+    inner = max(1, cell[0] - 6 * edge), max(1, cell[1] - 6 * edge)
+    tiles = []
+    for index, path in enumerate(inputs):
+        picture = ImageOps.contain(open_picture(path, at_least=inner), inner, Image.Resampling.BICUBIC)
+        tile = ImageOps.expand(picture, edge, fill=_FRAME_INK)
+        row, column = divmod(index, columns)
+        in_row = min(columns, len(inputs) - row * columns)  # the last row stands in the middle
+        left = (room[0] - in_row * cell[0]) // 2 + column * cell[0]
+        place = left + (cell[0] - tile.width) // 2, row * cell[1] + (cell[1] - tile.height) // 2
+        tiles.append((tile, place))
+    return tiles
+
+
+def _columns(count: int, room: tuple[int, int]) -> int:
+    """Return how many columns give the largest squares."""
+
+    def square(columns: int) -> float:
+        return min(room[0] / columns, room[1] / math.ceil(count / columns))
+
+    return max(range(1, count + 1), key=square)
 
 
 def _color(hue: int, saturation: int, brightness: int) -> Color:
@@ -71,61 +117,3 @@ def _ridge(size: tuple[int, int], digest: bytes, ridge: int) -> list[tuple[int, 
         for step in range(_RIDGE_STEPS + 1)
     ]
     return [*tops, (width, height), (0, height)]
-
-
-def _paste_input(card: Image.Image, path: Path, *, index: int, count: int) -> None:
-    """Put an input image into its share of the upper two thirds."""
-    width, height = card.size
-    share, tall = width // count, height * 2 // 3
-    with Image.open(path) as image:
-        fitted = ImageOps.contain(ImageOps.exif_transpose(image).convert("RGB"), (share, tall))
-    card.paste(fitted, (index * share + (share - fitted.width) // 2, (tall - fitted.height) // 2))
-
-
-def _write(card: Image.Image, prompt: str, caption: str) -> None:
-    width, height = card.size
-    margin = width // 20
-    font = _font(max(12, min(width, height) // 26))
-    lines = _wrapped(prompt, font, width - 2 * margin)
-    line_height = int(font.size * 1.3)
-    draw = ImageDraw.Draw(card)
-    top = height - margin - line_height * (len(lines) + 1)
-    draw.rectangle((0, top - margin // 2, width, height), fill=_SHADE)
-    for number, line in enumerate(lines):
-        draw.text((margin, top + number * line_height), line, font=font, fill=_INK)
-    small = _font(max(10, min(width, height) // 34))
-    draw.text((margin, height - margin - line_height // 2), caption, font=small, fill=(170, 170, 180))
-
-
-def _wrapped(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
-    """Break a text into lines that fit; what is too long ends in an ellipsis."""
-    lines = [""]
-    for word in _words(text):
-        longer = f"{lines[-1]} {word}".strip()
-        if font.getlength(longer) <= width or not lines[-1]:
-            lines[-1] = longer
-        elif len(lines) == _MAX_LINES:
-            lines[-1] += " …"
-            break
-        else:
-            lines.append(word)
-    return lines
-
-
-def _words(text: str) -> Iterator[str]:
-    """Split a text where lines may break; scripts without blanks, too, come in pieces."""
-    for word in text.split():
-        for start in range(0, len(word), _WORD_CHARACTERS):
-            yield word[start : start + _WORD_CHARACTERS]
-
-
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    """Return the font that comes with Pillow; one per thread, since a face may not be shared."""
-    return _font_of_thread(size, threading.get_ident())
-
-
-@lru_cache(maxsize=32)
-def _font_of_thread(size: int, thread: int) -> ImageFont.FreeTypeFont:  # noqa: ARG001 - part of the cache's key
-    font = ImageFont.load_default(size)
-    assert isinstance(font, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
-    return font

@@ -1,1 +1,1 @@
-"""What the operator sees and does, on a port of its own, on loopback."""
+"""The operator's port, on loopback alone: what clients did, faults switched on and off, stuck generations ended."""

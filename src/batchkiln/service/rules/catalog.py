@@ -6,42 +6,73 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from math import gcd
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Kind = Literal["image", "video"]
+Mode = Literal["text-to-video", "image-to-video", "text-to-image", "image-to-image"]
+ImageMode = Literal["first-frame", "first-last-frame", "reference-image"]
+OutputFormat = Literal["png", "jpg"]
+Count = Annotated[int, Field(ge=1)]
 _EXACT_SIZE = re.compile(r"([0-9]+)x([0-9]+)")
 _SHORT_SIDE = {"480p": 480, "720p": 720, "1080p": 1080}
 _LONG_SIDE = {"1K": 1024, "2K": 2048, "4K": 4096}
 
 
-class Model(BaseModel):
-    """One row of the catalogue: what a model accepts and how it is priced."""
-
+class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Bounds(_Row):
+    """How many input images an image mode takes."""
+
+    min: Count
+    max: Count
+
+
+class Model(_Row):
+    """One row of the catalogue: what a model accepts and how it is priced. The fields are told in `models.toml`."""
 
     id: str
     kind: Kind
-    modes: tuple[str, ...]
+    modes: tuple[Mode, ...]
     aspect_ratios: tuple[str, ...]
-    credits: dict[str, int]  # by resolution: per image, or per second of a video
+    credits: dict[str, Count]
     durations_seconds: tuple[int, ...] = ()
     prompt_limit_characters: int
-    max_input_images: int
-    image_modes: tuple[str, ...] = ()
-    output_formats: tuple[str, ...] = ()
+    image_modes: dict[ImageMode, Bounds] = {}
+    max_input_images: int = 0  # of models without image modes
+    output_formats: tuple[OutputFormat, ...] = ()
     audio_control: bool = False
     google_search: bool = False
-    included_images: int | None = None  # None: input images cost nothing
+    included_images: int | None = None
     extra_image_credits: int = 0
+    audio_credits_per_second: int = 0
+    google_search_credits: int = 0
     typical_seconds: float
     spread_seconds: float
+
+    @model_validator(mode="after")
+    def _every_count_of_images_fits_a_mode(self) -> Self:
+        """Without gaps, a request that names no image mode may have any count between the least and the most."""
+        if self.image_modes and any(self.image_mode_for(count) is None for count in range(1, self.most_images + 1)):
+            raise ValueError(f"{self.id}: some count of input images fits no image mode")
+        return self
+
+    def __hash__(self) -> int:
+        """Models are told apart by their id; it lets what is made from one be kept."""
+        return hash(self.id)
 
     @property
     def resolutions(self) -> tuple[str, ...]:
         """The resolutions on offer, in the order of the table."""
         return tuple(self.credits)
+
+    @property
+    def most_images(self) -> int:
+        """How many input images a request may have at most, in any image mode."""
+        return max((bounds.max for bounds in self.image_modes.values()), default=self.max_input_images)
 
     def ratios_of(self, resolution: str) -> tuple[str, ...]:
         """Return the aspect ratios that go with a resolution."""
@@ -51,38 +82,46 @@ class Model(BaseModel):
             return (f"{width // divisor}:{height // divisor}",)
         return self.aspect_ratios
 
-    def price_credits(self, *, resolution: str, duration_seconds: int | None, images: int) -> int:
+    def image_mode_for(self, images: int) -> ImageMode | None:
+        """Return what is meant by so many images where a request names no image mode; None where none fits."""
+        return next((mode for mode, bounds in self.image_modes.items() if bounds.min <= images <= bounds.max), None)
+
+    def price_credits(
+        self,
+        *,
+        resolution: str,
+        duration_seconds: int | None,
+        images: int,
+        generate_audio: bool = False,
+        google_search: bool = False,
+    ) -> int:
         """Return the price of one generation; quote and charge both come from here.
 
         Service section 4, pricing: seconds times the rate, and images beyond those included.
         """
-        units = 1 if duration_seconds is None else duration_seconds
-        extra_images = 0 if self.included_images is None else max(0, images - self.included_images)
-        return units * self.credits[resolution] + extra_images * self.extra_image_credits
+        seconds = duration_seconds or 0
+        price = self.credits[resolution] * (1 if duration_seconds is None else seconds)
+        if self.included_images is not None:
+            price += max(0, images - self.included_images) * self.extra_image_credits
+        if generate_audio:
+            price += seconds * self.audio_credits_per_second
+        if google_search:
+            price += self.google_search_credits
+        return price
 
-    def as_json(self) -> dict[str, object]:
-        """Return the entry of GET /models."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "modes": self.modes,
-            "resolutions": self.resolutions,
-            "aspect_ratios": self.aspect_ratios,
-            "combinations": [{"resolution": r, "aspect_ratios": self.ratios_of(r)} for r in self.resolutions],
-            "durations_seconds": self.durations_seconds,
-            "prompt_limit_characters": self.prompt_limit_characters,
-            "max_input_images": self.max_input_images,
-            "image_modes": self.image_modes,
-            "output_formats": self.output_formats,
-            "audio_control": self.audio_control,
-            "google_search": self.google_search,
-            "pricing": {
-                "unit": "second" if self.kind == "video" else "image",
-                "credits_by_resolution": self.credits,
-                "included_images": self.included_images,
-                "extra_image_credits": self.extra_image_credits,
-            },
-        }
+    @property
+    def highest_price_credits(self) -> int:
+        """The price of the dearest request that the model takes."""
+        return max(
+            self.price_credits(
+                resolution=resolution,
+                duration_seconds=max(self.durations_seconds, default=None),
+                images=self.most_images,
+                generate_audio=self.audio_control,
+                google_search=self.google_search,
+            )
+            for resolution in self.resolutions
+        )
 
 
 def size_pixels(resolution: str, aspect_ratio: str) -> tuple[int, int]:

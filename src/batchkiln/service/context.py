@@ -8,8 +8,8 @@ from typing import Final
 
 from aiohttp import web
 
-from batchkiln.service.api.edge import EdgeFirewall
 from batchkiln.service.books.admission import Admission
+from batchkiln.service.books.asset_locks import AssetLocks
 from batchkiln.service.books.assets import AssetBooks
 from batchkiln.service.books.creating import CreateBooks
 from batchkiln.service.books.database import Database
@@ -17,8 +17,10 @@ from batchkiln.service.clock import Dice, ServiceClock
 from batchkiln.service.config import ServiceConfig
 from batchkiln.service.faults import Faults
 from batchkiln.service.media.renderer import Renderer
+from batchkiln.service.media.workshop import Workshop
 from batchkiln.service.rules.catalog import Model
-from batchkiln.service.storage.links import Links
+from batchkiln.service.transport.edge import EdgeFirewall
+from batchkiln.service.transport.links import Links
 
 PREFIX: Final = "/api/v1"
 
@@ -30,7 +32,7 @@ def new_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The collaborators of the routes. `origin` is where the storage is reached from outside."""
+    """The collaborators of the routes. `origin` is where the client of a request reaches the storage."""
 
     config: ServiceConfig
     clock: ServiceClock
@@ -40,12 +42,14 @@ class Context:
     creates: CreateBooks
     assets: AssetBooks
     renderer: Renderer
+    examining: Workshop  # of its own, so that no upload waits behind what is being drawn
     faults: Faults
     dice: Dice
     links: Links
     edge: EdgeFirewall
     asset_dir: Path
-    origin: Callable[[], str]
+    origin: Callable[[web.BaseRequest], str]
+    asset_locks: AssetLocks = field(default_factory=AssetLocks)
     new_id: Callable[[str], str] = field(default=new_id)
 
     @property

@@ -1,0 +1,32 @@
+"""The report on what clients did, read from the books and written to a file."""
+
+import os
+import secrets
+from pathlib import Path
+
+from batchkiln.service.books.behaviour import read_behaviour
+from batchkiln.service.books.opening import FILE_NAME, calendar_of
+from batchkiln.service.books.report import Report
+from batchkiln.service.config import ServiceConfig
+
+
+def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
+    """Report what the books in a state folder say, also while no service runs; default instant: the last request's.
+
+    Not for the event loop's thread. Raises sqlite3.Error when the books cannot be read.
+    """
+    return read_behaviour(config.state_dir / FILE_NAME, config.limits, calendar_of(config), now_ms=now_ms)
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write a report as JSON; whoever reads the file finds it whole, or as it was before. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(report.as_json())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""HTTP itself: connections, bodies, links that are signed, the firewall in front and the access log."""

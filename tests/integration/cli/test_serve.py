@@ -1,0 +1,266 @@
+"""`serve keys`: keys made, listed and revoked beside a running service, and without one."""
+
+import json
+import os
+import stat
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import click
+import pytest
+
+from batchkiln.cli.command import Command
+from batchkiln.cli.serve import serve
+from batchkiln.cli.serve_keys import keys
+from integration.cli.workspace import Workspace, finished, interrupt, until_line
+
+CONFIGURED = "state_dir: books\naccounts: [{name: studio, keys: [configured-key]}]\n"
+
+
+def status_of(base_url: str, key: str) -> int:
+    """Read the balance with a key; return the status."""
+    request = urllib.request.Request(f"{base_url}/credits/balance", headers={"Authorization": f"Bearer {key}"})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_a_key_works_at_once_and_fails_at_once_when_revoked(workspace: Workspace) -> None:
+    """A running server needs no restart. Service rules 5.2 and 5.6."""
+    server = workspace.start("serve", "--state-dir", "books", "--json")
+    base_url = until_line(server, "base_url").split('"')[3]
+
+    made = workspace.call("serve", "keys", "create", "main", "--state-dir", "books", "--json").document
+    before = status_of(base_url, made["key"])
+    revoked = workspace.call("serve", "keys", "revoke", made["id"], "--state-dir", "books")
+    after = status_of(base_url, made["key"])
+
+    interrupt(server)
+    assert finished(server).exit == 0
+    assert (before, after) == (200, 401)
+    assert revoked.exit == 0
+    assert made["id"] in revoked.out
+
+
+def test_a_running_service_keeps_its_configuration(workspace: Workspace) -> None:
+    """A command that was not told of the service's configuration revokes none of its keys and opens no account."""
+    (workspace.folder / "service.yaml").write_text(CONFIGURED)
+    server = workspace.start("serve", "--config", "service.yaml", "--json")
+    base_url = until_line(server, "base_url").split('"')[3]
+
+    refused = workspace.call("serve", "keys", "create", "main", "--state-dir", "books")
+    made = workspace.call("serve", "keys", "create", "studio", "--state-dir", "books")
+
+    assert status_of(base_url, "configured-key") == 200
+    assert status_of(base_url, made.out.strip()) == 200
+    interrupt(server)
+    assert finished(server).exit == 0
+    assert refused.exit == 2
+    assert "there is no account main; there are: studio" in refused.err
+
+
+def test_a_key_is_shown_once_alone_on_standard_output(workspace: Workspace) -> None:
+    """Standard error says that it is not shown again, and nothing ever does. Service rule 5.2."""
+    made = workspace.call("serve", "keys", "create", "main", "--state-dir", "books")
+    listed = workspace.call("serve", "keys", "list", "--state-dir", "books")
+    key = made.out.strip()
+
+    assert made.out.count("\n") == 1
+    assert "not shown again" in made.err
+    assert key not in made.err + listed.out + listed.err
+    stored = [path for path in (workspace.folder / "books").rglob("*") if path.is_file()]
+    assert not [path for path in stored if key.encode() in path.read_bytes()]
+
+
+def test_keys_can_be_made_before_the_first_start(workspace: Workspace) -> None:
+    """The books are opened with the accounts of the configuration; the service goes on with them."""
+    (workspace.folder / "service.yaml").write_text(CONFIGURED)
+    made = workspace.call("serve", "keys", "create", "studio", "--config", "service.yaml")
+    listed = workspace.call("serve", "keys", "list", "studio", "--config", "service.yaml", "--json")
+
+    server = workspace.start("serve", "--config", "service.yaml", "--json")
+    base_url = until_line(server, "base_url").split('"')[3]
+    statuses = [status_of(base_url, key) for key in (made.out.strip(), "configured-key")]
+
+    interrupt(server)
+    assert finished(server).exit == 0
+    assert statuses == [200, 200]
+    assert sorted(line["origin"] for line in listed.lines) == ["command", "configuration"]
+
+
+def test_the_made_key_of_an_account_is_there_before_the_first_start(workspace: Workspace) -> None:
+    """Its file is for its owner alone."""
+    workspace.call("serve", "keys", "list", "--state-dir", "books")
+
+    path = workspace.folder / "books" / "key-main"
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_made_key_that_was_revoked_is_replaced_at_the_next_start(workspace: Workspace) -> None:
+    """The account's file never holds a key that is of no use."""
+    (only,) = workspace.call("serve", "keys", "list", "--state-dir", "books", "--json").lines
+    path = workspace.folder / "books" / "key-main"
+    exposed = path.read_text().strip()
+    workspace.call("serve", "keys", "revoke", only["id"], "--state-dir", "books")
+
+    server = workspace.start("serve", "--state-dir", "books", "--json")
+    base_url = until_line(server, "base_url").split('"')[3]
+    statuses = [status_of(base_url, key) for key in (exposed, path.read_text().strip())]
+
+    interrupt(server)
+    assert finished(server).exit == 0
+    assert statuses == [401, 200]
+
+
+def test_the_folder_may_stand_before_the_subcommand(workspace: Workspace) -> None:
+    """As the common options may."""
+    workspace.call("serve", "--state-dir", "books", "keys", "create", "main")
+
+    listed = workspace.call("serve", "keys", "--state-dir", "books", "list", "--json")
+
+    assert len(listed.lines) == 2
+    assert not (workspace.folder / ".batchkiln").exists()
+
+
+def test_instants_are_service_time(workspace: Workspace) -> None:
+    """A key is made at the service's hour, which goes on while no server runs."""
+    (workspace.folder / "service.yaml").write_text(
+        "state_dir: books\nstart_at: 2040-01-01T00:00:00Z\ntime_scale: 1000\naccounts: [{name: main}]\n"
+    )
+    workspace.call("serve", "keys", "create", "main", "--config", "service.yaml")
+    workspace.call("serve", "keys", "create", "main", "--config", "service.yaml")
+
+    listed = workspace.call("serve", "keys", "list", "--config", "service.yaml", "--json")
+
+    instants = [line["created_at"] for line in listed.lines]
+    assert instants[0].startswith("2040-01-01T00:")
+    assert len(set(instants)) > 1
+
+
+def test_the_eleventh_key_is_refused(workspace: Workspace) -> None:
+    """Exit 2, and when the next one may be made. Service rule 5.3."""
+    configured = [f"key-number-{number}" for number in range(10)]
+    (workspace.folder / "service.yaml").write_text(
+        f"state_dir: books\naccounts: [{{name: main, keys: {configured}}}]\n"
+    )
+
+    refused = workspace.call("serve", "keys", "create", "main", "--config", "service.yaml")
+
+    assert (refused.exit, refused.out) == (2, "")
+    assert "account main has 10 active keys; the next one may be made once one of them is revoked" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["keys", "create", "nobody"], "there is no account nobody; there are: main"),
+        (["keys", "list", "nobody"], "there is no account nobody; there are: main"),
+        (["keys", "revoke", "key_0"], "there is no key key_0"),
+        (["keys", "kreate", "main"], "No such command 'kreate'"),
+        (["keys", "create"], "Missing argument 'ACCOUNT'"),
+        (["kyes"], "No such command 'kyes'"),
+    ],
+)
+def test_mistakes_are_two(workspace: Workspace, arguments: list[str], told: str) -> None:
+    """Each is told in a sentence."""
+    result = workspace.call("serve", *arguments)
+
+    assert result.exit == 2
+    assert told in result.err
+
+
+def test_a_key_from_the_environment_that_is_missing_is_named(workspace: Workspace) -> None:
+    """Exit 2; nothing was opened."""
+    (workspace.folder / "service.yaml").write_text(
+        "state_dir: books\naccounts: [{name: main, keys: [{env: NO_KEY}]}]\n"
+    )
+
+    result = workspace.call("serve", "keys", "list", "--config", "service.yaml")
+
+    assert result.exit == 2
+    assert "NO_KEY" in result.err
+
+
+def test_books_that_are_none_are_told(workspace: Workspace) -> None:
+    """Exit 2, with the folder; the file is left as it was."""
+    books = workspace.folder / "books"
+    books.mkdir()
+    (books / "service.db").write_text("this is no database, however long it may look to be " * 100)
+
+    result = workspace.call("serve", "keys", "list", "--state-dir", "books")
+
+    assert result.exit == 2
+    assert "the books in books cannot be used" in result.err
+
+
+def test_a_list_is_made_for_people(workspace: Workspace) -> None:
+    """Each key with its account, its origin and its state."""
+    made = workspace.call("serve", "keys", "create", "main", "--json").document
+    workspace.call("serve", "keys", "revoke", made["id"])
+
+    lines = workspace.call("serve", "keys", "list").out.splitlines()
+
+    assert any("of the configuration, active" in line for line in lines)
+    assert any(line.startswith(made["id"]) and "made by command, revoked at" in line for line in lines)
+
+
+def test_revoking_prints_the_key_for_programs(workspace: Workspace) -> None:
+    """One document, without the key itself."""
+    made = workspace.call("serve", "keys", "create", "main", "--json").document
+
+    revoked = workspace.call("serve", "keys", "revoke", made["id"], "--json")
+
+    assert revoked.document["state"] == "revoked"
+    assert revoked.document["revoked_by"] == "person"
+    assert made["key"] not in json.dumps(revoked.document)
+
+
+@pytest.mark.parametrize("name", list(keys.commands))
+def test_each_command_for_keys_has_help_with_an_example(name: str) -> None:
+    """As every command has."""
+    found = keys.commands[name]
+    assert isinstance(found, Command)
+
+    text = found.get_help(click.Context(found, info_name=name))
+
+    assert found.help
+    assert f"batchkiln serve keys {name}" in text
+    assert [option.name for option in found.params if isinstance(option, click.Option) and not option.help] == []
+
+
+def test_the_manual_explains_every_command_for_keys() -> None:
+    """docs/commands.md shows a use of each in the section of `serve`."""
+    manual = Path(__file__).parents[3] / "docs" / "commands.md"
+    section = manual.read_text("utf-8").partition("\n## serve\n")[2].partition("\n## ")[0]
+
+    assert [name for name in keys.commands if f"batchkiln serve keys {name}" not in section] == []
+    assert set(serve.commands) == {"keys"}
+
+
+def test_two_processes_may_open_new_books_at_once(workspace: Workspace) -> None:
+    """One of them lays down the schema and the accounts, and the other waits for it."""
+    calls = [workspace.start("serve", "keys", "create", "main", "--state-dir", "books") for _ in range(3)]
+
+    results = [finished(call) for call in calls]
+
+    assert [result.exit for result in results] == [0, 0, 0], os.linesep.join(result.err for result in results)
+    listed = workspace.call("serve", "keys", "list", "--state-dir", "books", "--json")
+    assert [line["origin"] for line in listed.lines].count("command") == 3
+
+
+def test_a_report_is_written_at_the_end(workspace: Workspace) -> None:
+    """What clients did is in the file once the server has stopped, and at the operator's port before."""
+    server = workspace.start("serve", "--state-dir", "books", "--operator-port", "0", "--report", "r.json", "--json")
+    until_line(server, "base_url")
+    operator_url = until_line(server, "operator_url").split('"')[3]
+
+    interrupt(server)
+
+    assert finished(server).exit == 0
+    assert operator_url.startswith("http://127.0.0.1:")
+    assert isinstance(json.loads((workspace.folder / "r.json").read_text()), dict)
