@@ -2,11 +2,9 @@
 
 from typing import Final
 
-import orjson
 from aiohttp import HttpVersion11, hdrs, web
 
 from batchkiln.service.api import generations, reads, uploads
-from batchkiln.service.api.openapi import DESCRIPTION, describe
 from batchkiln.service.api.passage import Route, endpoint, guard, set_date, stored
 from batchkiln.service.context import CONTEXT, PREFIX, Context
 from batchkiln.service.storage import downloads, receiving
@@ -31,7 +29,6 @@ def build_app(context: Context) -> web.Application:
     """Return the application: the API below its prefix, and the storage beside it."""
     app = web.Application(middlewares=[guard], client_max_size=MAX_BODY_BYTES)
     app[CONTEXT] = context
-    app[DESCRIPTION] = orjson.dumps(describe(context.catalog))
     for route in ROUTES:
         app.router.add_route(route.method, PREFIX + route.path, endpoint(route), expect_handler=expected)
     app.router.add_put(receiving.PATH, stored(receiving.receive, frozenset({"put"})))

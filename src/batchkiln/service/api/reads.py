@@ -1,11 +1,12 @@
 """GET /models, /credits/balance and /openapi.json."""
 
+import asyncio
 import sqlite3
 
 from aiohttp import web
 
 from batchkiln.service.api.answering import answered, noted
-from batchkiln.service.api.openapi import DESCRIPTION
+from batchkiln.service.api.openapi import description
 from batchkiln.service.books.admission import Ticket
 from batchkiln.service.books.credits import balance_credits
 from batchkiln.service.books.generations import settle
@@ -37,4 +38,5 @@ async def openapi(request: web.Request, ticket: Ticket) -> web.StreamResponse:
     """GET /openapi.json: public. Service rule 5.9."""
     context = request.app[CONTEXT]
     await noted(context, ticket, status=200, code=None)
-    return web.Response(body=request.app[DESCRIPTION], content_type="application/json", charset="utf-8")
+    document = await asyncio.to_thread(description)
+    return web.Response(body=document, content_type="application/json", charset="utf-8")
