@@ -29,11 +29,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from batchkiln.service import ServiceConfig
-from batchkiln.service.books.admission import Ticket, record
+from batchkiln.service import Limits, ServiceConfig
 from batchkiln.service.books.creating import CreateBooks, NewGeneration
 from batchkiln.service.books.generations import settle
 from batchkiln.service.books.opening import FILE_NAME, calendar_of
+from batchkiln.service.books.request_log import Arrival, Entry, Told, record
 from batchkiln.service.rules.drawing import Drawing, Output
 
 KEY = "benchmark-key-of-main"
@@ -169,7 +169,7 @@ def running(arguments: list[str], core: int) -> Iterator[tuple[int, int]]:
     os.sched_setaffinity(process.pid, {core})
     try:
         assert process.stdout is not None
-        base_url = process.stdout.readline().split()[0]
+        base_url = next(word for word in process.stdout.readline().split() if word.startswith("http"))
         yield int(base_url.split(":")[2].partition("/")[0]), process.pid
     finally:
         process.terminate()
@@ -181,8 +181,9 @@ def service(folder: Path, core: int) -> Iterator[tuple[int, int]]:
     """Run the local service on a folder."""
     (folder / "service.yaml").write_text(
         f"state_dir: {folder}\ninstant: true\naccounts: [{{name: main, credits: 1000000000, keys: [{KEY}]}}]\n"
+        f"limits: {Limits.lifted().model_dump_json()}\n"
     )
-    arguments = ["-m", "batchkiln.service", "--config", str(folder / "service.yaml"), "--no-limits"]
+    arguments = ["-m", "batchkiln", "serve", "-q", "--config", str(folder / "service.yaml")]
     with running(arguments, core) as found:
         yield found
 
@@ -233,9 +234,15 @@ def filled(folder: Path, count: int, core: int) -> list[str]:
         for number in range(start, min(start + FILL_AT_ONCE, count)):
             new = generation(ids[number], key, now_ms + number)
             books.enter(connection, new)
-            ticket = Ticket("create", new.path, "127.0.0.1", new.created_at_ms, account="main", key_sha256=key)
-            ticket.generation_id, ticket.idempotency_key, ticket.body_sha256 = new.id, new.idempotency_key, "0" * 64
-            record(connection, ticket, status=202, code=None, number=number + 1)
+            entry = Entry(
+                Arrival("create", new.path, "127.0.0.1", new.created_at_ms),
+                account="main",
+                key_sha256=key,
+                idempotency_key=new.idempotency_key,
+                body_sha256="0" * 64,
+                generation_id=new.id,
+            )
+            record(connection, entry, Told(202), at_ms=new.created_at_ms, number=number + 1)
         settle(connection, "main", now_ms + number)
         connection.execute("COMMIT")
     connection.close()

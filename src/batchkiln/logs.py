@@ -7,7 +7,10 @@ URL by accident; what is on the list is bounded in length and searched for what 
 import logging
 import re
 import sys
+import traceback
 from collections.abc import MutableMapping
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, Literal
 
 import structlog
@@ -15,7 +18,8 @@ import structlog
 ALLOWED: Final = frozenset(
     {
         "account", "attempt", "attempts", "bytes", "call", "code", "command", "cost_credits", "credits", "dropped",
-        "duration_ms", "duration_seconds", "error", "event", "exit", "fault", "file", "folder", "generation_id", "ip",
+        "duration_ms", "duration_seconds", "error", "event", "exit", "fault", "file", "folder", "frames",
+        "generation_id", "ip",
         "item", "items", "job", "kind", "level", "line", "message", "method", "model", "number", "path", "pid", "port",
         "profile", "queue", "reason", "remedy", "retry_after_seconds", "sha256", "signal", "size_bytes", "state",
         "status", "timestamp", "until",
@@ -112,13 +116,27 @@ class _StandardError:
     debug = info = warning = error = critical = exception = log = msg
 
 
+def _frames(trace: TracebackType | None) -> str:
+    """Say where an error was raised, and on which way; the innermost first, since a long text loses its end."""
+    places = [
+        f"{Path(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}"
+        for frame, line in traceback.walk_tb(trace)
+    ]
+    return ", from ".join(reversed(places))
+
+
 class _Forward(logging.Handler):
-    """Brings what libraries log into the same lines; of an exception only its type, since texts may hold links."""
+    """Brings what libraries log into the same lines; of an exception only its type, since texts may hold links.
+
+    Of the local service's own accidents also where they happened, by file, line and function.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
         fields: dict[str, Any] = {"error": error} if error else {}
         if record.name.startswith(_SERVICE):
+            if record.exc_info and (frames := _frames(record.exc_info[2])):
+                fields["frames"] = frames
             fields |= {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
         structlog.get_logger().log(record.levelno, record.getMessage(), **fields)

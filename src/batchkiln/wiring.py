@@ -306,11 +306,11 @@ async def _serving(profile: Profile, queue: Path) -> "AsyncIterator[LocalService
     """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
     from batchkiln.service.errors import StateFolderInUseError  # noqa: PLC0415  as below
 
-    service = _embedded(profile, queue)
+    folder = queue.absolute().parent / "embedded" / profile.name
     try:
+        service = _embedded(profile, folder)
         await service.__aenter__()
     except (OSError, ValueError, sqlite3.Error, StateFolderInUseError) as error:
-        folder = service.config.state_dir
         raise InputError(f"the local service cannot start in {folder}: {error}; nothing was sent") from error
     try:
         yield service
@@ -318,14 +318,14 @@ async def _serving(profile: Profile, queue: Path) -> "AsyncIterator[LocalService
         await service.__aexit__(None, None, None)
 
 
-def _embedded(profile: Profile, queue: Path) -> "LocalService":
-    """Build the local service, beside the queue, with the very limits and calendar that the client keeps."""
+def _embedded(profile: Profile, folder: Path) -> "LocalService":
+    """Build the local service in a folder of its own, with the very limits and calendar that the client keeps."""
     # Its drawing libraries take half a second to import, which nobody else should wait for.
     from batchkiln.service.config import AccountConfig, Limits, ServiceConfig  # noqa: PLC0415
     from batchkiln.service.server import LocalService  # noqa: PLC0415
 
     config = ServiceConfig(
-        state_dir=queue.absolute().parent / "service" / profile.name,
+        state_dir=folder,
         time_scale=profile.time_scale,
         day_seconds=profile.day.seconds,
         day_start=profile.day.start,

@@ -27,6 +27,7 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
+from batchkiln.service import Limits
 from batchkiln.service.books.credits import audit
 
 PATIENCE_SECONDS = 120.0
@@ -39,6 +40,7 @@ state_dir: service
 time_scale: 20
 tiny_media: true
 accounts: [{{name: main, credits: {CREDITS}, keys: [{API_KEY}]}}]
+limits: {Limits.lifted().model_dump_json()}
 """
 
 
@@ -81,14 +83,14 @@ class Proof:
     async def _start(self) -> asyncio.subprocess.Process:
         source = str(Path(__file__).parents[2] / "src")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "batchkiln.service", "--config", "service.yaml", "--no-limits"),
+            *(sys.executable, "-m", "batchkiln", "serve", "-q", "--config", "service.yaml"),
             cwd=self.folder,
             stdout=asyncio.subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([source, *sys.path])},
         )
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
-            self._origin = (await process.stdout.readline()).decode().split()[0]
+            self._origin = (await process.stdout.readline()).decode().split()[5]  # "The local service is at URL"
         return process
 
     async def _load(self) -> None:

@@ -132,6 +132,27 @@ def test_what_libraries_log_comes_in_the_same_form(stderr: Stderr) -> None:
     assert KEY not in told
 
 
+def _fail_with_a_secret() -> None:
+    secret = LINK
+    raise ValueError(secret)
+
+
+def test_accidents_of_the_local_service_tell_where_they_happened(stderr: Stderr) -> None:
+    """File, line and function, the innermost first; neither the text nor what the variables held. Law 8."""
+    configure_logging(verbosity=0, log_format="json", is_server=True)
+
+    try:
+        _fail_with_a_secret()
+    except ValueError:
+        logging.getLogger("batchkiln.service.api.passage").exception("request_failed")
+
+    told = stderr()
+    frames = json.loads(told)["frames"]
+    first = _fail_with_a_secret.__code__.co_firstlineno + 2
+    assert frames.startswith(f"test_logs.py:{first} in _fail_with_a_secret, from test_logs.py:")
+    assert KEY not in told
+
+
 def test_every_field_that_the_program_logs_is_known() -> None:
     """No call site uses a field that would be dropped."""
     calls = [

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, ClassVar, Concatenate, ParamSpec
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,10 +19,12 @@ Body = Callable[Concatenate[Common, P], ExitStatus]
 class Command(click.Command):
     """A command with an example of its use at the end of its help."""
 
+    is_server: ClassVar[bool] = False
+
     def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:  # noqa: ANN401  click's own signature
         """Take click's arguments and the example, a line a use."""
         super().__init__(*args, **kwargs)
-        self.params += common_options()
+        self.params += common_options(is_server=self.is_server)
         self.example = example
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -33,7 +35,15 @@ class Command(click.Command):
                 formatter.write(f"{' ' * formatter.current_indent}{line}\n")
 
 
-def command(name: str, *, example: str, logs: bool = False) -> Callable[[Body[P]], Command]:
+class ServerCommand(Command):
+    """A command of the local service, which has neither queue nor profile."""
+
+    is_server = True
+
+
+def command(
+    name: str, *, example: str, logs: bool = False, cls: type[Command] = Command
+) -> Callable[[Body[P]], Command]:
     """Make a command of a function whose first argument is the common options; `logs` where it may log."""
 
     def decorate(body: Body[P]) -> Command:
@@ -44,7 +54,7 @@ def command(name: str, *, example: str, logs: bool = False) -> Callable[[Body[P]
                 set_up_logging(common)
             return body(common, *args, **kwargs)
 
-        made: Command = click.command(name, cls=Command, example=example)(callback)
+        made: Command = click.command(name, cls=cls, example=example)(callback)
         return made
 
     return decorate

@@ -11,6 +11,11 @@ from batchkiln.config import Config, load_config
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"
+_QUEUE_HELP: Final = f"The queue; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."
+_CONFIG_HELP: Final = "The configuration; default batchkiln.yaml, or $BATCHKILN_CONFIG."
+_PROFILE_HELP: Final = "The service to use; wins over the manifest's."
+_QUIET_HELP: Final = "No progress, and only errors in the log."
+_SERVER_QUIET_HELP: Final = "No line a request, only warnings and errors in the log."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +68,19 @@ def _keep(context: click.Context, parameter: click.Parameter, value: object) -> 
     context.meta.setdefault(_KEY, {})[parameter.name] = value
 
 
-def common_options() -> list[click.Parameter]:
-    """Make the common options; they are not passed to the command's function: `common_of` tells them."""
+def common_options(*, is_server: bool = False) -> list[click.Parameter]:
+    """Make the common options; they are not passed to the command's function: `common_of` tells them.
+
+    Commands of the local service take the same ones; those that mean nothing to them are not shown.
+    """
+    config = "The service's own configuration." if is_server else _CONFIG_HELP
     return [
-        _option("--queue", metavar="FILE", help=f"The queue; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."),
-        _option("--config", metavar="FILE", help="The configuration; default batchkiln.yaml, or $BATCHKILN_CONFIG."),
-        _option("--profile", metavar="NAME", help="The service to use; wins over the manifest's."),
+        _option("--queue", metavar="FILE", help=_QUEUE_HELP, hidden=is_server),
+        _option("--config", metavar="FILE", help=config),
+        _option("--profile", metavar="NAME", help=_PROFILE_HELP, hidden=is_server),
         _option("--json", "is_json", is_flag=True, help="Machine-readable results on standard output."),
         _option("-v", "--verbose", count=True, help="More in the log; -vv for all of it."),
-        _option("-q", "--quiet", count=True, help="No progress, and only errors in the log."),
+        _option("-q", "--quiet", count=True, help=_SERVER_QUIET_HELP if is_server else _QUIET_HELP),
         _option("--log-format", type=click.Choice(["auto", "json"]), help="Log lines for people, or JSON."),
     ]
 

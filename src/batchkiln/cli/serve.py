@@ -3,27 +3,32 @@
 import shlex
 import sqlite3
 import sys
+import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from batchkiln.cli.command import Command, run_async, set_up_logging
+from batchkiln.cli.command import ServerCommand, run_async, set_up_logging
 from batchkiln.cli.options import Common, common_of
 from batchkiln.cli.output import print_json, say
 from batchkiln.cli.serve_config import STATE_DIR, read_service_config, state_dir_of
+from batchkiln.cli.serve_credits import credits_
 from batchkiln.cli.serve_keys import keys
+from batchkiln.cli.serve_report import report as report_command
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.service import KeyRefusedError, LocalService, ServiceConfig, StateFolderInUseError, stop_on_signals
-from batchkiln.service import serve as serve_until
 
 _EXAMPLE: Final = """\
 batchkiln serve --port 8080
 batchkiln serve --config service.yaml --time-scale 60
-batchkiln serve keys create main"""
+batchkiln serve keys create main
+batchkiln serve credits buy main 5000
+batchkiln serve report > report.json"""
 
 
-class ServeGroup(Command, click.Group):
+class ServeGroup(ServerCommand, click.Group):
     """A command of its own that has commands below it."""
 
 
@@ -31,7 +36,7 @@ class ServeGroup(Command, click.Group):
 @click.option("--host", help="Default: 127.0.0.1, which only this machine can reach.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Default: the one of the last time, or any free one.")
 @STATE_DIR
-@click.option("--time-scale", type=click.FloatRange(min=0, min_open=True), help="Service seconds per real second.")
+@click.option("--time-scale", type=float, help="Service seconds per real second.")
 @click.option("--operator-port", type=click.IntRange(0, 65535), help="On loopback. Default: as --port.")
 @click.option(
     "--report",
@@ -52,7 +57,7 @@ def serve(
 ) -> ExitStatus:
     """Run the local service until a signal; it keeps its accounts, keys and results in its state folder.
 
-    Here --config names the service's own configuration: accounts, limits, faults, and the options below.
+    --config names its accounts, limits and faults, and can hold the options below.
     """
     given: dict[str, Any] = {
         "host": host,
@@ -70,17 +75,33 @@ def serve(
 
 
 serve.add_command(keys)
+serve.add_command(credits_)
+serve.add_command(report_command)
 
 
 async def _serve(common: Common, config: ServiceConfig, report: Path | None) -> ExitStatus:
-    def ready(service: LocalService) -> None:
+    _check_writable(report)
+    stop = stop_on_signals()
+    async with AsyncExitStack() as stack:
+        try:
+            service = await stack.enter_async_context(LocalService(config, report_file=report))
+        # What goes wrong before it serves is a person's to mend; what goes wrong after that is an accident.
+        except (StateFolderInUseError, KeyRefusedError, OSError, ValueError, sqlite3.Error) as error:
+            raise InputError(f"the service cannot be served: {error}") from error
         _announce(common, config, service)
-
-    try:
-        await serve_until(config, ready=ready, stop=stop_on_signals(), report_file=report)
-    except (StateFolderInUseError, KeyRefusedError, OSError, ValueError, sqlite3.Error) as error:
-        raise InputError(f"the service cannot be served: {error}") from error
+        await stop.wait()
     return ExitStatus.OK
+
+
+def _check_writable(report: Path | None) -> None:
+    """Find out now whether the report can be written, not after a night of serving."""
+    if report is None:
+        return
+    try:
+        report.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=report.parent).close()
+    except OSError as error:
+        raise InputError(f"the report cannot be written to {report}: {error.strerror}; nothing was started") from error
 
 
 def _announce(common: Common, config: ServiceConfig, service: LocalService) -> None:

@@ -1,5 +1,8 @@
-"""What `serve` and `serve keys` have in common: the service's own configuration, and where its state folder is."""
+"""What `serve` and the commands below it have in common: the service's own configuration, and where its books are."""
 
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +13,8 @@ from pydantic_core import ErrorDetails
 
 from batchkiln.cli.options import Common
 from batchkiln.core.errors import InputError, Mistake
-from batchkiln.service import ServiceConfig
+from batchkiln.service import Desk, KeyRefusedError, ServiceConfig, open_desk, sentence_of
+from batchkiln.service.config import read_fields
 
 DEFAULT_STATE_DIR: Final = Path(".batchkiln/service")
 STATE_DIR: Final = click.option(
@@ -31,20 +35,48 @@ def state_dir_of(given: Path | None) -> Path | None:
 
 def read_service_config(common: Common, given: dict[str, Any]) -> ServiceConfig:
     """Join the file and the options; only a file that was named on the command line is the service's."""
+    path = common.named_config
     try:
-        path = common.named_config
-        from_file = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path is not None else {}
-        if not isinstance(from_file, dict):
-            raise InputError(f"{path}: the service's configuration is a mapping of fields")
+        from_file = read_fields(path) if path is not None else {}
         return ServiceConfig.model_validate(_DEFAULTS | from_file | given)
     except ValidationError as error:
-        raise InputError([Mistake(_sentence(detail), str(path)) for detail in error.errors()]) from error
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError([_mistake(detail, given, path) for detail in _mistakes(error)]) from error
+    except OSError as error:
+        raise InputError(f"{path}: the service's configuration cannot be read: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError) as error:
         raise InputError(f"{path}: the service's configuration cannot be read: {error}") from error
 
 
-def _sentence(detail: ErrorDetails) -> str:
-    """Say what is wrong in one field, without the value, which may be a key."""
-    field = ".".join(str(part) for part in detail["loc"])
-    reason = "there is no such field" if detail["type"] == "extra_forbidden" else detail["msg"]
-    return f"{field}: {reason}" if field else reason
+@contextmanager
+def at_desk(common: Common, state_dir: Path | None) -> Iterator[Desk]:
+    """Open the service's books, and say what cannot be done with them."""
+    config = config_of_books(common, state_dir)
+    try:
+        with open_desk(config) as desk:
+            yield desk
+    except KeyRefusedError as error:
+        raise InputError(str(error)) from error
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise InputError(f"the books in {config.state_dir} cannot be used: {error}") from error
+
+
+def config_of_books(common: Common, state_dir: Path | None) -> ServiceConfig:
+    """Read the configuration for a command that needs no more of it than where the books are."""
+    chosen = state_dir_of(state_dir)
+    return read_service_config(common, {} if chosen is None else {"state_dir": chosen})
+
+
+def _mistakes(error: ValidationError) -> list[ErrorDetails]:
+    """Return each mistake once: not what follows from it for the field around it, nor for a key's short form."""
+    details = [detail for detail in error.errors() if detail["loc"][-1:] != ("str",)]
+    inner = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["loc"] not in inner]
+
+
+def _mistake(detail: ErrorDetails, given: Mapping[str, object], path: Path | None) -> Mistake:
+    """Name the option that was given, or the file and its field."""
+    sentence = sentence_of(detail)
+    field = str(detail["loc"][0]) if detail["loc"] else ""
+    if field in given:
+        return Mistake(f"--{field.replace('_', '-')}{sentence.removeprefix(field)}")
+    return Mistake(sentence, None if path is None else str(path))

@@ -1,20 +1,17 @@
 """`batchkiln serve keys`: making, listing and revoking the API keys of the local service's accounts."""
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from batchkiln.cli.command import Command, command
+from batchkiln.cli.command import ServerCommand, command
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, print_json_lines, say, tell
-from batchkiln.cli.serve_config import STATE_DIR, read_service_config, state_dir_of
-from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.service import ApiKey, KeyDesk, KeyRefusedError, key_desk
+from batchkiln.cli.serve_config import STATE_DIR, at_desk, state_dir_of
+from batchkiln.core.errors import ExitStatus
+from batchkiln.service import ApiKey
 
 _EXAMPLE: Final = """\
 batchkiln serve keys create main
@@ -22,7 +19,7 @@ batchkiln serve keys list
 batchkiln serve keys revoke key_0123456789ab"""
 
 
-class KeysGroup(Command, click.Group):
+class KeysGroup(ServerCommand, click.Group):
     """The three commands."""
 
 
@@ -36,7 +33,7 @@ def keys(state_dir: Path | None) -> None:
     state_dir_of(state_dir)
 
 
-@command("create", example="batchkiln serve keys create main")
+@command("create", example="batchkiln serve keys create main", cls=ServerCommand)
 @click.argument("account")
 @STATE_DIR
 def create(common: Common, *, account: str, state_dir: Path | None) -> ExitStatus:
@@ -44,7 +41,7 @@ def create(common: Common, *, account: str, state_dir: Path | None) -> ExitStatu
 
     An account may have 10 active keys; 10 can be made within an hour and 20 within a day.
     """
-    with _desk(common, state_dir) as desk:
+    with at_desk(common, state_dir) as desk:
         made = desk.create(account)
     tell(f"This is key {made.id} of account {made.account}. It is not shown again: keep it now.")
     if common.is_json:
@@ -55,12 +52,12 @@ def create(common: Common, *, account: str, state_dir: Path | None) -> ExitStatu
     return ExitStatus.OK
 
 
-@command("list", example="batchkiln serve keys list\nbatchkiln serve keys list main --json")
+@command("list", example="batchkiln serve keys list\nbatchkiln serve keys list main --json", cls=ServerCommand)
 @click.argument("account", required=False)
 @STATE_DIR
 def list_(common: Common, *, account: str | None, state_dir: Path | None) -> ExitStatus:
     """List the keys of ACCOUNT, or of all; by id, never in clear."""
-    with _desk(common, state_dir) as desk:
+    with at_desk(common, state_dir) as desk:
         found = desk.list(account)
     if common.is_json:
         print_json_lines([_document(key) for key in found])
@@ -72,7 +69,7 @@ def list_(common: Common, *, account: str | None, state_dir: Path | None) -> Exi
     return ExitStatus.OK
 
 
-@command("revoke", example="batchkiln serve keys revoke key_0123456789ab")
+@command("revoke", example="batchkiln serve keys revoke key_0123456789ab", cls=ServerCommand)
 @click.argument("key_id")
 @STATE_DIR
 def revoke(common: Common, *, key_id: str, state_dir: Path | None) -> ExitStatus:
@@ -81,7 +78,7 @@ def revoke(common: Common, *, key_id: str, state_dir: Path | None) -> ExitStatus
     `list` shows the ids. The configuration does not bring the key back. Generations that it created go on, and
     nobody can read them any more.
     """
-    with _desk(common, state_dir) as desk:
+    with at_desk(common, state_dir) as desk:
         revoked = desk.revoke(key_id)
     if common.is_json:
         print_json(_document(revoked))
@@ -93,20 +90,6 @@ def revoke(common: Common, *, key_id: str, state_dir: Path | None) -> ExitStatus
 keys.add_command(create)
 keys.add_command(list_)
 keys.add_command(revoke)
-
-
-@contextmanager
-def _desk(common: Common, state_dir: Path | None) -> Iterator[KeyDesk]:
-    """Open the service's books, and say what cannot be done with them."""
-    chosen = state_dir_of(state_dir)
-    config = read_service_config(common, {} if chosen is None else {"state_dir": chosen})
-    try:
-        with key_desk(config) as desk:
-            yield desk
-    except KeyRefusedError as error:
-        raise InputError(str(error)) from error
-    except (OSError, ValueError, sqlite3.Error) as error:
-        raise InputError(f"the books in {config.state_dir} cannot be used: {error}") from error
 
 
 def _document(key: ApiKey) -> dict[str, Any]:

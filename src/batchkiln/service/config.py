@@ -3,16 +3,19 @@
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Final, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from batchkiln.service.faults import FaultRule
+from batchkiln.service.faults import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
 
-Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
-MAX_KEYS_PER_ACCOUNT = 10  # Service rule 5.3
+# Everything has an end, so that instants and sums stay what a calendar and a database can hold; a millisecond is the
+# least that the service's clock tells.
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Seconds = Annotated[float, Field(ge=0.001, le=MAX_SECONDS, allow_inf_nan=False)]
+MAX_KEYS_PER_ACCOUNT: Final = 10  # Service rule 5.3
+_FIRST_YEAR, _LAST_YEAR = 1970, 2999
 
 
 class _Strict(BaseModel):
@@ -31,13 +34,13 @@ class Limits(_Strict):
     upload_files_per_day: Count = 100
     upload_bytes_per_day: Count = 500 * 1024 * 1024
     requests_per_minute_per_ip: Count = 120
-    poll_interval_seconds: Annotated[float, Field(ge=0)] = 10.0
+    poll_interval_seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)] = 10.0
     minute_seconds: Seconds = 60.0
 
     @classmethod
     def lifted(cls) -> Self:
         """Return limits that nobody reaches, for benchmarks."""
-        never = 10**12
+        never = MAX_COUNT
         return cls(
             active_generations=never,
             creates_per_minute=never,
@@ -77,10 +80,10 @@ class KeyConfig(_Strict):
 
 
 class AccountConfig(_Strict):
-    """An account; `credits` are those bought at the first start, and `keys` none to have one made."""
+    """An account; `credits` are those bought at its first start, and `keys` none to have one made."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-    credits: Annotated[int, Field(ge=0)] = 1_000_000
+    credits: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 1_000_000
     subscription: bool = False
     keys: Annotated[tuple[KeyConfig | str, ...], Field(max_length=MAX_KEYS_PER_ACCOUNT)] = ()
 
@@ -99,7 +102,7 @@ class ServiceConfig(_Strict):
     # Where clients reach it, when that is not where it listens; links to files begin with it.
     public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
     operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # on loopback; 0 as for port; None: not opened
-    time_scale: Seconds = 1.0
+    time_scale: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 1.0
     start_at: datetime | None = None  # service time at the very first start; default: the real time
     day_seconds: Seconds = 86_400.0
     day_start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
@@ -108,7 +111,8 @@ class ServiceConfig(_Strict):
     accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
     faults: tuple[FaultRule, ...] = ()
     request_faults: bool = True  # a request may ask for a fault by the header X-Batchkiln-Fault
-    duration_scale: Annotated[float, Field(ge=0)] = 1.0  # times the drawn duration of every generation
+    # Times the drawn duration of every generation.
+    duration_scale: Annotated[float, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False)] = 1.0
     instant: bool = False  # generations end as they begin, and all have the same small file
     tiny_media: bool = False  # durations as usual, but nothing is drawn: all have the same small file
     keep_requests: bool = True  # False: rows older than two days are dropped
@@ -135,9 +139,20 @@ class ServiceConfig(_Strict):
     def _instants_are_aware(self) -> Self:
         if self.day_start.tzinfo is None or (self.start_at is not None and self.start_at.tzinfo is None):
             raise ValueError("day_start and start_at need a time zone, for example 1970-01-01T00:00:00Z")
+        instants = [self.day_start] if self.start_at is None else [self.day_start, self.start_at]
+        if not all(_FIRST_YEAR <= instant.year <= _LAST_YEAR for instant in instants):
+            raise ValueError(f"day_start and start_at are from {_FIRST_YEAR} to {_LAST_YEAR}")
         return self
 
 
 def load_config(path: Path) -> ServiceConfig:
-    """Read a YAML file. Raises OSError, yaml.YAMLError or pydantic.ValidationError (a ValueError)."""
-    return ServiceConfig.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    """Read a YAML file. Raises what `read_fields` does, or pydantic.ValidationError (a ValueError)."""
+    return ServiceConfig.model_validate(read_fields(path))
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Read the fields that a YAML file gives, unchecked. Raises OSError, yaml.YAMLError or ValueError."""
+    fields = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    if not isinstance(fields, dict):
+        raise ValueError("the service's configuration is a mapping of fields")  # noqa: TRY004 - a person's mistake
+    return fields

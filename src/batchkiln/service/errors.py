@@ -1,4 +1,14 @@
-"""What the API answers when it refuses: one exception, turned into a JSON body in one place."""
+"""What the API answers when it refuses: one exception, turned into a JSON body in one place. And other refusals."""
+
+import errno
+from typing import Final
+
+from pydantic_core import ErrorDetails
+
+# What a later try of the same may not meet: no room, no memory, no descriptors, a disk that fails or is locked.
+PASSING_TROUBLES: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
+)
 
 
 class ApiError(Exception):
@@ -13,6 +23,22 @@ class ApiError(Exception):
         self.code = code
         self.message = message
         self.retry_after_seconds = retry_after_seconds
+
+
+def sentence_of(detail: ErrorDetails) -> str:
+    """Say what is wrong in one field that a person wrote, without the value, which may be a key."""
+    # A key has a short form, a text, and a long one: pydantic names the forms among the fields.
+    field = ".".join(str(part) for part in detail["loc"] if "KeyConfig" not in str(part))
+    match detail["type"]:
+        case "extra_forbidden":
+            reason = "there is no such field"
+        case "model_type" | "model_attributes_type":
+            reason = "should be a mapping of fields"
+        case "too_short":
+            reason = f"needs at least {detail['ctx']['min_length']}"
+        case _:
+            reason = detail["msg"].removeprefix("Value error, ")
+    return f"{field}: {reason}" if field else reason
 
 
 class StateFolderInUseError(Exception):

@@ -1,6 +1,7 @@
-"""The service as others use it: `LocalService`, and `serve` for a process of its own."""
+"""The service as others use it: `LocalService`."""
 
 import asyncio
+import logging
 import secrets
 import sqlite3
 from collections.abc import Callable
@@ -14,17 +15,23 @@ from filelock import FileLock, Timeout
 
 from batchkiln.service.api.app import build_app
 from batchkiln.service.books.admission import Admission
-from batchkiln.service.books.assets import AssetBooks
+from batchkiln.service.books.assets import AssetBooks, kept_assets
+from batchkiln.service.books.behaviour import enter_tallies, find_tallies, keep_tallies
 from batchkiln.service.books.creating import CreateBooks
 from batchkiln.service.books.database import Database
+from batchkiln.service.books.generations import kept_files
 from batchkiln.service.books.helping import end_by_hand, settle_all
 from batchkiln.service.books.opening import (
+    buy_first_credits,
     calendar_of,
     database_of,
     enter_accounts,
+    make_folder,
     opening,
     read_setting,
+    remember_rules,
     take_up_time,
+    warn_of_jump,
     write_setting,
 )
 from batchkiln.service.books.report import Report
@@ -33,7 +40,7 @@ from batchkiln.service.config import ServiceConfig
 from batchkiln.service.context import PREFIX, Context
 from batchkiln.service.errors import StateFolderInUseError
 from batchkiln.service.faults import Faults
-from batchkiln.service.housekeeping import Housekeeping, Retention, delete_temporary, ended
+from batchkiln.service.housekeeping import Housekeeping, Retention, delete_strays, ended
 from batchkiln.service.media.renderer import Renderer
 from batchkiln.service.media.workshop import MAX_EXAMINED_PIXELS, Workshop
 from batchkiln.service.operator_port.app import Operated, build_operator_app
@@ -46,6 +53,7 @@ from batchkiln.service.transport.links import Links
 from batchkiln.service.transport.listening import address_of, listen
 
 Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
 
 
 class LocalService:
@@ -85,8 +93,9 @@ class LocalService:
                 await self._start_clock()
                 await self._open_accounts()
             context = await self._build(stack)
-            # The report is written when nobody is answered any more, and before the books are closed.
+            # Both are written when nobody is answered any more, and before the books are closed.
             stack.push_async_callback(self._write_last_report)
+            stack.push_async_callback(self._save_tallies)
             await self._listen(stack, context)
             await self._listen_to_operator(stack)
             self._stack = stack.pop_all()
@@ -113,13 +122,16 @@ class LocalService:
         """Wait until everything is deleted whose retention is over by now."""
         await self._housekeeping.done()
 
-    async def help_pending(self, generation_id: str, outcome: Outcome = "success") -> None:
-        """End a generation that stays pending, as the service's support would.
+    async def help_pending(self, generation_id: str, outcome: Outcome = "success") -> bool:
+        """End a generation that stays pending, as the service's support would; false while it has yet to be drawn.
 
         Raises `ApiError` when there is no such generation, or when it has ended.
         """
         now_ms = self.clock.now_ms()
-        await self._run(lambda connection: end_by_hand(connection, generation_id, outcome, now_ms))
+        has_ended = await self._run(lambda connection: end_by_hand(connection, generation_id, outcome, now_ms))
+        if not has_ended:
+            await self._renderer.start_owed()  # nobody has begun to draw what was to fail
+        return has_ended
 
     async def report(self) -> Report:
         """Report what clients did, as far as the request log goes back; takes seconds for a million requests."""
@@ -137,11 +149,11 @@ class LocalService:
         return await self._run(lambda connection: [dict(row) for row in connection.execute(sql)])
 
     async def _run(self, job: Callable[[sqlite3.Connection], Result]) -> Result:
-        return await asyncio.wrap_future(self._database.submit(job))
+        return await self._database.run(job)
 
     def _lock(self, stack: AsyncExitStack) -> None:
         folder = self.config.state_dir
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         lock = FileLock(folder / "lock")
         try:
             lock.acquire(blocking=False)
@@ -165,20 +177,36 @@ class LocalService:
     async def _open_accounts(self) -> None:
         """Enter the accounts and keys of the configuration; a key that has left it is revoked."""
         now_ms = self.clock.now_ms()
-        self._keys_in_clear = await self._run(lambda connection: enter_accounts(connection, self.config, now_ms=now_ms))
+
+        def enter(connection: sqlite3.Connection) -> dict[str, str]:
+            remember_rules(connection, self.config)
+            warn_of_jump(connection, self.config, now_ms=now_ms)
+            keys = enter_accounts(connection, self.config, now_ms=now_ms)
+            buy_first_credits(connection, self.config, now_ms=now_ms)
+            return keys
+
+        self._keys_in_clear = await self._run(enter)
 
     async def _build(self, stack: AsyncExitStack) -> Context:
         config, folder = self.config, self.config.state_dir
         media_dir, asset_dir = folder / "media", folder / "assets"
         media_dir.mkdir(exist_ok=True)
         asset_dir.mkdir(exist_ok=True)
-        await asyncio.to_thread(delete_temporary, media_dir, asset_dir)
+        await asyncio.to_thread(delete_strays, media_dir, await self._run(kept_files))
+        await asyncio.to_thread(delete_strays, asset_dir, await self._run(kept_assets))
         calendar = calendar_of(config)
-        self._renderer = Renderer(media_dir=media_dir, asset_dir=asset_dir, database=self._database, clock=self.clock)
+        self._renderer = Renderer(
+            media_dir=media_dir,
+            asset_dir=asset_dir,
+            database=self._database,
+            clock=self.clock,
+            retention_ms=Retention.of(config).media_ms,
+        )
         stack.callback(self._renderer.close)
         examining = Workshop("service-examine", workers=1, max_thread_pixels=MAX_EXAMINED_PIXELS)
         stack.callback(examining.close)
-        self.faults = Faults(config.faults, config.seed)
+        self.faults = Faults(config.faults, config.seed, await self._run(find_tallies))
+        await self._run(lambda connection: keep_tallies(connection, self.faults.tallies()))
         context = Context(
             config=config,
             clock=self.clock,
@@ -197,16 +225,17 @@ class LocalService:
             origin=self._origin_for,
         )
         await self._renderer.start_owed()
-        await self._keep_house(stack, media_dir, asset_dir)
+        await self._keep_house(stack, context, media_dir)
         return context
 
-    async def _keep_house(self, stack: AsyncExitStack, media_dir: Path, asset_dir: Path) -> None:
+    async def _keep_house(self, stack: AsyncExitStack, context: Context, media_dir: Path) -> None:
         self._housekeeping = Housekeeping(
             database=self._database,
             clock=self.clock,
             retention=Retention.of(self.config),
             media_dir=media_dir,
-            asset_dir=asset_dir,
+            asset_dir=context.asset_dir,
+            asset_locks=context.asset_locks,
         )
         task = asyncio.get_running_loop().create_task(self._housekeeping.run(), name="service-housekeeping")
         stack.push_async_callback(ended, task)
@@ -246,31 +275,23 @@ class LocalService:
             clock=self.clock,
             database=self._database,
             faults=self.faults,
+            end=self.help_pending,
             report=self.report,
         )
         self.operator_url = await listen_to_operator(
             stack, build_operator_app(operated), state_dir=self.config.state_dir, port=self.config.operator_port
         )
 
+    async def _save_tallies(self) -> None:
+        """Remember what the rules have met since they struck last."""
+        try:
+            await self._run(lambda connection: enter_tallies(connection, self.faults.tallies()))
+        except sqlite3.Error:
+            _log.exception("fault_tallies_not_saved")
+
     async def _write_last_report(self) -> None:
         if self._report_file is not None and self._has_served:
             await asyncio.to_thread(write_report, await self.report(), self._report_file)
-
-
-async def serve(
-    config: ServiceConfig,
-    *,
-    ready: Callable[[LocalService], None],
-    stop: asyncio.Event,
-    report_file: Path | None = None,
-) -> None:
-    """Serve until `stop` is set; `ready` is called once the service can be reached.
-
-    With a `report_file`, what clients did is written there at the end.
-    """
-    async with LocalService(config, report_file=report_file) as service:
-        ready(service)
-        await stop.wait()
 
 
 def _secret(connection: sqlite3.Connection) -> str:

@@ -253,7 +253,7 @@ def test_forever_waits_for_more_until_a_signal(workspace: Workspace) -> None:
 
 def test_a_service_that_cannot_start_is_said(workspace: Workspace) -> None:
     """The embedded service's folder is in use: a sentence that names it, exit 2, nothing sent."""
-    folder = workspace.folder / ".batchkiln" / "service" / "local"
+    folder = workspace.folder / ".batchkiln" / "embedded" / "local"
     folder.mkdir(parents=True)
 
     with FileLock(folder / "lock"):

@@ -239,7 +239,7 @@ def test_the_manual_explains_every_command_for_keys() -> None:
     section = manual.read_text("utf-8").partition("\n## serve\n")[2].partition("\n## ")[0]
 
     assert [name for name in keys.commands if f"batchkiln serve keys {name}" not in section] == []
-    assert set(serve.commands) == {"keys"}
+    assert set(serve.commands) == {"keys", "credits", "report"}
 
 
 def test_two_processes_may_open_new_books_at_once(workspace: Workspace) -> None:
@@ -251,6 +251,38 @@ def test_two_processes_may_open_new_books_at_once(workspace: Workspace) -> None:
     assert [result.exit for result in results] == [0, 0, 0], os.linesep.join(result.err for result in results)
     listed = workspace.call("serve", "keys", "list", "--state-dir", "books", "--json")
     assert [line["origin"] for line in listed.lines].count("command") == 3
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_served(workspace: Workspace) -> None:
+    """Exit 2 at once: a night's report is not lost at its end."""
+    (workspace.folder / "file").write_text("")
+
+    result = workspace.call("serve", "--report", "file/report.json")
+
+    assert result.exit == 2
+    assert "the report cannot be written to file/report.json" in result.err
+    assert not (workspace.folder / ".batchkiln").exists()
+
+
+def test_mistakes_in_the_configuration_name_their_fields(workspace: Workspace) -> None:
+    """Each once, in words, and without the value."""
+    (workspace.folder / "service.yaml").write_text("accounts: [{name: main, keys: [{legacy: true}, 50], credit: 3}]\n")
+
+    result = workspace.call("serve", "--config", "service.yaml")
+
+    assert result.exit == 2
+    assert [line.partition("service.yaml: ")[2] for line in result.err.splitlines()] == [
+        "accounts.0.keys.0: give either value or env",
+        "accounts.0.keys.1: should be a mapping of fields",
+        "accounts.0.credit: there is no such field",
+    ]
+
+
+def test_the_state_folder_is_its_owners_alone(workspace: Workspace) -> None:
+    """Prompts lie in it, and the secret that links are signed with."""
+    workspace.call("serve", "keys", "list", "--state-dir", "books")
+
+    assert stat.S_IMODE((workspace.folder / "books").stat().st_mode) == 0o700
 
 
 def test_a_report_is_written_at_the_end(workspace: Workspace) -> None:

@@ -28,6 +28,7 @@ from PIL import Image
 SOURCE: Final = Path(__file__).resolve().parents[3] / "src"
 sys.path.insert(0, str(SOURCE))  # as a command, this runs without pytest's path
 
+from batchkiln.service import Limits  # noqa: E402 - after the path is set
 from batchkiln.service.books.credits import audit  # noqa: E402 - after the path is set
 
 KEY: Final = "key-of-the-sweep"
@@ -46,7 +47,7 @@ def before_call(context, case, kwargs):
     if isinstance(body.get("max_cost_credits"), int | float):
         body["max_cost_credits"] = max(body["max_cost_credits"], HIGHEST_PRICE)
 """
-_LIMITS_OFF: Final = 10**12
+_MANY_CREDITS: Final = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,14 @@ async def _service(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proce
     config = {
         "state_dir": str(folder / "service"),
         "instant": True,
-        "accounts": [{"name": "main", "credits": _LIMITS_OFF, "keys": [KEY]}],
+        "request_faults": False,  # a misbehaviour that was asked for is no finding
+        "accounts": [{"name": "main", "credits": _MANY_CREDITS, "keys": [KEY]}],
+        "limits": Limits.lifted().model_dump(),
     }
     path = folder / "service.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "batchkiln.service", "--config", str(path), "--no-limits"),
+        *(sys.executable, "-m", "batchkiln", "serve", "-q", "--config", str(path)),
         env={"PYTHONPATH": str(SOURCE), "PATH": ""},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -97,7 +100,7 @@ async def _service(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proce
         if not ready:
             _, errors = await process.communicate()
             raise RuntimeError(f"the service did not start: {errors.decode()}")
-        yield process, ready.split()[0]
+        yield process, ready.split()[5]  # "The local service is at URL"
     finally:
         if process.returncode is None:
             process.kill()

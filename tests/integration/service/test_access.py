@@ -1,6 +1,5 @@
 """Keys, origins, ownership, and requests that are not what they should be."""
 
-import asyncio
 import io
 import os
 import stat
@@ -9,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from batchkiln.service import LocalService, ServiceConfig, StateFolderInUseError, serve
+from batchkiln.service import LocalService, ServiceConfig, StateFolderInUseError
 
 from .world import World
 
@@ -188,19 +187,6 @@ async def test_port_that_was_asked_for_is_not_replaced(world: World, tmp_path: P
 
     with pytest.raises(OSError, match="address already in use"):
         await LocalService(config).__aenter__()
-
-
-async def test_serve_tells_when_it_is_ready_and_stops(tmp_path: Path) -> None:
-    """The command's function serves until it is told to stop."""
-    stop, addresses = asyncio.Event(), []
-
-    def ready(service: LocalService) -> None:
-        addresses.append(service.base_url)
-        stop.set()
-
-    await serve(ServiceConfig(state_dir=tmp_path), ready=ready, stop=stop)
-
-    assert len(addresses) == 1
 
 
 async def test_key_that_is_not_configured_any_more_is_revoked(tmp_path: Path) -> None:

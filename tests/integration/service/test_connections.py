@@ -174,3 +174,19 @@ async def test_expectation_that_cannot_be_met_is_refused_in_json(make_world: Wor
 
     assert status_of(answer) == 417
     assert b'{"error":{"code":"expectation_failed"' in answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [ONE_REQUEST, ONE_REQUEST.replace(b"/api/v1/openapi.json", b"/nowhere"), *UNREADABLE.values()],
+)
+async def test_no_reply_tells_by_what_it_was_made(make_world: WorldMaker, request_bytes: bytes) -> None:
+    """The header Server has a name, and neither the versions of aiohttp nor of Python."""
+    line = await connect((await make_world()).service)
+    await line.say(request_bytes)
+
+    answer = await line.rest()
+
+    await line.close()
+    assert b"\r\nServer: batchkiln\r\n" in answer
+    assert b"aiohttp" not in answer

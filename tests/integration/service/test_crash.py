@@ -25,14 +25,14 @@ def running(folder: Path, *, ends_by: signal.Signals) -> Iterator[tuple[str, dic
     source = Path(batchkiln.__file__).parents[1]
     arguments = ["--state-dir", str(folder), "--time-scale", str(TIME_SCALE)]
     with subprocess.Popen(
-        [sys.executable, "-m", "batchkiln.service", *arguments],
+        [sys.executable, "-m", "batchkiln", "serve", "-q", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(source), *sys.path])},
     ) as process:
         try:
             assert process.stdout is not None
-            address = process.stdout.readline().split()[0]
+            address = process.stdout.readline().split()[5]  # "The local service is at URL"
             key = (folder / "key-main").read_text().strip()
             yield address, {"Authorization": f"Bearer {key}", "Idempotency-Key": KEY}
         finally:

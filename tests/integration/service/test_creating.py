@@ -338,3 +338,13 @@ async def test_every_prompt_can_be_drawn(world: World, prompt: str) -> None:
     ended = await world.finish(await world.create(image_with(prompt=prompt)))
 
     assert ended.body["status"] == "success"
+
+
+async def test_wait_for_the_active_generation_is_whole_polling_intervals(make_world: WorldMaker) -> None:
+    """Rounded up, like every Retry-After: who obeys it does not come too early."""
+    world = await make_world(limits=Limits(poll_interval_seconds=10.4))
+    await world.create()
+
+    refused = await world.create()
+
+    assert (refused.code, refused.retry_after) == ("generation_active", 11)

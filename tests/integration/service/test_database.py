@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.service.books.database import Database, connect
+from batchkiln.service.books.database import Database, connect, is_passing
 from batchkiln.service.errors import BooksOfAnotherVersionError
 
 
@@ -178,3 +178,35 @@ async def test_commit_that_fails_is_told_to_all_of_its_batch(tmp_path: Path) -> 
         database.close()
 
     assert found == 0
+
+
+def test_server_does_not_wait_long_for_another_process(database: Database) -> None:
+    """All its clients would wait with it; they hear in time that they are to come again."""
+    waits_ms = database.submit(lambda connection: connection.execute("PRAGMA busy_timeout").fetchone()[0])
+
+    assert 0 < waits_ms.result() <= 10_000
+
+
+def test_what_undid_the_whole_batch_is_told(database: Database) -> None:
+    """SQLite ends the transaction by itself when a disk fails; everybody hears of the disk, and of nothing else."""
+
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    failed = database.submit(fail)
+
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+        failed.result()
+    assert database.submit(count).result() == 0
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_for_now"), [("PRAGMA max_page_count = 1; CREATE TABLE b (a)", True), ("SELECT nothing", False)]
+)
+def test_only_what_may_pass_is_taken_for_passing(sql: str, is_for_now: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A mistake of the program stays one however often it is tried; a full disk does not."""
+    with closing(sqlite3.connect(":memory:")) as books, pytest.raises(sqlite3.OperationalError) as raised:
+        books.executescript(f"CREATE TABLE a (a); {sql}")
+
+    assert is_passing(raised.value) == is_for_now

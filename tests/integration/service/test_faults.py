@@ -477,7 +477,20 @@ async def test_links_and_storage_can_be_asked_for(world: World) -> None:
     assert [reply.status for reply in replies] == [403, 500, 200]
 
 
-@pytest.mark.parametrize("asked", ["explode", "link_dies_early", "slow; seconds=x", "slow; seconds=1; colour=red"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "explode",
+        "link_dies_early",
+        "slow; seconds=x",
+        "slow; seconds=1; colour=red",
+        "stay_pending; seconds=1e300",
+        "stay_pending; seconds=inf",
+        "stay_pending; seconds=nan",
+        "slow_generation; factor=1e300",
+        "slow_generation; factor=0",
+    ],
+)
 async def test_fault_that_cannot_be_is_refused(world: World, asked: str) -> None:
     """400 names what is allowed; nothing is done and no window counts it."""
     refused = await world.send("POST", "/images", body=IMAGE, headers={"Idempotency-Key": KEY, FAULT: asked})
@@ -487,6 +500,42 @@ async def test_fault_that_cannot_be_is_refused(world: World, asked: str) -> None
     assert await books_of(world) == (0, 0)
     (row,) = await world.service.requests()
     assert (row["status"], row["code"], row["number"]) == (400, "invalid_fault", None)
+
+
+@pytest.mark.parametrize("asked", ["stay_pending; seconds=315360000", "slow_generation; factor=1e6"])
+async def test_the_largest_fate_can_be_stored(world: World, asked: str) -> None:
+    """What is just allowed is answered like anything else."""
+    created = await world.send("POST", "/images", body=IMAGE, headers={"Idempotency-Key": KEY, FAULT: asked})
+
+    assert created.status == 202
+    assert (await world.poll(created.body["id"])).status == 200
+
+
+async def test_lengths_are_bounded(world: World) -> None:
+    """A request may not ask for a reply that fills the memory."""
+    storage = world.service.base_url.replace("/api/v1", "/storage/outputs/x/0.png")
+
+    refused = await world.send(
+        "HEAD", storage, key=None, headers={FAULT: f"wrong_length; extra_bytes={1024 * 1024 + 1}"}
+    )
+
+    assert refused.status == 400
+
+
+async def test_an_end_whose_reply_is_lost_is_not_heard_of(world: World) -> None:
+    """The report counts a success as seen by the first read that could tell of it."""
+    created = await world.create()
+    world.clock.advance(600)
+    await world.service.idle()
+    headers = {"Authorization": "Bearer key-one-of-main", FAULT: "reply_lost"}
+    await on_the_wire("GET", f"{world.service.base_url}/generations/{created.body['id']}", headers=headers)
+    lost = (await world.service.report()).ends_seen.unseen_ends
+    world.clock.advance(20)
+
+    await world.poll(created.body["id"])
+
+    assert lost == 1
+    assert (await world.service.report()).ends_seen.unseen_ends == 0
 
 
 async def test_refused_fault_names_the_kinds(world: World) -> None:

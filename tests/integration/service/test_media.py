@@ -1,6 +1,7 @@
 """Clips and pictures as a player sees them, and who draws them."""
 
 import asyncio
+import errno
 import io
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from batchkiln.service import Limits
 from batchkiln.service.media import companion
 from batchkiln.service.media.renderer import MAX_BACKLOG
 from batchkiln.service.media.workshop import Workshop
+from batchkiln.service.rules.drawing import Drawing
 
 from .world import CLIP, IMAGE, World, WorldMaker, image_with
 
@@ -166,6 +169,114 @@ async def test_process_that_dies_is_replaced(world: World) -> None:
     assert ended.body["status"] == "success"
 
 
+async def test_picture_that_ends_its_decoder_is_refused(world: World) -> None:
+    """What a decoder dies of, twice, is no picture to be used, and no accident. Service section 4, upload flow 3."""
+    picture = saved("teal", (2000, 1500))
+    prepared = await world.prepare(len(picture))
+    await world.put(prepared, picture)
+    before, killed = children(), set[int]()
+
+    completing = asyncio.create_task(world.send("POST", "/uploads/complete", body={"asset_ids": [prepared.asset_id]}))
+    while not completing.done():
+        for worker in children() - before - killed:
+            os.kill(worker, signal.SIGKILL)
+            killed.add(worker)
+        await asyncio.sleep(0.01)
+
+    refused = completing.result()
+    assert (refused.status, refused.code) == (422, "asset_invalid")
+    assert "cannot be decoded" in str(refused.body)
+    assert len(killed) == 2
+
+
+class FullDisk:
+    """A workshop whose disk has no room, until it is given some."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self.has_room = False
+        self.tries = 0
+
+    @property
+    def is_closed(self) -> bool:
+        return self._workshop.is_closed
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any]:
+        return self._workshop.submit(work)
+
+    def do(self, task: str, *arguments: object, pixels: int) -> object:
+        if self.has_room:
+            return self._workshop.do(task, *arguments, pixels=pixels)
+        self.tries += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        self._workshop.close()
+
+
+async def test_drawing_waits_for_room_on_the_disk(world: World) -> None:
+    """A full disk costs nobody a generation: it stays in preparation, and is drawn once there is room."""
+    renderer = world.service._renderer
+    disk = FullDisk(renderer._workshop)
+    renderer._workshop, renderer._retry_seconds = disk, 0.01  # type: ignore[assignment]  # it behaves like one
+
+    created = await world.create()
+    await until(lambda: disk.tries > 2)
+    world.clock.advance(600)
+    waiting = await world.poll(created.body["id"])
+    disk.has_room = True
+    await until(lambda: list((world.config.state_dir / "media").glob("*.png")))
+    world.clock.advance(20)
+    ended = await world.poll(created.body["id"])
+
+    assert (waiting.status, waiting.body["status"], waiting.body["outputs"]) == (200, "processing", [])
+    assert ended.body["status"] == "success"
+    assert (await world.send("GET", ended.output["url"], key=None)).status == 200
+
+
+async def test_lost_file_without_room_on_the_disk_is_not_given_up(world: World) -> None:
+    """Who asks for it meanwhile is told to come again: 503, and not that it is gone."""
+    ended = await world.finish(await world.create())
+    next((world.config.state_dir / "media").iterdir()).unlink()
+    renderer = world.service._renderer
+    disk = FullDisk(renderer._workshop)
+    renderer._workshop = disk  # type: ignore[assignment]  # it behaves like one
+
+    refused = await world.send("GET", ended.output["url"], key=None)
+    disk.has_room = True
+    sent = await world.send("GET", ended.output["url"], key=None)
+
+    assert (refused.status, refused.code, refused.retry_after) == (503, "unavailable", 60)
+    assert sent.status == 200
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize(("kind", "output_format"), [("image", "png"), ("image", "jpg"), ("video", "mp4")])
+def test_full_disk_is_known_from_the_process(kind: str, output_format: str) -> None:
+    """That there was no room comes back with the failure, whatever was drawn."""
+    drawing = Drawing(
+        kind=kind,
+        mode="",
+        model="",
+        prompt="owl",
+        width=128,
+        height=64,
+        output_format=output_format,
+        duration_seconds=2,
+        with_audio=False,
+        image_mode=None,
+        asset_ids=(),
+    )
+    helper = companion.Companion()
+    try:
+        with pytest.raises(companion.TaskFailedError) as failed:
+            helper.do("draw", drawing.as_json().decode(), [], "/dev/full")
+    finally:
+        helper.close()
+
+    assert failed.value.errno == errno.ENOSPC
+
+
 async def test_stop_does_not_wait_for_a_drawing(make_world: WorldMaker) -> None:
     """A long clip is broken off by a stop, and drawn after the next start; its generation does not fail."""
     world = await make_world()
@@ -209,6 +320,20 @@ def test_closed_companion_does_nothing_more() -> None:
 
     with pytest.raises(companion.CompanionLostError):
         helper.do("look_at", __file__, "PNG")
+
+
+def test_task_that_hangs_is_ended(tmp_path: Path) -> None:
+    """Nobody waits for ever for a decoder; after it the next task is done as ever."""
+    helper = companion.Companion(max_task_seconds=0.05)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)  # a decoder waits for ever for what nobody writes
+    try:
+        with pytest.raises(companion.CompanionLostError):
+            helper.do("look_at", str(fifo), "PNG")
+        helper._max_task_seconds = companion.MAX_TASK_SECONDS
+        assert "not a PNG picture" in str(helper.do("look_at", __file__, "PNG"))
+    finally:
+        helper.close()
 
 
 def test_workshop_gives_up_after_a_second_try(tmp_path: Path) -> None:

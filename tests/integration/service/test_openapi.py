@@ -5,7 +5,9 @@ from typing import Any
 
 import jsonschema_rs
 
-from .world import CLIP, IMAGE, Reply, World
+from batchkiln.service.faults import KINDS, SETTINGS
+
+from .world import CLIP, IMAGE, Reply, World, undescribed
 
 
 async def described(world: World) -> Any:  # noqa: ANN401 - a JSON document
@@ -80,3 +82,36 @@ async def test_refusals_are_as_described(world: World) -> None:
     missing = await world.poll("gen_none")
     assert missing.status == 404
     fits(document, missing, "/generations/{id}", "get")
+
+
+async def test_an_expired_image_cannot_be_completed(world: World, png: bytes) -> None:
+    """The refusal is described: a client that is made from the description knows it."""
+    prepared = await world.prepare(len(png))
+    await world.put(prepared, png)
+    world.clock.advance(15 * 86_400)
+
+    refused = await world.send("POST", "/uploads/complete", body={"asset_ids": [prepared.asset_id]})
+
+    assert (refused.status, refused.code) == (422, "asset_expired")
+    fits(await described(world), refused, "/uploads/complete", "post")
+
+
+async def test_a_request_for_a_fault_is_described(world: World) -> None:
+    """Each operation takes the header, with all kinds and settings that there are."""
+    document = await described(world)
+
+    parameter = document["components"]["parameters"]["Fault"]
+    assert all(word in parameter["description"] for word in (*KINDS, *SETTINGS))
+    reference = {"$ref": "#/components/parameters/Fault"}
+    assert all(
+        reference in operation["parameters"] for path in document["paths"].values() for operation in path.values()
+    )
+
+
+def test_a_refusal_that_is_not_described_is_found() -> None:
+    """The check that every reply of these tests passes through can fail."""
+    body: dict[str, object] = {"error": {"code": "teapot", "message": ""}}
+
+    assert undescribed("GET", "/generations/gen_1", Reply(418, {}, b"", body)) == "readGeneration: teapot"
+    assert undescribed("GET", "/models", Reply(404, {}, b"", {"error": {"code": "not_found"}})) is not None
+    assert undescribed("GET", "/generations/gen_1", Reply(404, {}, b"", {"error": {"code": "not_found"}})) is None

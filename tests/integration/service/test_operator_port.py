@@ -159,8 +159,8 @@ async def test_all_faults_are_switched_off(make_world: WorldMaker) -> None:
         ({"kind": "html", "colour": "red"}, "colour: there is no such field"),
         ({"kind": "link_dies_early", "endpoint": "create"}, "link_dies_early cannot happen at the endpoint create"),
         ({"kind": "html", "match": {"path": 5}}, "match.path: Input should be a valid string"),
-        ([], "Input should be a valid dictionary"),
-        ("html", "Input should be a valid dictionary"),
+        ([], "should be a mapping of fields"),
+        ("html", "should be a mapping of fields"),
     ],
 )
 async def test_senseless_fault_is_refused(world: World, body: object, message: str) -> None:
@@ -214,6 +214,18 @@ async def test_support_ends_what_stays_pending(world: World, outcome: str, balan
     assert ended.body == {"id": created.body["id"], "outcome": outcome, "has_ended": True}
     assert (await world.poll(created.body["id"])).body["status"] == outcome
     assert await world.balance() == balance
+    assert (await world.create()).status == 202
+
+
+async def test_success_by_hand_of_what_was_to_fail_is_drawn(make_world: WorldMaker) -> None:
+    """Nobody had begun to draw it; it must not keep the slot for ever."""
+    world = await make_world(operator_port=0)
+    created = await world.create(image_with(prompt="A fox [stay-pending] [fail]"))
+
+    await ask(world, "POST", f"/generations/{created.body['id']}/end", body={"outcome": "success"})
+    await world.service.idle()
+
+    assert (await world.poll(created.body["id"])).body["status"] == "success"
     assert (await world.create()).status == 202
 
 

@@ -159,9 +159,9 @@ def test_prompts_show_what_was_paid_for_them(report: Report) -> None:
     """The fox was paid for twice, the owl not at all."""
     assert report.prompts == Listing(
         (
-            PromptCharges(FOX, "epsilon-2", generations=2, not_refunded_generations=2, reserved_credits=4,
+            PromptCharges("main", FOX, "epsilon-2", generations=2, not_refunded_generations=2, reserved_credits=4,
                 charged_credits=4, refunded_credits=0),
-            PromptCharges(OWL, "epsilon-2", generations=1, not_refunded_generations=0, reserved_credits=2,
+            PromptCharges("main", OWL, "epsilon-2", generations=1, not_refunded_generations=0, reserved_credits=2,
                 charged_credits=0, refunded_credits=2),
         ),
         0,
@@ -239,13 +239,14 @@ async def test_served_process_writes_its_report(tmp_path: Path) -> None:
     """`--report` of a process of its own: written when it is told to stop."""
     source = Path(batchkiln.__file__).parents[1]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "batchkiln.service",
+        sys.executable, "-m", "batchkiln", "serve", "-q",
         "--state-dir", str(tmp_path / "state"), "--operator-port", "0", "--report", str(tmp_path / "report.json"),
         stdout=asyncio.subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(source), *sys.path])},
     )  # fmt: skip
     assert process.stdout is not None
     await process.stdout.readline()
+    await process.stdout.readline()  # the operator's
     port = int((tmp_path / "state" / "operator-port").read_text())
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/health") as response:
         health = await response.json()

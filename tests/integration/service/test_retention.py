@@ -1,11 +1,15 @@
 """What is kept no longer is deleted: media, assets, uploads that nobody completed, and what a crash left behind."""
 
 import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from batchkiln.service import Limits
+from batchkiln.service.media.renderer import WORKERS
 
 from .world import IMAGE, World, WorldMaker
 
@@ -24,6 +28,20 @@ async def purged(world: World, table: str) -> list[object]:
 async def pass_time(world: World, seconds: float) -> None:
     world.clock.advance(seconds)
     await world.service.housekeeping_done()
+
+
+@contextmanager
+def nothing_is_drawn(world: World) -> Iterator[None]:
+    """Keep those who draw busy; what was to be drawn meanwhile is drawn at the end."""
+    released = threading.Event()
+    workshop = world.service._renderer._workshop
+    busy = [workshop.submit(released.wait) for _ in range(WORKERS)]
+    try:
+        yield
+    finally:
+        released.set()
+        for each in busy:
+            each.result()
 
 
 async def test_media_go_at_the_instant_of_their_end(world: World) -> None:
@@ -124,7 +142,7 @@ async def test_what_a_crash_left_half_written_is_deleted(world: World) -> None:
     folders = [world.config.state_dir / name for name in ("media", "assets")]
     await world.stop()
     for folder in folders:
-        (folder / "gen_1.png.part").write_bytes(b"half")
+        (folder / f"gen_{'1' * 24}.png.0a1b.part").write_bytes(b"half")
 
     await world.start()
 
@@ -169,3 +187,149 @@ async def test_file_that_cannot_be_deleted_is_tried_again(world: World, caplog: 
     await pass_time(world, 60)
 
     assert await purged(world, "generations") == [1]
+
+
+async def test_file_drawn_again_after_its_end_never_appears(world: World) -> None:
+    """Retention may end while a lost file is being drawn again: then nothing is published. Service section 2.1."""
+    ended = await world.finish(await world.create())
+    files(world, "media")[0].unlink()
+    with nothing_is_drawn(world):
+        download = asyncio.create_task(world.send("GET", ended.output["url"], key=None))
+        while not world.service._renderer._owed:  # noqa: ASYNC110 - nobody tells when the download waits
+            await asyncio.sleep(0)
+        await pass_time(world, RETENTION_SECONDS)
+
+    got = await download
+    await world.service.idle()
+
+    assert (got.status, got.code) == (404, "not_found")
+    assert files(world, "media") == []
+    assert await purged(world, "generations") == [1]
+
+
+async def test_file_of_a_generation_that_failed_meanwhile_never_appears(world: World) -> None:
+    """What support ends as a failure while it is being drawn leaves no file."""
+    with nothing_is_drawn(world):
+        created = await world.create()
+        await world.service.help_pending(str(created.body["id"]), "failed")
+    await world.service.idle()
+
+    assert files(world, "media") == []
+    assert await world.service.query("SELECT * FROM outputs") == []
+
+
+async def test_late_drawing_is_retained_from_its_own_end(world: World) -> None:
+    """A generation that is drawn weeks late has not expired before it could be had. Service section 2.1."""
+    with nothing_is_drawn(world):
+        created = await world.create()
+        await pass_time(world, 2 * RETENTION_SECONDS)
+    await world.service.idle()
+
+    await pass_time(world, RETENTION_SECONDS - 1)
+    kept = (await world.poll(created.body["id"])).body["status"], len(files(world, "media"))
+    await pass_time(world, 1)
+
+    assert kept == ("success", 1)
+    assert files(world, "media") == []
+
+
+async def test_file_that_cannot_be_deleted_keeps_no_other(make_world: WorldMaker) -> None:
+    """One accident does not stand in the way of what comes behind it, in this run or after a restart."""
+    world = await make_world(limits=Limits.lifted())
+    await asyncio.gather(*(world.create() for _ in range(3)))
+    await world.service.idle()
+    rows = await world.service.query("SELECT id, finish_at_ms FROM generations ORDER BY finish_at_ms")
+    first = world.config.state_dir / "media" / f"{rows[0]['id']}.png"
+    first.unlink()
+    first.mkdir()
+
+    await pass_time(world, RETENTION_SECONDS + 600)
+    in_this_run = files(world, "media")
+    await world.stop()
+    await world.start()
+    first.rmdir()
+    await pass_time(world, 60)
+
+    assert in_this_run == [first]
+    assert files(world, "media") == []
+    assert await purged(world, "generations") == [1, 1, 1]
+
+
+async def test_file_that_the_books_do_not_know_is_deleted_at_the_start(world: World, png: bytes) -> None:
+    """A crash between a file and its entry, or books that were replaced, leave nothing for ever."""
+    asset = (await world.upload(png)).rpartition("/")[2]
+    ended = await world.finish(await world.create())
+    await world.stop()
+    for name in ("media", "assets"):
+        for stray in (f"gen_{'0' * 24}.png", f"ast_{'0' * 24}", f"ast_{'0' * 24}.ab.part"):
+            (world.config.state_dir / name / stray).write_bytes(b"a stray")
+
+    await world.start()
+
+    assert [path.name for path in files(world, "media")] == [f"{ended.body['id']}.png"]
+    assert [path.name for path in files(world, "assets")] == [asset]
+
+
+async def test_files_of_others_are_left_alone(world: World) -> None:
+    """A state folder that somebody shares, by mistake or not, loses nothing."""
+    await world.stop()
+    for name in ("media", "assets"):
+        (world.config.state_dir / name / "logo.svg").write_bytes(b"somebody's")
+
+    await world.start()
+
+    for name in ("media", "assets"):
+        assert (world.config.state_dir / name / "logo.svg").read_bytes() == b"somebody's"
+
+
+async def test_expired_file_that_came_back_is_deleted_at_the_start(world: World) -> None:
+    """Say, from a backup of the folder: what was purged once is not kept."""
+    await world.finish(await world.create())
+    path = files(world, "media")[0]
+    await pass_time(world, RETENTION_SECONDS)
+    await world.stop()
+    path.write_bytes(b"back again")
+
+    await world.start()
+
+    assert files(world, "media") == []
+
+
+async def test_upload_that_arrives_while_it_is_given_up_leaves_nothing(world: World, png: bytes) -> None:
+    """Bytes whose PUT ends after the upload was given up are refused, and not kept by anybody."""
+    prepared = await world.prepare(len(png))
+    arrived = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield png[:10]
+        await arrived.wait()
+        yield png[10:]
+
+    async def put() -> int:
+        async with world.session.put(prepared.upload_url, data=slowly(), headers=prepared.upload_headers) as response:
+            return response.status
+
+    putting = asyncio.create_task(put())
+    while not files(world, "assets"):  # noqa: ASYNC110 - nobody tells when the first bytes are there
+        await asyncio.sleep(0.001)
+    await pass_time(world, 300 + DAY_SECONDS)
+    arrived.set()
+
+    assert await putting == 403
+    assert files(world, "assets") == []
+
+
+async def test_completion_under_way_keeps_its_upload(world: World, png: bytes) -> None:
+    """Housekeeping waits for a completion, and does not delete what it has made ready."""
+    prepared = await world.prepare(len(png))
+    await world.put(prepared, png)
+    locks = world.service._housekeeping._asset_locks
+    async with locks.held([prepared.asset_id]):  # as a completion does
+        world.clock.advance(300 + DAY_SECONDS)
+        for _ in range(20):
+            await world.service.query("SELECT 1")  # housekeeping gets its turns
+        await world.service.query("UPDATE assets SET state = 'ready', width = 40, height = 30")
+    await world.service.housekeeping_done()
+
+    assert [path.name for path in files(world, "assets")] == [prepared.asset_id]
+    assert await purged(world, "assets") == [0]

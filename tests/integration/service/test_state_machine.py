@@ -197,6 +197,13 @@ class ServiceBesideItsModel(RuleBasedStateMachine):
             self.put_bytes(0, 0, is_whole=True)
             self.complete_upload(0, None)
 
+    @rule(size=st.sampled_from([len(SMALL), len(LARGE)]))
+    def upload_with_what_a_failure_gives_back(self, size: int) -> None:
+        """The account has nothing but that; nobody has asked about the failure yet."""
+        self.create_when_there_is_room("poor", 0, "failed", copies=1)
+        self.both.advance(max(60, (self.picked(0).finish_at - self.both.now) / 1000))
+        self.prepare("poor", [size], is_allowed=True)
+
     # Time, keys, accounts, restarts ----------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([59.999, 60, 300, 900, 3600, 7200, DAY / 1000, DAY / 1000, 14 * DAY / 1000]))

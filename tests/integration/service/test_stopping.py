@@ -26,7 +26,7 @@ def process(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run a service of its own; gives it, and its address."""
     source = Path(batchkiln.__file__).parents[1]
     with subprocess.Popen(
-        [sys.executable, "-m", "batchkiln.service", "--state-dir", str(folder)],
+        [sys.executable, "-m", "batchkiln", "serve", "-q", "--state-dir", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -34,7 +34,7 @@ def process(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     ) as running:
         try:
             assert running.stdout is not None
-            yield running, running.stdout.readline().split()[0]
+            yield running, running.stdout.readline().split()[5]  # "The local service is at URL"
         finally:
             running.kill()
 

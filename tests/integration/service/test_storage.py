@@ -166,7 +166,9 @@ async def test_retention_that_ends_does_not_cut_a_download(world: World) -> None
     url, _ = await finished(world, image_with(model="delta-image-2", parameters={"resolution": "1536x1024"}))
     path = next((world.config.state_dir / "media").iterdir())
     content = await _grown(world, path.name)
-    world.clock.advance(RETENTION_SECONDS - 300)
+    end_ms = (await world.service.query("SELECT ended_at_ms FROM generations"))[0]["ended_at_ms"]
+    assert isinstance(end_ms, int)
+    world.clock.advance(RETENTION_SECONDS - 300 + (end_ms - world.clock.now_ms()) / 1000)
     url = (await world.poll(urlsplit(url).path.split("/")[-2])).output["url"]
 
     async with world.session.get(url) as response:

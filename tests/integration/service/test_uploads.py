@@ -4,12 +4,16 @@ import asyncio
 import io
 import zlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
 from PIL import Image
 
-from .world import IMAGE, Reply, World, WorldMaker
+from batchkiln.service import AccountConfig
+
+from .raw import connect, told
+from .world import IMAGE, Reply, World, WorldMaker, image_with
 
 
 def edit(url: str) -> dict[str, object]:
@@ -131,6 +135,61 @@ async def test_silent_sender_is_answered(make_world: WorldMaker, png: bytes) -> 
     assert (await reader.readline()).startswith(b"HTTP/1.1 408")
     writer.close()
     assert list((world.config.state_dir / "assets").iterdir()) == []
+
+
+async def test_sender_of_a_byte_now_and_then_is_answered(make_world: WorldMaker) -> None:
+    """A file has a bounded time in all: who never falls quite silent gets 408 as well."""
+    world = await make_world(upload_silence_seconds=0.05)
+    prepared = await world.prepare(30 * 1024 * 1024)
+    parts = urlsplit(prepared.upload_url)
+    head = "".join(f"{name}: {value}\r\n" for name, value in prepared.upload_headers.items())
+    line = await connect(world.service)
+    await line.say(f"PUT {parts.path}?{parts.query} HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode())
+
+    async def trickle() -> None:
+        with suppress(ConnectionError):
+            while True:
+                await line.say(b"a")
+                await asyncio.sleep(0.005)  # real time: it is what the service measures
+
+    trickling = asyncio.create_task(trickle())
+    answer = await line.head()
+    trickling.cancel()
+    await asyncio.wait([trickling])
+    await line.close()
+
+    assert answer.startswith(b"HTTP/1.1 408")
+    await until(lambda: not list((world.config.state_dir / "assets").iterdir()))
+
+
+async def test_put_of_more_than_announced_never_stores_more(world: World, png: bytes) -> None:
+    """What follows a body of the exact length is no part of the file and no request: 400, and the end of the line."""
+    prepared = await world.prepare(len(png))
+    parts = urlsplit(prepared.upload_url)
+    head = "".join(f"{name}: {value}\r\n" for name, value in prepared.upload_headers.items())
+
+    request = f"PUT {parts.path}?{parts.query} HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode()
+    answer = await told(world.service, request + png + b"and more\r\n\r\n")
+
+    stored = [path.read_bytes() for path in (world.config.state_dir / "assets").iterdir()]
+    assert b" 400 Bad Request" in answer
+    assert stored in ([], [png])
+    assert await world.put(prepared, png) == 200
+
+
+async def test_forged_upload_link_does_not_tell_what_exists(world: World, png: bytes) -> None:
+    """An upload that there is and one that there is not are refused alike, in every byte of the reply."""
+    prepared = await world.prepare(len(png))
+    there = prepared.upload_url.replace("signature=", "signature=0")
+    nowhere = there.replace(prepared.asset_id, "ast_" + "0" * 24)
+
+    answers = []
+    for url in (there, nowhere):
+        async with world.session.put(url, data=png, headers=prepared.upload_headers) as response:
+            answers.append((response.status, dict(response.headers), await response.json()))
+
+    assert answers[0] == answers[1]
+    assert (answers[0][0], answers[0][2]["error"]["code"]) == (403, "link_forged")
 
 
 async def test_put_can_be_repeated_until_it_is_complete(world: World, png: bytes) -> None:
@@ -295,3 +354,14 @@ async def test_upload_and_completion_count_as_uploads(world: World, png: bytes) 
         ("upload", "creates", 1),
         ("upload", "creates", 2),
     ]
+
+
+async def test_refund_that_is_due_is_there_for_an_upload(make_world: WorldMaker) -> None:
+    """A failed generation gives its credits back by its end, whatever is asked for next. Service rules 3.1 and 5.8."""
+    world = await make_world(accounts=(AccountConfig(name="main", credits=2, keys=("key-one-of-main",)),))
+    await world.create(image_with(prompt="[fail]"))
+    world.clock.advance(600)
+
+    prepared = await world.send("POST", "/uploads", body={"files": [{"name": "a", "type": "image/png", "size": 9}]})
+
+    assert prepared.status == 200, prepared.body

@@ -1,6 +1,7 @@
 """The local service on loopback, driven by hand, and a client that keeps nothing to itself."""
 
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -8,6 +9,7 @@ from typing import Protocol
 import aiohttp
 
 from batchkiln.service import HandClock, Limits, LocalService, ServiceConfig
+from batchkiln.service.api.operations import OPERATIONS
 
 START_MS = 1_790_000_000_000 - 1_790_000_000_000 % 86_400_000  # midnight of a service day
 IMAGE: dict[str, object] = {
@@ -46,6 +48,19 @@ class Reply:
     @property
     def retry_after(self) -> int:
         return int(self.headers["Retry-After"])
+
+
+def undescribed(method: str, path: str, reply: Reply) -> str | None:
+    """Return what the interface description does not say of a refusal: every reply of every test is held against it."""
+    error = reply.body.get("error")
+    if not isinstance(error, dict):
+        return None  # a success, or the firewall's page
+    for operation in OPERATIONS:
+        route = re.escape(operation.path).replace(r"\{id\}", "[^/]+")
+        is_this = operation.method.upper() == method and re.fullmatch(route, path.partition("?")[0])
+        if is_this and "code" in error and reply.status != operation.status:
+            return None if reply.code in operation.refusals.get(reply.status, ()) else f"{operation.id}: {reply.code}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +103,13 @@ class World:
         async with self.session.request(method, url, json=body, headers=sent) as response:
             content = await response.read()
             is_json = response.content_type == "application/json"
-            return Reply(
-                response.status,
-                dict(response.headers),
-                content,
-                await response.json() if is_json else {},
-            )
+            reply = Reply(response.status, dict(response.headers), content, await response.json() if is_json else {})
+        if not path.startswith("http") and not self._may_misbehave(sent):
+            assert undescribed(method, path, reply) is None
+        return reply
+
+    def _may_misbehave(self, headers: Mapping[str, str]) -> bool:
+        return "X-Batchkiln-Fault" in headers or self.service.faults._next_number > 0
 
     async def create(self, body: object = None, *, idempotency_key: str = "", key: str = "key-one-of-main") -> Reply:
         """POST an image, or a video when the body asks for one; under a new idempotency key by default."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from batchkiln.service import Limits
 from batchkiln.service.books.creating import CreateBooks, NewGeneration
-from batchkiln.service.books.credits import open_account
+from batchkiln.service.books.credits import buy_first, open_account
 from batchkiln.service.books.database import connect
 from batchkiln.service.rules.drawing import Drawing
 from batchkiln.service.rules.windows import Calendar
@@ -43,8 +43,9 @@ def opened() -> "Iterator[sqlite3.Connection]":
     schema = resources.files("batchkiln.service.books").joinpath("schema.sql").read_text(encoding="utf-8")
     connection = connect(Path(":memory:"), schema)
     try:
-        open_account(connection, "main", credits_bought=100, subscription=False, now_ms=NOW_MS)
-        open_account(connection, "other", credits_bought=50, subscription=False, now_ms=NOW_MS)
+        for name, amount in (("main", 100), ("other", 50)):
+            open_account(connection, name, subscription=False)
+            buy_first(connection, name, amount, now_ms=NOW_MS)
         yield connection
     finally:
         connection.close()

@@ -5,7 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchkiln.service.books.credits import add_usage, audit, balance_credits, may_use, open_account, transfer, usage_of
+from batchkiln.service.books.credits import (
+    add_usage,
+    audit,
+    balance_credits,
+    buy_first,
+    may_use,
+    open_account,
+    transfer,
+    usage_of,
+)
 from batchkiln.service.books.generations import settle
 
 from .memory_books import NOW_MS, generate, opened
@@ -42,9 +51,10 @@ def test_a_purchase_is_what_an_account_begins_with(books: sqlite3.Connection) ->
 
 def test_an_account_is_opened_once(books: sqlite3.Connection) -> None:
     """A later start changes its subscription and buys nothing."""
-    open_account(books, "main", credits_bought=500, subscription=True, now_ms=NOW_MS)
+    open_account(books, "main", subscription=True)
+    first = buy_first(books, "main", 500, now_ms=NOW_MS)
 
-    assert balance_credits(books, "main") == 100
+    assert (first, balance_credits(books, "main")) == (100, 100)
     assert books.execute("SELECT subscription FROM accounts WHERE name = 'main'").fetchone()[0] == 1
 
 
@@ -109,7 +119,8 @@ def test_access_needs_a_subscription_or_credits(
     books: sqlite3.Connection, *, credits_bought: int, subscription: bool, expected: bool
 ) -> None:
     """One of the two is enough. Service rule 5.8."""
-    open_account(books, "new", credits_bought=credits_bought, subscription=subscription, now_ms=NOW_MS)
+    open_account(books, "new", subscription=subscription)
+    buy_first(books, "new", credits_bought, now_ms=NOW_MS)
 
     assert may_use(books, "new") is expected
 
@@ -154,8 +165,56 @@ def test_what_is_settled_is_not_settled_again(books: sqlite3.Connection, outcome
     generate(books, "gen_2", seconds=600)
     settle(books, "main", LATER_MS)
 
-    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+    with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE|a failure that has ended is refunded"):
         transfer(books, "main", "charge" if second == "charge" else "refund", 10, generation_id="gen_1", at_ms=1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "is_ended"),
+    [
+        ("failed", "refund", False),
+        ("canceled", "charge", False),
+        ("success", "refund", False),
+        ("success", "refund", True),
+        ("canceled", "refund", True),
+        ("failed", "charge", True),
+    ],
+)
+def test_credits_come_back_for_a_failure_that_has_ended_and_for_nothing_else(
+    books: sqlite3.Connection, *, outcome: str, kind: str, is_ended: bool
+) -> None:
+    """Neither while a generation is active, nor for one that went well. Service rule 3.1."""
+    generate(books, outcome="failed")
+    if is_ended:
+        # As if it had ended before its end could settle it.
+        books.execute("DROP TRIGGER generation_ends")
+    books.execute("UPDATE generations SET outcome = ?, rendered_at_ms = 1", (outcome,))
+    books.execute("UPDATE generations SET ended_at_ms = ?", (LATER_MS if is_ended else None,))
+
+    with pytest.raises(sqlite3.IntegrityError, match="a failure that has ended is refunded"):
+        transfer(books, "main", "charge" if kind == "charge" else "refund", 10, generation_id="gen_1", at_ms=1)
+
+
+def test_an_end_settles_by_itself(books: sqlite3.Connection) -> None:
+    """Also one that a statement writes which nobody has thought of: the schema charges or refunds it."""
+    generate(books, "gen_1", outcome="failed")
+    generate(books, "gen_2", outcome="canceled")
+
+    books.execute("UPDATE generations SET ended_at_ms = ?", (LATER_MS,))
+
+    assert sides(books) == {"sold": -100, "available": 90, "reserved": 0, "charged": 10}
+    assert audit(books) == []
+
+
+def test_a_generation_cannot_be_entered_as_ended(books: sqlite3.Connection) -> None:
+    """It would never have been settled."""
+    generate(books)
+
+    with pytest.raises(sqlite3.IntegrityError, match="begins before it ends"):
+        books.execute(
+            "INSERT INTO generations (id, account, key_sha256, model, cost_credits, created_at_ms, outcome,"
+            " ended_at_ms, drawing_json) VALUES ('gen_9', 'main', '', 'epsilon-2', 1, 1, 'failed', 2, x'7b7d')"
+        )
 
 
 def test_more_than_there_is_cannot_be_reserved(books: sqlite3.Connection) -> None:
@@ -173,10 +232,18 @@ def test_more_than_there_is_cannot_be_reserved(books: sqlite3.Connection) -> Non
         "DELETE FROM accounts WHERE name = 'main'",
         "INSERT INTO accounts (name, subscription) VALUES ('third', 2)",
         "UPDATE accounts SET active_generations = -1",
-        "INSERT INTO credit_sides VALUES ('main', 'lent', 0)",
-        "INSERT INTO credit_sides VALUES ('nobody', 'sold', 0)",
+        "INSERT INTO credit_sides VALUES ('main', 'lent', 0, 0)",
+        "INSERT INTO credit_sides VALUES ('nobody', 'sold', 0, 0)",
+        "INSERT OR REPLACE INTO credit_sides VALUES ('main', 'charged', 0, 0)",
+        "DELETE FROM credit_sides",
+        "UPDATE credit_sides SET credits = credits",
+        "UPDATE credit_sides SET credits = credits + 1 WHERE side = 'available'",
+        "UPDATE credit_sides SET credits = credits - 10, moved_by = 1 WHERE side = 'available' AND account = 'main'",
+        "UPDATE credit_sides SET credits = credits - 10, moved_by = moved_by + 1 WHERE side = 'available'",
+        "UPDATE credit_sides SET account = 'other' WHERE side = 'charged' AND account = 'main'",
         "UPDATE credit_sides SET credits = -1 WHERE side = 'available'",
         "UPDATE credit_sides SET credits = 1 WHERE side = 'sold'",
+        "UPDATE generations SET ended_at_ms = 1 WHERE id = 'gen_3'",  # nothing was reserved for it
         "UPDATE day_usage SET credits = credits - 1",
         "UPDATE day_usage SET upload_files = -1",
         "INSERT INTO day_usage (account, day) VALUES ('nobody', 1)",

@@ -1,6 +1,7 @@
 """Generation requests against the catalogue: what passes, and what every refusal says."""
 
 import pytest
+from pydantic import ValidationError
 
 from batchkiln.service.errors import ApiError
 from batchkiln.service.rules.catalog import load_catalog
@@ -25,6 +26,7 @@ CLIP: dict[str, object] = {
     },
 }
 CATALOG = load_catalog()
+MANY: dict[str, object] = {f"field_{number}": 1 for number in range(10_000)}
 
 
 def with_parameters(body: dict[str, object], **changes: object) -> dict[str, object]:
@@ -225,3 +227,21 @@ def test_video_model_is_no_image_model() -> None:
 def test_idempotency_key_has_a_form(key: str, is_valid: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """16 to 128 ASCII letters, digits, underscores, hyphens. Service rule 4.1."""
     assert (IDEMPOTENCY_KEY.fullmatch(key) is not None) == is_valid
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({**MANY, **IMAGE}, "unknown field 'field_0' in the body"),
+        ({**IMAGE, **MANY}, "unknown field 'field_0' in the body"),
+        (with_parameters(IMAGE, **MANY), "unknown field 'field_0' in parameters"),
+        ({**CLIP, "inputs": [{"type": "image", "url": "u", **MANY}]}, "unknown field 'field_0' in inputs[0]"),
+    ],
+)
+def test_many_unknown_fields_cost_no_more_than_one(body: object, told: str) -> None:
+    """The first is told; the others are not even collected."""
+    refused = refusal(body)
+
+    assert told in refused.message
+    assert isinstance(refused.__cause__, ValidationError)
+    assert refused.__cause__.error_count() <= 3

@@ -14,6 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from batchkiln.service.api.examples import EXAMPLE_KEY, reply_examples, request_examples
 from batchkiln.service.api.operations import OPERATIONS, Operation
 from batchkiln.service.context import PREFIX
+from batchkiln.service.faults import KINDS, SETTINGS
 from batchkiln.service.rules.catalog import Kind, Model, load_catalog
 from batchkiln.service.rules.codes import CODES, STATUSES
 from batchkiln.service.rules.replies import EXAMPLE_GENERATION_ID, Error, Reply
@@ -36,6 +37,7 @@ until its `status` is `success`, `failed`, `canceled` or `expired`.
   20,000 a day; 2,000 credits a day; 100 files and 500 MiB of uploads a day. Days begin at midnight UTC.
 - Per IP address: 120 requests a minute; above that the firewall answers 403 with an HTML page.
 - An active generation is polled at most once every 10 seconds.
+- These limits, and the durations that the endpoints name, hold unless whoever runs this service has configured others.
 - Every refusal by the API has the body `{"error": {"code", "message"}}`. Also a path that does not exist (404,
   `not_found`) and a method that a path does not have (405, `method_not_allowed`, with the header `Allow`).
 """
@@ -75,6 +77,7 @@ def describe(catalog: Mapping[str, Model]) -> Schema:
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "An API key of the account."}
             },
+            "parameters": {"Fault": _fault_parameter()},
             "headers": _headers(),
             "schemas": _schemas(catalog),
         },
@@ -88,8 +91,7 @@ def _operation(operation: Operation, catalog: Mapping[str, Model]) -> Schema:
         "summary": operation.summary,
         "description": operation.description,
     }
-    if parameters := _parameters(operation):
-        described["parameters"] = parameters
+    described["parameters"] = _parameters(operation)
     if operation.request is not None:
         content = _json({"$ref": _REFERENCE.format(model=operation.request)})
         content["examples"] = request_examples(operation.request, catalog)
@@ -126,7 +128,23 @@ def _parameters(operation: Operation) -> list[Schema]:
                 "example": EXAMPLE_GENERATION_ID,
             }
         )
-    return parameters
+    return [*parameters, {"$ref": "#/components/parameters/Fault"}]
+
+
+def _fault_parameter() -> Schema:
+    return {
+        "name": "X-Batchkiln-Fault",
+        "in": "header",
+        "required": False,
+        "description": (
+            "For tests of clients, unless whoever runs this service has switched it off: this one request is to meet "
+            "a misbehaviour. Kinds that can happen at the endpoint, separated by commas, each with settings behind "
+            f"semicolons. Kinds: {', '.join(KINDS)}; settings: {', '.join(SETTINGS)}. What a fault answers may be "
+            "none of the responses below. A word that is not understood is refused with 400 `invalid_fault`."
+        ),
+        "schema": {"type": "string"},
+        "example": "slow; seconds=3, reply_lost",
+    }
 
 
 def _success(operation: Operation, catalog: Mapping[str, Model]) -> Schema:

@@ -210,7 +210,9 @@ OPERATIONS: Final = (
         ),
         reply=AssetList,
         reply_text="The images, ready to be used.",
-        refusals=together(_ANY, _BODY, {404: ("asset_not_found",), 422: ("asset_not_ready", "asset_invalid")}),
+        refusals=together(
+            _ANY, _BODY, {404: ("asset_not_found",), 422: ("asset_expired", "asset_not_ready", "asset_invalid")}
+        ),
         request="CompletionRequest",
     ),
     Operation(
@@ -222,6 +224,6 @@ OPERATIONS: Final = (
         description="Public: it needs no API key, and counts in no window of an account.",
         reply=None,
         reply_text="This document.",
-        refusals=together(_ALWAYS, {403: ()}),
+        refusals=together(_ALWAYS, {403: ("origin_not_allowed",)}),
     ),
 )

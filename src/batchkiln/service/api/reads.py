@@ -3,40 +3,38 @@
 import asyncio
 import sqlite3
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from batchkiln.service.api.answering import answered, noted
+from batchkiln.service.api.answering import Visit, answered
 from batchkiln.service.api.openapi import description
-from batchkiln.service.books.admission import Ticket
+from batchkiln.service.books.admission import Caller, browser_refused
 from batchkiln.service.books.credits import balance_credits
-from batchkiln.service.books.generations import settle
-from batchkiln.service.context import CONTEXT
 from batchkiln.service.rules.replies import Balance, ModelList, entry_of
 from batchkiln.service.transport.bodies import reply
 
 
-async def models(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+async def models(request: web.Request, visit: Visit) -> web.StreamResponse:
     """GET /models: the catalogue."""
-    context = request.app[CONTEXT]
-    entries = ModelList(models=[entry_of(model) for model in context.catalog.values()])
-    return reply(await answered(context, ticket, lambda _: entries))
+    del request
+    await answered(visit, lambda _, __: None)
+    return reply(ModelList(models=[entry_of(model) for model in visit.context.catalog.values()]))
 
 
-async def balance(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+async def balance(request: web.Request, visit: Visit) -> web.StreamResponse:
     """GET /credits/balance: what the account has left."""
-    context = request.app[CONTEXT]
+    del request
 
-    def work(connection: sqlite3.Connection) -> int:
-        assert ticket.account is not None
-        settle(connection, ticket.account, ticket.arrived_at_ms)
-        return balance_credits(connection, ticket.account)
+    def work(connection: sqlite3.Connection, caller: Caller) -> int:
+        return balance_credits(connection, caller.account)
 
-    return reply(Balance(balance=await answered(context, ticket, work)))
+    _, credits_left = await answered(visit, work)
+    return reply(Balance(balance=credits_left))
 
 
-async def openapi(request: web.Request, ticket: Ticket) -> web.StreamResponse:
-    """GET /openapi.json: public. Service rule 5.9."""
-    context = request.app[CONTEXT]
-    await noted(context, ticket, status=200, code=None)
+async def openapi(request: web.Request, visit: Visit) -> web.StreamResponse:
+    """GET /openapi.json: public, which frees from the key alone. Service rules 5.5 and 5.9."""
+    del visit
+    if hdrs.ORIGIN in request.headers:
+        raise browser_refused()
     document = await asyncio.to_thread(description)
     return web.Response(body=document, content_type="application/json", charset="utf-8")

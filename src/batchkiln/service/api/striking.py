@@ -1,21 +1,18 @@
 """Which faults strike a request: what it asks for itself, and what the rules say of its subject."""
 
-import asyncio
 import sqlite3
-from contextlib import suppress
 from typing import Final
 
 import orjson
 from aiohttp import hdrs, web
 
-from batchkiln.service.books.admission import Credentials
 from batchkiln.service.books.assets import find_asset
-from batchkiln.service.books.behaviour import enter_struck
 from batchkiln.service.books.generations import find_drawing, find_generation
 from batchkiln.service.books.keys import find_holder
+from batchkiln.service.books.request_log import Credentials
 from batchkiln.service.context import CONTEXT, PREFIX, Context
 from batchkiln.service.errors import ApiError
-from batchkiln.service.faults import FaultRule, RequestFaults, Subject, own_name, parse_asked
+from batchkiln.service.faults import FaultRule, RequestFaults, Subject, parse_asked
 from batchkiln.service.transport.bodies import received
 
 FAULT_HEADER: Final = "X-Batchkiln-Fault"
@@ -31,18 +28,6 @@ async def faults_of(request: web.Request, names: frozenset[str], asking: Credent
         account, model, prompt = await _facts_of(request, context, asking.key_sha256 if asking else None)
         subject = Subject(names, subject.method, subject.path, account, model, prompt)
     return RequestFaults(context.faults, subject, asked)
-
-
-async def note_struck(context: Context, faults: RequestFaults, names: frozenset[str]) -> None:
-    """Enter in the books what has struck a request; books that cannot be written are no reason to fail it."""
-    if not faults.struck:
-        return
-    endpoint, kinds = own_name(names), [rule.kind for rule in faults.struck]
-    at_ms = context.clock.now_ms()
-    with suppress(sqlite3.Error):
-        await asyncio.wrap_future(
-            context.database.submit(lambda connection: enter_struck(connection, kinds, endpoint=endpoint, at_ms=at_ms))
-        )
 
 
 def _asked_for(request: web.Request, names: frozenset[str]) -> list[FaultRule]:
@@ -71,13 +56,13 @@ async def _facts_of(request: web.Request, context: Context, key_sha256: str | No
         return account, model, prompt
 
     try:
-        return await asyncio.wrap_future(context.database.submit(find))
+        return await context.database.run(find)
     except sqlite3.Error:
         return None, model, prompt  # whatever is wrong with the books, the handler is the one to meet it
 
 
 async def _asked_in_body(request: web.Request) -> tuple[str | None, str | None]:
-    """Return model and prompt of a body; its handler reads the same bytes again and judges them."""
+    """Return model and prompt of a body; its handler is given the same bytes, and judges them."""
     if request.method != hdrs.METH_POST:
         return None, None
     content = await received(request)

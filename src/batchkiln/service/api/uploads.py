@@ -7,60 +7,55 @@ from typing import get_args
 
 from aiohttp import web
 
-from batchkiln.service.api.answering import answered
-from batchkiln.service.books.admission import Ticket
+from batchkiln.service.api.answering import Visit, answered, asked_by_caller
+from batchkiln.service.books.admission import Caller
 from batchkiln.service.books.assets import (
     Asset,
     FileToUpload,
     own_assets,
 )
-from batchkiln.service.context import CONTEXT, Context
+from batchkiln.service.context import Context
 from batchkiln.service.faults import UPLOAD_LINK
 from batchkiln.service.rules.replies import AssetList, ReadyAsset, UploadList, UploadTicket
 from batchkiln.service.rules.validation import check_completion, check_uploads
 from batchkiln.service.rules.wire import ContentType
 from batchkiln.service.storage.receiving import upload_headers, upload_url
 from batchkiln.service.storage.verifying import complete_assets
-from batchkiln.service.transport.bodies import iso, parse_json, received, reply
+from batchkiln.service.transport.bodies import iso, reply
 
 
-async def prepare(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+async def prepare(request: web.Request, visit: Visit) -> web.StreamResponse:
     """POST /uploads: a signed URL and headers per file."""
-    context = request.app[CONTEXT]
-    checked = (await received(request)).then(parse_json).then(check_uploads)
-    now_ms = ticket.arrived_at_ms
+    context = visit.context
+    _, checked = await asked_by_caller(request, visit, check_uploads)
 
-    def work(connection: sqlite3.Connection) -> list[Asset]:
-        files = [FileToUpload(file.name, file.type, file.size) for file in checked.get()]
-        assert ticket.account is not None
+    def work(connection: sqlite3.Connection, caller: Caller) -> list[Asset]:
         return context.assets.prepare(
             connection,
-            ticket.account,
-            files,
+            caller.account,
+            [FileToUpload(file.name, file.type, file.size) for file in checked.get()],
             new_id=partial(context.new_id, "ast"),
-            now_ms=now_ms,
-            expires_at_ms=now_ms + round(context.config.asset_retention_seconds * 1000),
-            link_expires_at_ms=now_ms + round(context.config.upload_link_seconds * 1000),
+            now_ms=caller.now_ms,
+            expires_at_ms=caller.now_ms + round(context.config.asset_retention_seconds * 1000),
+            link_expires_at_ms=caller.now_ms + round(context.config.upload_link_seconds * 1000),
         )
 
-    assets = await answered(context, ticket, work)
-    early = ticket.draw_fault(UPLOAD_LINK)
-    dies_at_ms = None if early is None else now_ms + round((early.seconds or 0) * 1000)
-    return reply(UploadList(uploads=[_ticket_of(context, asset, dies_at_ms, origin=ticket.origin) for asset in assets]))
+    caller, assets = await answered(visit, work)
+    early = visit.draw_fault(UPLOAD_LINK)
+    dies_at_ms = None if early is None else caller.now_ms + round((early.seconds or 0) * 1000)
+    origin = context.origin(request)
+    return reply(UploadList(uploads=[_ticket_of(context, asset, dies_at_ms, origin=origin) for asset in assets]))
 
 
-async def complete(request: web.Request, ticket: Ticket) -> web.StreamResponse:
+async def complete(request: web.Request, visit: Visit) -> web.StreamResponse:
     """POST /uploads/complete: looks at the files and gives each its URL; may be repeated."""
-    context = request.app[CONTEXT]
-    checked = (await received(request)).then(parse_json).then(check_completion)
+    _, checked = await asked_by_caller(request, visit, check_completion)
 
-    def own(connection: sqlite3.Connection) -> list[Asset]:
-        assert ticket.account is not None
-        return own_assets(connection, ticket.account, checked.get(), now_ms=ticket.arrived_at_ms)
+    def own(connection: sqlite3.Connection, caller: Caller) -> list[Asset]:
+        return own_assets(connection, caller.account, checked.get(), now_ms=caller.now_ms)
 
-    await answered(context, ticket, own)
-    assert ticket.account is not None
-    completed = await complete_assets(context, ticket.account, checked.get())
+    caller, _ = await answered(visit, own)
+    completed = await complete_assets(visit.context, caller.account, checked.get())
     return reply(AssetList(assets=[_ready(asset, size) for asset, size in completed]))
 
 

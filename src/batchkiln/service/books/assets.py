@@ -177,18 +177,19 @@ def _resolve_input(connection: sqlite3.Connection, account: str, url: str, *, na
 
 
 def find_expired_assets(
-    connection: sqlite3.Connection, *, expired_before_ms: int, abandoned_before_ms: int, limit: int
+    connection: sqlite3.Connection, *, expired_before_ms: int, abandoned_before_ms: int, limit: int, skipped: int = 0
 ) -> list[str]:
     """Return a few assets whose bytes are to go: expired ones, and uploads never completed whose link died long ago.
 
-    What a generation that is not drawn yet will show stays until it is drawn.
+    What a generation that is not drawn yet will show stays until it is drawn. The first `skipped` are left out.
     """
     rows = connection.execute(
         "SELECT id FROM assets WHERE is_purged = 0 AND expires_at_ms <= ?1 AND id NOT IN (SELECT value FROM"
         " generations, json_each(CAST(drawing_json AS TEXT), '$.asset_ids') WHERE ended_at_ms IS NULL"
         " AND rendered_at_ms IS NULL AND outcome = 'success')"
-        " UNION SELECT id FROM assets WHERE is_purged = 0 AND state != 'ready' AND link_expires_at_ms <= ?2 LIMIT ?3",
-        (expired_before_ms, abandoned_before_ms, limit),
+        " UNION SELECT id FROM assets WHERE is_purged = 0 AND state != 'ready' AND link_expires_at_ms <= ?2"
+        " ORDER BY id LIMIT ?3 OFFSET ?4",
+        (expired_before_ms, abandoned_before_ms, limit, skipped),
     ).fetchall()
     return [row["id"] for row in rows]
 
@@ -196,6 +197,11 @@ def find_expired_assets(
 def mark_assets_purged(connection: sqlite3.Connection, asset_ids: Iterable[str]) -> None:
     """Remember that the bytes of these assets are gone."""
     connection.executemany("UPDATE assets SET is_purged = 1 WHERE id = ?", [(each,) for each in asset_ids])
+
+
+def kept_assets(connection: sqlite3.Connection) -> set[str]:
+    """Return the ids of all assets whose bytes are kept, or may still come."""
+    return {row["id"] for row in connection.execute("SELECT id FROM assets WHERE is_purged = 0")}
 
 
 def first_asset_ends(connection: sqlite3.Connection) -> tuple[int | None, int | None]:

@@ -39,6 +39,7 @@ from batchkiln.service.books.report import (
     WindowUse,
 )
 from batchkiln.service.config import Limits
+from batchkiln.service.faults import Tally
 from batchkiln.service.rules.windows import POLL_TOLERANCE, Calendar
 
 Entry = TypeVar("Entry")
@@ -57,6 +58,25 @@ def enter_struck(connection: sqlite3.Connection, kinds: Iterable[str], *, endpoi
         "INSERT INTO faults_struck (at_ms, kind, endpoint) VALUES (?, ?, ?)",
         [(at_ms, kind, endpoint) for kind in kinds],
     )
+
+
+def enter_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
+    """Remember how far rules of the configuration have come."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO fault_tallies (rule, met, struck) VALUES (?, ?, ?)",
+        [(tally.rule, tally.met, tally.struck) for tally in tallies],
+    )
+
+
+def find_tallies(connection: sqlite3.Connection) -> list[Tally]:
+    """Return how far rules of the configuration had come."""
+    return [Tally(**row) for row in connection.execute("SELECT rule, met, struck FROM fault_tallies")]
+
+
+def keep_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
+    """Forget the rules that have left the configuration, and remember where the others begin."""
+    connection.execute("DELETE FROM fault_tallies")
+    enter_tallies(connection, tallies)
 
 
 def read_behaviour(path: Path, limits: Limits, calendar: Calendar, *, now_ms: int | None = None) -> Report:

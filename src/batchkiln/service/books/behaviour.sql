@@ -58,20 +58,20 @@ CREATE INDEX temp.durations_in_order ON durations (name, account, ms);
 
 -- name: make_prompts
 CREATE TEMP TABLE prompt_charges (
-    prompt TEXT, model TEXT, generations INTEGER, not_refunded_generations INTEGER,
+    account TEXT, prompt TEXT, model TEXT, generations INTEGER, not_refunded_generations INTEGER,
     reserved_credits INTEGER, charged_credits INTEGER, refunded_credits INTEGER, first_at_ms INTEGER
 );
 
 -- name: fill_prompts
 INSERT INTO prompt_charges
 SELECT
-    json_extract(CAST(g.drawing_json AS TEXT), '$.prompt') AS prompt, g.model, count(*), sum(t.kind IS NOT 'refund'),
+    g.account, json_extract(CAST(g.drawing_json AS TEXT), '$.prompt') AS prompt, g.model, count(*), sum(t.kind IS NOT 'refund'),
     sum(g.cost_credits),
     coalesce(sum(t.credits) FILTER (WHERE t.kind = 'charge'), 0),
     coalesce(sum(t.credits) FILTER (WHERE t.kind = 'refund'), 0),
     min(g.created_at_ms)
 FROM generations g LEFT JOIN transfers t ON t.generation_id = g.id AND t.kind IN ('charge', 'refund')
-GROUP BY prompt, g.model;
+GROUP BY g.account, prompt, g.model;
 
 -- name: period
 SELECT min(arrived_at_ms) AS first_ms, max(arrived_at_ms) AS last_ms, coalesce(min(id), 1) = 1 AS is_log_whole
@@ -146,9 +146,9 @@ SELECT account, day, credits, upload_files, upload_bytes FROM day_usage ORDER BY
 SELECT count(*) AS n FROM day_usage;
 
 -- name: prompts
-SELECT prompt, model, generations, not_refunded_generations, reserved_credits, charged_credits, refunded_credits
+SELECT account, prompt, model, generations, not_refunded_generations, reserved_credits, charged_credits, refunded_credits
 FROM prompt_charges
-ORDER BY not_refunded_generations > 1 DESC, charged_credits DESC, first_at_ms, prompt, model LIMIT :cap;
+ORDER BY not_refunded_generations > 1 DESC, charged_credits DESC, first_at_ms, account, prompt, model LIMIT :cap;
 
 -- name: count_prompts
 SELECT count(*) AS n, coalesce(sum(not_refunded_generations > 1), 0) AS paid_more_than_once FROM prompt_charges;

@@ -4,10 +4,11 @@ Every function here takes the connection and the instant; none reads a clock or 
 raised as `ApiError` and undo what the function had written.
 """
 
+import math
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from batchkiln.service.books.admission import Caller
 from batchkiln.service.books.credits import add_usage, balance_credits, may_use, transfer, usage_of
 from batchkiln.service.books.generations import mark_rendered
 from batchkiln.service.config import Limits
@@ -15,6 +16,15 @@ from batchkiln.service.errors import ApiError
 from batchkiln.service.rules.drawing import Drawing, Output
 from batchkiln.service.rules.lifecycle import Generation, Outcome
 from batchkiln.service.rules.windows import Calendar, poll_wait_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What makes of two creates a request and its replay."""
+
+    idempotency_key: str
+    path: str
+    body_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +56,23 @@ class CreateBooks:
         self._limits = limits
         self._calendar = calendar
 
-    def replay(
-        self, connection: sqlite3.Connection, *, account: str, idempotency_key: str
-    ) -> Callable[[str, str, str], str] | None:
-        """Look an idempotency key up; None when it is new.
+    def replay(self, connection: sqlite3.Connection, caller: Caller, sent: Sent) -> str | None:
+        """Return the generation that an earlier request under this key has made; None when the key is new.
 
-        The result takes (api key hash, path, body hash) and returns the generation's id, or refuses.
+        Raises ApiError 409 for another body, and 403 for another API key. Service rules 4.2 and 4.3.
         """
         row = connection.execute(
             "SELECT i.path, i.body_sha256, i.generation_id, g.key_sha256 FROM idempotency i"
             " JOIN generations g ON g.id = i.generation_id WHERE i.account = ? AND i.key = ?",
-            (account, idempotency_key),
+            (caller.account, sent.idempotency_key),
         ).fetchone()
         if row is None:
             return None
-
-        def resolve(key_sha256: str, path: str, body_sha256: str) -> str:
-            if (row["path"], row["body_sha256"]) != (path, body_sha256):
-                raise ApiError(409, "idempotency_conflict", "this Idempotency-Key was used with another request body")
-            if row["key_sha256"] != key_sha256:
-                raise ApiError(403, "wrong_api_key", "replay with the API key of the first request")
-            return str(row["generation_id"])
-
-        return resolve
+        if (row["path"], row["body_sha256"]) != (sent.path, sent.body_sha256):
+            raise ApiError(409, "idempotency_conflict", "this Idempotency-Key was used with another request body")
+        if row["key_sha256"] != caller.key_sha256:
+            raise ApiError(403, "wrong_api_key", "replay with the API key of the first request")
+        return str(row["generation_id"])
 
     def check(self, connection: sqlite3.Connection, new: NewGeneration) -> None:
         """Refuse a generation that cannot be paid for or has no place, with the first reason."""
@@ -115,21 +119,18 @@ class CreateBooks:
                 429,
                 "generation_active",
                 f"{row['active']} of {self._limits.active_generations} active generations",
-                retry_after_seconds=max(1, round(self._limits.poll_interval_seconds)),
+                retry_after_seconds=max(1, math.ceil(self._limits.poll_interval_seconds)),
             )
 
-    def check_poll(self, generation: Generation, now_ms: int) -> int | None:
-        """Return the gap since the last poll in ms. Raises ApiError 429 when it is too short (rule 4.4)."""
-        if generation.last_polled_at_ms is None:
-            return None
+    def check_poll(self, generation: Generation, now_ms: int) -> None:
+        """Raise ApiError 429 when an active generation is polled too soon. Service rule 4.4."""
+        if generation.ended_at_ms is not None:
+            return
         wait = poll_wait_seconds(
-            generation.last_polled_at_ms,
-            now_ms,
-            interval_ms=round(self._limits.poll_interval_seconds * 1000),
+            generation.last_polled_at_ms, now_ms, interval_ms=round(self._limits.poll_interval_seconds * 1000)
         )
-        if generation.ended_at_ms is None and wait is not None:
+        if wait is not None:
             raise ApiError(429, "rate_limited", "this generation was polled just now", retry_after_seconds=wait)
-        return now_ms - generation.last_polled_at_ms
 
 
 def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> None:

@@ -5,6 +5,7 @@ twice cannot be written. Functions take the connection and the instant; none rea
 """
 
 import sqlite3
+from dataclasses import dataclass
 from typing import Final, Literal
 
 Movement = Literal["purchase", "reserve", "charge", "refund"]
@@ -16,17 +17,59 @@ _SIDES: Final[dict[Movement, tuple[str, str]]] = {
 }
 
 
-def open_account(
-    connection: sqlite3.Connection, name: str, *, credits_bought: int, subscription: bool, now_ms: int
-) -> None:
-    """Enter an account at its first start; later only its subscription follows the configuration."""
-    known = connection.execute("SELECT 1 FROM accounts WHERE name = ?", (name,)).fetchone()
-    if known is not None:
-        connection.execute("UPDATE accounts SET subscription = ? WHERE name = ?", (subscription, name))
-        return
-    connection.execute("INSERT INTO accounts (name, subscription) VALUES (?, ?)", (name, subscription))
-    if credits_bought:
-        transfer(connection, name, "purchase", credits_bought, generation_id=None, at_ms=now_ms)
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """What an account has bought in all, and where it is now."""
+
+    account: str
+    bought_credits: int
+    available_credits: int
+    reserved_credits: int
+    charged_credits: int
+
+
+def open_account(connection: sqlite3.Connection, name: str, *, subscription: bool) -> None:
+    """Enter an account, which has bought nothing yet; of a known one the subscription follows the configuration."""
+    connection.execute(
+        "INSERT INTO accounts (name, subscription) VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET subscription = excluded.subscription",
+        (name, subscription),
+    )
+
+
+def buy_first(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: int) -> int:
+    """Buy what an account begins with, once; return how much that was."""
+    row = connection.execute("SELECT first_credits FROM accounts WHERE name = ?", (account,)).fetchone()
+    if row["first_credits"] is not None:
+        return int(row["first_credits"])
+    connection.execute("UPDATE accounts SET first_credits = ? WHERE name = ?", (amount, account))
+    if amount:
+        buy(connection, account, amount, now_ms=now_ms)
+    return amount
+
+
+def buy(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: int) -> None:
+    """Buy credits."""
+    transfer(connection, account, "purchase", amount, generation_id=None, at_ms=now_ms)
+
+
+def bought_credits(connection: sqlite3.Connection, account: str) -> int:
+    """Return how many credits an account has bought in all."""
+    (purse,) = list_purses(connection, account)
+    return purse.bought_credits
+
+
+def list_purses(connection: sqlite3.Connection, account: str | None = None) -> list[Purse]:
+    """Return what one account has, or all, by name; as far as ends are written down."""
+    rows = connection.execute(
+        "SELECT account, -sum(credits) FILTER (WHERE side = 'sold') AS bought_credits,"
+        " sum(credits) FILTER (WHERE side = 'available') AS available_credits,"
+        " sum(credits) FILTER (WHERE side = 'reserved') AS reserved_credits,"
+        " sum(credits) FILTER (WHERE side = 'charged') AS charged_credits"
+        " FROM credit_sides WHERE account = coalesce(?, account) GROUP BY account ORDER BY account",
+        (account,),
+    )
+    return [Purse(**row) for row in rows]
 
 
 def transfer(

@@ -6,6 +6,7 @@ nothing behind and takes no other with it. Its result is handed out only after t
 """
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -17,16 +18,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
 
-from batchkiln.service.errors import BooksOfAnotherVersionError
+from batchkiln.service.errors import PASSING_TROUBLES, BooksOfAnotherVersionError
 
 Result = TypeVar("Result")
 Job = Callable[[sqlite3.Connection], Result]
 # More would let the first of a batch wait noticeably for the last.
 MAX_BATCH = 128
 # Grows with every change of `schema.sql`: these books are for rehearsals, and are not carried over.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+# What SQLite calls a database without a file.
+IN_MEMORY = Path(":memory:")
 # How long one process waits for another's transaction: a server under load leaves only short gaps to a command.
 BUSY_SECONDS = 30.0
+# A server's wait: all its clients wait with it, and should rather hear in time that they are to come again.
+SERVER_BUSY_SECONDS = 5.0
+# Primary result codes of SQLite for what a later try may not meet: another process, a full disk, one that fails.
+_PASSING = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +75,22 @@ class _Result:
             future.set_exception(self.error)
 
 
+def is_passing(error: Exception) -> bool:
+    """Say whether disk or books are only unavailable for now; any other error is a mistake of the program."""
+    if isinstance(error, OSError):
+        return error.errno in PASSING_TROUBLES
+    code = getattr(error, "sqlite_errorcode", None)  # absent where it is not SQLite that complains
+    return code is not None and code & 0xFF in _PASSING
+
+
 def connect(path: Path, schema: str) -> sqlite3.Connection:
     """Open the file and lay down the schema; the caller closes it.
 
-    Raises sqlite3.Error when it cannot be used, and `BooksOfAnotherVersionError`.
+    Raises sqlite3.Error or OSError when it cannot be used, and `BooksOfAnotherVersionError`.
     """
+    if path != IN_MEMORY:
+        # A new file is its owner's alone, whatever the umask; SQLite gives its log beside it the same permissions.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     try:
         connection.row_factory = sqlite3.Row
@@ -75,13 +104,17 @@ def connect(path: Path, schema: str) -> sqlite3.Connection:
 
 def _lay_down(connection: sqlite3.Connection, path: Path, schema: str) -> None:
     """Lay down the schema in an empty file; in another, see that it is this one."""
-    tables, version = (
-        connection.execute(sql).fetchone()[0] for sql in ("SELECT count(*) FROM sqlite_schema", "PRAGMA user_version")
-    )
-    if not tables:
+    if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         # In one transaction, so that a kill in the middle leaves an empty file.
         connection.executescript(f"BEGIN IMMEDIATE; {schema}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-    elif version != SCHEMA_VERSION:
+    else:
+        check_version(connection, path)
+
+
+def check_version(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `BooksOfAnotherVersionError` unless a file has the schema of this version."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != SCHEMA_VERSION:
         raise BooksOfAnotherVersionError(
             f"{path} was written by another version of the local service (books {version}, this one has"
             f" {SCHEMA_VERSION}); nothing was changed: name another state folder, or delete this one"
@@ -123,9 +156,10 @@ class Database:
     def _serve(self) -> None:
         try:
             connection = connect(self._path, self._schema)
-        except (sqlite3.Error, BooksOfAnotherVersionError) as error:
+        except (sqlite3.Error, OSError, BooksOfAnotherVersionError) as error:
             self._opened.set_exception(error)
             return
+        connection.execute(f"PRAGMA busy_timeout = {round(SERVER_BUSY_SECONDS * 1000)}")
         self._opened.set_result(None)
         try:
             while batch := self._next_batch():
@@ -170,7 +204,9 @@ def _run_job(connection: sqlite3.Connection, job: Job[object]) -> "_Result":
     connection.execute("SAVEPOINT job")
     try:
         result = _Result(job(connection))
-    except Exception as error:  # noqa: BLE001 - as the docstring says
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) and not connection.in_transaction:
+            raise  # SQLite has undone the whole batch, as it may when the disk fails
         connection.execute("ROLLBACK TO job")
         result = _Result(error=error)
     connection.execute("RELEASE job")

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from batchkiln.service.books.credits import Movement, transfer
 from batchkiln.service.rules.drawing import Drawing, Output
 from batchkiln.service.rules.lifecycle import Generation, Outcome, end_of
 
@@ -24,10 +23,7 @@ class Record:
 
 
 def settle(connection: sqlite3.Connection, account: str, now_ms: int) -> None:
-    """Write down which generations have ended by now, and refund the failed ones, once. Service rule 3.1.
-
-    A canceled generation is charged: the service says nothing of a refund.
-    """
+    """Write down which generations have ended by now; the schema charges or refunds each with its end, once."""
     rows = connection.execute(
         "SELECT * FROM generations WHERE account = ? AND ended_at_ms IS NULL AND finish_at_ms <= ?",
         (account, now_ms),
@@ -41,8 +37,6 @@ def settle(connection: sqlite3.Connection, account: str, now_ms: int) -> None:
             "UPDATE generations SET ended_at_ms = ? WHERE id = ? AND ended_at_ms IS NULL",
             (end_ms, generation.id),
         )
-        kind: Movement = "refund" if generation.outcome == "failed" else "charge"
-        transfer(connection, account, kind, generation.cost_credits, generation_id=generation.id, at_ms=end_ms)
 
 
 def find_generation(connection: sqlite3.Connection, generation_id: str) -> Record | None:
@@ -80,12 +74,14 @@ def settle_unseen(connection: sqlite3.Connection, finished_before_ms: int, now_m
         settle(connection, row["account"], now_ms)
 
 
-def find_expired_files(connection: sqlite3.Connection, ended_before_ms: int) -> list[tuple[str, str | None]]:
-    """Return a few generations whose retention is over, with their file if they have one."""
+def find_expired_files(
+    connection: sqlite3.Connection, ended_before_ms: int, *, skipped: int = 0
+) -> list[tuple[str, str | None]]:
+    """Return a few generations whose retention is over, with their file if they have one; not the first `skipped`."""
     rows = connection.execute(
         "SELECT g.id, o.file_name FROM generations g LEFT JOIN outputs o ON o.generation_id = g.id"
-        " WHERE g.is_purged = 0 AND g.ended_at_ms <= ? ORDER BY g.ended_at_ms LIMIT ?",
-        (ended_before_ms, PURGE_BATCH),
+        " WHERE g.is_purged = 0 AND g.ended_at_ms <= ? ORDER BY g.ended_at_ms, g.rowid LIMIT ? OFFSET ?",
+        (ended_before_ms, PURGE_BATCH, skipped),
     ).fetchall()
     return [(row["id"], row["file_name"]) for row in rows]
 
@@ -93,6 +89,24 @@ def find_expired_files(connection: sqlite3.Connection, ended_before_ms: int) -> 
 def mark_purged(connection: sqlite3.Connection, generation_ids: Iterable[str]) -> None:
     """Remember that nothing of these generations is kept on disk any more."""
     connection.executemany("UPDATE generations SET is_purged = 1 WHERE id = ?", [(each,) for each in generation_ids])
+
+
+def kept_files(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the files of all generations that are retained."""
+    rows = connection.execute(
+        "SELECT o.file_name FROM outputs o JOIN generations g ON g.id = o.generation_id WHERE g.is_purged = 0"
+    )
+    return {row["file_name"] for row in rows}
+
+
+def count_expiring(connection: sqlite3.Connection, *, after_ms: int, until_ms: int) -> int:
+    """Return how many files are still kept of generations that ended after the one instant, and not after the other."""
+    row = connection.execute(
+        "SELECT count(*) AS n FROM generations WHERE is_purged = 0 AND outcome = 'success'"
+        " AND ended_at_ms > ? AND ended_at_ms <= ?",
+        (after_ms, until_ms),
+    ).fetchone()
+    return int(row["n"])
 
 
 def first_end_kept(connection: sqlite3.Connection) -> int | None:
@@ -107,12 +121,12 @@ def first_end_kept(connection: sqlite3.Connection) -> int | None:
     return min((end for end in (row["first"], unseen["first"]) if end is not None), default=None)
 
 
-def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int) -> None:
+def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int, *, is_heard: bool = True) -> None:
     """Remember when a generation was last polled, and when its client first heard that it has ended."""
     connection.execute(
-        "UPDATE generations SET last_polled_at_ms = ?1, end_seen_at_ms = CASE WHEN ended_at_ms IS NOT NULL"
-        " THEN coalesce(end_seen_at_ms, ?1) END WHERE id = ?2",
-        (now_ms, generation_id),
+        "UPDATE generations SET last_polled_at_ms = ?1, end_seen_at_ms = CASE WHEN ended_at_ms IS NOT NULL AND ?3"
+        " THEN coalesce(end_seen_at_ms, ?1) ELSE end_seen_at_ms END WHERE id = ?2",
+        (now_ms, generation_id, is_heard),
     )
 
 

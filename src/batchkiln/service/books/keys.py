@@ -6,6 +6,7 @@ A key that leaves the configuration is revoked, and works again once it is back:
 start which of its keys there are. What a person has revoked stays revoked, whatever the configuration holds.
 """
 
+import re
 import secrets
 import sqlite3
 from collections.abc import Sequence
@@ -14,13 +15,14 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, Literal
 
+from batchkiln.service.config import MAX_KEYS_PER_ACCOUNT
 from batchkiln.service.errors import KeyRefusedError
 from batchkiln.service.rules.windows import Calendar
 
-MAX_ACTIVE: Final = 10  # Service rule 5.3, as the next two
-MAX_PER_HOUR: Final = 10
+MAX_PER_HOUR: Final = 10  # Service rule 5.3, as the next one
 MAX_PER_DAY: Final = 20
 _HOUR_MS: Final = 3_600_000
+_SECRET: Final = re.compile(rb"lk_[A-Za-z0-9_-]{43}")
 KeyOrigin = Literal["command", "configuration"]
 Revoker = Literal["person", "configuration"]
 
@@ -62,6 +64,11 @@ def new_secret() -> str:
     return f"lk_{secrets.token_urlsafe(32)}"
 
 
+def is_secret(text: bytes) -> bool:
+    """Say whether a text has the form of a made key."""
+    return _SECRET.fullmatch(text) is not None
+
+
 def digest_of(key: str) -> str:
     """Return the form in which a key is stored and looked up."""
     return sha256(key.encode(errors="surrogateescape")).hexdigest()
@@ -75,6 +82,11 @@ def find_holder(connection: sqlite3.Connection, key_sha256: str) -> KeyHolder | 
     return None if row is None else KeyHolder(row["account"], key_sha256, bool(row["is_legacy"]))
 
 
+def is_api_key(connection: sqlite3.Connection, key_sha256: str) -> bool:
+    """Say whether this is the form of a key that works, or has worked."""
+    return connection.execute("SELECT 1 FROM api_keys WHERE key_sha256 = ?", (key_sha256,)).fetchone() is not None
+
+
 def is_revoked_for_good(connection: sqlite3.Connection, key_sha256: str) -> bool:
     """Say whether a person has revoked a key: it will never work again."""
     row = connection.execute("SELECT revoked_by FROM api_keys WHERE key_sha256 = ?", (key_sha256,)).fetchone()
@@ -83,7 +95,7 @@ def is_revoked_for_good(connection: sqlite3.Connection, key_sha256: str) -> bool
 
 def create_key(connection: sqlite3.Connection, account: str, *, now_ms: int, calendar: Calendar) -> MadeKey:
     """Make a key. Raises `KeyRefusedError` (Service rule 5.3)."""
-    _check_account(connection, account)
+    check_account(connection, account)
     _check_active(connection, account)
     _check_pace(connection, account, now_ms, calendar)
     secret = new_secret()
@@ -112,7 +124,7 @@ def enter_configured(connection: sqlite3.Connection, keys: Sequence[KeyHolder], 
 def list_keys(connection: sqlite3.Connection, account: str | None = None) -> list[ApiKey]:
     """Return the keys of an account, or of all, oldest first; revoked ones, too. Raises `KeyRefusedError`."""
     if account is not None:
-        _check_account(connection, account)
+        check_account(connection, account)
     rows = connection.execute(
         "SELECT * FROM api_keys WHERE account = coalesce(?, account) ORDER BY account, created_at_ms, id", (account,)
     )
@@ -133,6 +145,13 @@ def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> A
     if row is None:
         raise KeyRefusedError(f"there is no key {key_id}; the list of keys has the id of each")
     return _api_key(row)
+
+
+def check_account(connection: sqlite3.Connection, account: str) -> None:
+    """Raise `KeyRefusedError` when there is no such account."""
+    names = [row["name"] for row in connection.execute("SELECT name FROM accounts ORDER BY name")]
+    if account not in names:
+        raise KeyRefusedError(f"there is no account {account}; there are: {', '.join(names)}")
 
 
 def _enter(connection: sqlite3.Connection, key: KeyHolder, *, now_ms: int) -> None:
@@ -169,19 +188,14 @@ def _api_key(row: sqlite3.Row) -> ApiKey:
     return ApiKey(**fields | {"is_legacy": bool(row["is_legacy"])})
 
 
-def _check_account(connection: sqlite3.Connection, account: str) -> None:
-    names = [row["name"] for row in connection.execute("SELECT name FROM accounts ORDER BY name")]
-    if account not in names:
-        raise KeyRefusedError(f"there is no account {account}; there are: {', '.join(names)}")
-
-
 def _check_active(connection: sqlite3.Connection, account: str) -> None:
     row = connection.execute(
         "SELECT count(*) AS active FROM api_keys WHERE account = ? AND revoked_at_ms IS NULL", (account,)
     ).fetchone()
-    if row["active"] >= MAX_ACTIVE:
+    if row["active"] >= MAX_KEYS_PER_ACCOUNT:
         raise KeyRefusedError(
-            f"account {account} has {MAX_ACTIVE} active keys; the next one may be made once one of them is revoked"
+            f"account {account} has {MAX_KEYS_PER_ACCOUNT} active keys;"
+            " the next one may be made once one of them is revoked"
         )
 
 

@@ -1,14 +1,15 @@
 """The books opened: the file with its schema, service time where it was left, the accounts of the configuration.
 
-The server opens them this way, and so does the command for keys, while a server runs or none does, also before the
-first. One process at a time: two that begin a folder together would both lay down its schema and its first instant.
+The server opens them this way, and so do the commands at the desk (`desk.py`), while a server runs or none does, also
+before the first. One process at a time: two that begin a folder together would both lay down its schema and its first
+instant.
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -16,20 +17,17 @@ from typing import Final
 import orjson
 from filelock import FileLock
 
-from batchkiln.service.books.credits import open_account
-from batchkiln.service.books.database import BUSY_SECONDS, Database, connect
+from batchkiln.service.books.credits import bought_credits, buy_first, open_account
+from batchkiln.service.books.database import BUSY_SECONDS, Database
+from batchkiln.service.books.generations import count_expiring
 from batchkiln.service.books.keys import (
-    ApiKey,
     KeyHolder,
-    MadeKey,
-    create_key,
     digest_of,
     enter_configured,
     find_holder,
     is_revoked_for_good,
-    list_keys,
+    is_secret,
     new_secret,
-    revoke_key,
 )
 from batchkiln.service.clock import Anchor, resume
 from batchkiln.service.config import AccountConfig, ServiceConfig
@@ -38,6 +36,8 @@ from batchkiln.service.rules.windows import Calendar
 FILE_NAME: Final = "service.db"
 LOCK_NAME: Final = "opening.lock"
 _ANCHOR: Final = "anchor"
+_RULES: Final = "rules"
+_log = logging.getLogger(__name__)
 
 
 def calendar_of(config: ServiceConfig) -> Calendar:
@@ -45,30 +45,64 @@ def calendar_of(config: ServiceConfig) -> Calendar:
     return Calendar(day_start_ms=round(config.day_start.timestamp() * 1000), day_ms=round(config.day_seconds * 1000))
 
 
+def make_folder(folder: Path) -> None:
+    """Make the state folder, for its owner alone: prompts lie in it, and what links are signed with."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 @contextmanager
 def opening(folder: Path) -> Iterator[None]:
     """Keep other processes from opening the same books meanwhile."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with FileLock(folder / LOCK_NAME, timeout=BUSY_SECONDS):
         yield
 
 
 def database_of(folder: Path) -> Database:
     """Return the database of a server; it has yet to be opened."""
-    return Database(folder / FILE_NAME, _schema())
+    return Database(folder / FILE_NAME, schema())
 
 
 def take_up_time(connection: sqlite3.Connection, config: ServiceConfig) -> Anchor:
     """Go on with service time where the last run left it, at the speed of this one, and remember that."""
     start_at = config.start_at
     anchor = resume(
-        _stored_anchor(connection),
+        stored_anchor(connection),
         time_scale=config.time_scale,
         start_at_ms=None if start_at is None else round(start_at.timestamp() * 1000),
-        last_seen_ms=_last_seen_ms(connection),
+        last_seen_ms=last_seen_ms_of(connection),
     )
     write_setting(connection, _ANCHOR, orjson.dumps(anchor).decode())
     return anchor
+
+
+def remember_rules(connection: sqlite3.Connection, config: ServiceConfig) -> None:
+    """Remember by which limits and days the service keeps its books, for commands that are not told of them."""
+    write_setting(connection, _RULES, config.model_dump_json(include={"limits", "day_start", "day_seconds"}))
+
+
+def warn_of_jump(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
+    """Say how many results have expired while nothing served: service time has gone on, at its last speed."""
+    seen_ms, kept_ms = last_seen_ms_of(connection), round(config.media_retention_seconds * 1000)
+    expired = count_expiring(connection, after_ms=seen_ms - kept_ms, until_ms=now_ms - kept_ms)
+    if expired:
+        _log.warning(
+            "results_expired_meanwhile",
+            extra={
+                "items": expired,
+                "duration_seconds": round((now_ms - seen_ms) / 1000),
+                "reason": "so much service time has passed since the last request, and their retention with it",
+                "remedy": "a longer media_retention_seconds, before the next pause",
+            },
+        )
+
+
+def with_rules(connection: sqlite3.Connection, config: ServiceConfig) -> ServiceConfig:
+    """Return a configuration with the limits and days that the service had at its last start, if it had one."""
+    stored = read_setting(connection, _RULES)
+    if stored is None:
+        return config
+    return ServiceConfig.model_validate(config.model_dump(exclude_unset=True) | orjson.loads(stored))
 
 
 def enter_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> dict[str, str]:
@@ -76,11 +110,46 @@ def enter_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now
 
     It is the first one that works. Raises `KeyRefusedError`, and ValueError where an environment variable is not set.
     """
-    _open_accounts(connection, config, now_ms=now_ms)
+    for account in config.accounts:
+        open_account(connection, account.name, subscription=account.subscription)
     keys = {account.name: _keys_of(connection, account, config.state_dir) for account in config.accounts}
     holders = [KeyHolder(name, digest_of(key), is_legacy) for name, pairs in keys.items() for key, is_legacy in pairs]
     enter_configured(connection, holders, now_ms=now_ms)
     return {name: _first_working(connection, [key for key, _ in pairs]) for name, pairs in keys.items()}
+
+
+def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
+    """Buy what the configuration gives to each account at its first start; say where a later change does nothing."""
+    for account in config.accounts:
+        first = buy_first(connection, account.name, account.credits, now_ms=now_ms)
+        bought = bought_credits(connection, account.name)
+        if account.credits not in {first, bought}:
+            _log.warning(
+                "configured_credits_unused",
+                extra={
+                    "account": account.name,
+                    "credits": account.credits,
+                    "reason": f"the account bought {first} at its first start, and {bought} in all; that holds",
+                    "remedy": f"batchkiln serve credits buy {account.name} N",
+                },
+            )
+
+
+def schema() -> str:
+    """Return the schema of the books."""
+    return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+def stored_anchor(connection: sqlite3.Connection) -> Anchor | None:
+    """Return where service time was taken up last."""
+    stored = read_setting(connection, _ANCHOR)
+    return Anchor(**orjson.loads(stored)) if stored else None
+
+
+def last_seen_ms_of(connection: sqlite3.Connection) -> int:
+    """Return the latest instant on record; service time does not go back behind it."""
+    row = connection.execute("SELECT max(arrived_at_ms) AS last FROM requests").fetchone()
+    return row["last"] or 0
 
 
 def read_setting(connection: sqlite3.Connection, name: str) -> str | None:
@@ -94,121 +163,38 @@ def write_setting(connection: sqlite3.Connection, name: str, value: str) -> None
     connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
 
-@dataclass(frozen=True, slots=True)
-class KeyDesk:
-    """Where a person makes, lists and revokes keys, beside a server that runs or none. All raise `KeyRefusedError`."""
-
-    _connection: sqlite3.Connection
-    _calendar: Calendar
-
-    def create(self, account: str) -> MadeKey:
-        """Make a key; the reply is the only place where it stands in clear."""
-        with _transaction(self._connection) as connection:
-            return create_key(connection, account, now_ms=self._now_ms(), calendar=self._calendar)
-
-    def list(self, account: str | None = None) -> Sequence[ApiKey]:
-        """Return the keys of one account, or of all."""
-        return list_keys(self._connection, account)
-
-    def revoke(self, key_id: str) -> ApiKey:
-        """Revoke a key for good; a running server refuses it from its next request on."""
-        with _transaction(self._connection) as connection:
-            return revoke_key(connection, key_id, now_ms=self._now_ms())
-
-    def _now_ms(self) -> int:
-        """Return the instant of service time, without moving the anchor of a server that runs."""
-        stored = _stored_anchor(self._connection)
-        assert stored is not None, "the books were opened without taking up time"
-        last_seen_ms = _last_seen_ms(self._connection)
-        return resume(stored, time_scale=stored.time_scale, start_at_ms=None, last_seen_ms=last_seen_ms).service_ms
-
-
-@contextmanager
-def key_desk(config: ServiceConfig) -> Iterator[KeyDesk]:
-    """Open the books for a person. Raises sqlite3.Error and OSError when they cannot be used.
-
-    Books that have no account yet get those of the configuration, with their keys, which raises what
-    `enter_accounts` does. Others are left as the server keeps them: `config` need not be the one that it runs with,
-    and would revoke keys that are in use.
-    """
-    with ExitStack() as stack:
-        with opening(config.state_dir):
-            connection = stack.enter_context(closing(connect(config.state_dir / FILE_NAME, _schema())))
-            with _transaction(connection):
-                now_ms = _begun(connection, config)
-                if connection.execute("SELECT 1 FROM accounts").fetchone() is None:
-                    enter_accounts(connection, config, now_ms=now_ms)
-        yield KeyDesk(connection, calendar_of(config))
-
-
-def _begun(connection: sqlite3.Connection, config: ServiceConfig) -> int:
-    """Let service time begin if it has not, and return the instant at which it was taken up last."""
-    anchor = _stored_anchor(connection) or take_up_time(connection, config)
-    return anchor.service_ms
-
-
-def _schema() -> str:
-    return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _stored_anchor(connection: sqlite3.Connection) -> Anchor | None:
-    stored = read_setting(connection, _ANCHOR)
-    return Anchor(**orjson.loads(stored)) if stored else None
-
-
-def _last_seen_ms(connection: sqlite3.Connection) -> int:
-    """Return the latest instant on record; service time does not go back behind it."""
-    row = connection.execute("SELECT max(arrived_at_ms) AS last FROM requests").fetchone()
-    return row["last"] or 0
-
-
-def _open_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
-    for account in config.accounts:
-        open_account(
-            connection,
-            account.name,
-            credits_bought=account.credits,
-            subscription=account.subscription,
-            now_ms=now_ms,
-        )
-
-
 def _keys_of(connection: sqlite3.Connection, account: AccountConfig, folder: Path) -> list[tuple[str, bool]]:
     """Return an account's keys in clear, and whether each is a legacy key; make one where none is given.
 
-    A made key that a person revoked is replaced: its file would be of no use to anybody.
+    A made key that a person revoked is replaced, and so is what is no made key: the file would be of no use to anybody.
     """
     if account.keys:
         return [(key.reveal(), key.legacy) for key in account.key_configs]
     path = folder / f"key-{account.name}"
     if path.exists():
-        made = path.read_text(encoding="ascii").strip()
-        if not is_revoked_for_good(connection, digest_of(made)):
-            return [(made, False)]
+        found = path.read_bytes().strip()
+        if is_secret(found) and not is_revoked_for_good(connection, digest_of(found.decode())):
+            return [(found.decode(), False)]
     made = new_secret()
     _write_private(path, f"{made}\n")
     return [(made, False)]
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, by temporary name and rename."""
+    """Write a file that only its owner may read; after a power cut it is whole, or as it was before."""
     temporary = path.with_name(f"{path.name}.part")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _first_working(connection: sqlite3.Connection, keys: Sequence[str]) -> str:

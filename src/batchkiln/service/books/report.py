@@ -134,8 +134,9 @@ class DayUse:
 
 @dataclass(frozen=True, slots=True)
 class PromptCharges:
-    """What was paid for a prompt with a model; `reserved` counts what was charged or refunded later as well."""
+    """What an account paid for a prompt with a model; `reserved` counts what was charged or refunded later as well."""
 
+    account: str
     prompt: str
     model: str
     generations: int

@@ -8,7 +8,8 @@ CREATE TABLE IF NOT EXISTS settings (
 CREATE TABLE IF NOT EXISTS accounts (
     name               TEXT PRIMARY KEY,
     subscription       INTEGER NOT NULL CHECK (subscription IN (0, 1)),
-    active_generations INTEGER NOT NULL DEFAULT 0 CHECK (active_generations >= 0)  -- kept by triggers
+    active_generations INTEGER NOT NULL DEFAULT 0 CHECK (active_generations >= 0), -- kept by triggers
+    first_credits      INTEGER CHECK (first_credits >= 0)   -- bought at the first start; null: not started with it yet
 ) STRICT, WITHOUT ROWID;
 
 -- Keys ---------------------------------------------------------------------------------------------------------------
@@ -81,10 +82,22 @@ CREATE TRIGGER IF NOT EXISTS generation_begins AFTER INSERT ON generations
 BEGIN
     UPDATE accounts SET active_generations = active_generations + 1 WHERE name = NEW.account;
 END;
+-- An end settles what was reserved, in one statement with it: Service rule 3.1. Of a cancellation the service says
+-- nothing, so it is charged.
 CREATE TRIGGER IF NOT EXISTS generation_ends AFTER UPDATE OF ended_at_ms ON generations
 WHEN OLD.ended_at_ms IS NULL AND NEW.ended_at_ms IS NOT NULL
 BEGIN
     UPDATE accounts SET active_generations = active_generations - 1 WHERE name = NEW.account;
+    INSERT INTO transfers (account, kind, taken_from, given_to, credits, generation_id, at_ms)
+    VALUES (
+        NEW.account, iif(NEW.outcome = 'failed', 'refund', 'charge'),
+        'reserved', iif(NEW.outcome = 'failed', 'available', 'charged'), NEW.cost_credits, NEW.id, NEW.ended_at_ms
+    );
+END;
+CREATE TRIGGER IF NOT EXISTS generation_is_active_at_first BEFORE INSERT ON generations
+WHEN NEW.ended_at_ms IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a generation begins before it ends');
 END;
 CREATE TRIGGER IF NOT EXISTS generation_ends_once BEFORE UPDATE OF ended_at_ms, outcome ON generations
 WHEN OLD.ended_at_ms IS NOT NULL
@@ -141,6 +154,7 @@ CREATE TABLE IF NOT EXISTS credit_sides (
     account TEXT NOT NULL REFERENCES accounts (name),
     side    TEXT NOT NULL CHECK (side IN ('sold', 'available', 'reserved', 'charged')),
     credits INTEGER NOT NULL DEFAULT 0 CHECK (CASE side WHEN 'sold' THEN credits <= 0 ELSE credits >= 0 END),
+    moved_by INTEGER NOT NULL DEFAULT 0,                -- the last transfer that changed it
     PRIMARY KEY (account, side)
 ) STRICT, WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS account_has_sides AFTER INSERT ON accounts
@@ -186,11 +200,37 @@ BEGIN
         SELECT 1 FROM transfers
         WHERE kind = 'reserve' AND generation_id = NEW.generation_id AND account = NEW.account AND credits = NEW.credits
     );
+    SELECT RAISE(ABORT, 'a failure that has ended is refunded, and any other end is charged')
+    WHERE NOT EXISTS (
+        SELECT 1 FROM generations
+        WHERE id = NEW.generation_id AND ended_at_ms IS NOT NULL AND (outcome = 'failed') = (NEW.kind = 'refund')
+    );
 END;
 CREATE TRIGGER IF NOT EXISTS transfer_moves_credits AFTER INSERT ON transfers
 BEGIN
-    UPDATE credit_sides SET credits = credits - NEW.credits WHERE account = NEW.account AND side = NEW.taken_from;
-    UPDATE credit_sides SET credits = credits + NEW.credits WHERE account = NEW.account AND side = NEW.given_to;
+    UPDATE credit_sides SET credits = credits - NEW.credits, moved_by = NEW.id
+    WHERE account = NEW.account AND side = NEW.taken_from;
+    UPDATE credit_sides SET credits = credits + NEW.credits, moved_by = NEW.id
+    WHERE account = NEW.account AND side = NEW.given_to;
+END;
+-- Each transfer moves credits once, and nothing else does: whoever writes here has to name a later one than the last.
+CREATE TRIGGER IF NOT EXISTS credits_move_by_transfers BEFORE UPDATE ON credit_sides
+BEGIN
+    SELECT RAISE(ABORT, 'credits move by transfers alone')
+    WHERE (NEW.account, NEW.side) != (OLD.account, OLD.side) OR NEW.moved_by <= OLD.moved_by OR NOT EXISTS (
+        SELECT 1 FROM transfers WHERE id = NEW.moved_by AND account = NEW.account
+        AND NEW.credits = OLD.credits + CASE NEW.side WHEN given_to THEN credits WHEN taken_from THEN -credits END
+    );
+END;
+CREATE TRIGGER IF NOT EXISTS credits_begin_with_none BEFORE INSERT ON credit_sides
+WHEN NEW.credits != 0 OR NEW.moved_by != 0
+    OR EXISTS (SELECT 1 FROM credit_sides WHERE account = NEW.account AND side = NEW.side)
+BEGIN
+    SELECT RAISE(ABORT, 'credits move by transfers alone');
+END;
+CREATE TRIGGER IF NOT EXISTS credits_are_never_deleted BEFORE DELETE ON credit_sides
+BEGIN
+    SELECT RAISE(ABORT, 'credits move by transfers alone');
 END;
 CREATE TRIGGER IF NOT EXISTS transfer_is_never_edited BEFORE UPDATE ON transfers
 BEGIN
@@ -245,14 +285,14 @@ CREATE TABLE IF NOT EXISTS requests (
     key_sha256      TEXT,
     ip              TEXT NOT NULL,
     kind            TEXT NOT NULL CHECK (kind IN ('create', 'upload', 'read', 'quote', 'other')),
-    path            TEXT NOT NULL,
+    path            TEXT NOT NULL,                      -- the route's pattern: a path may hold what nobody may read
     arrived_at_ms   INTEGER NOT NULL,
     status          INTEGER NOT NULL,                   -- 0: the connection was reset without a reply
     code            TEXT,
     budget          TEXT,
     number          INTEGER,
     fault           TEXT,
-    idempotency_key TEXT,
+    idempotency_key TEXT,                               -- only a hash where the request was refused
     body_sha256     TEXT,
     generation_id   TEXT,
     poll_gap_ms     INTEGER
@@ -260,6 +300,13 @@ CREATE TABLE IF NOT EXISTS requests (
 CREATE UNIQUE INDEX IF NOT EXISTS requests_numbered ON requests (account, budget, number) WHERE number IS NOT NULL;
 CREATE INDEX IF NOT EXISTS requests_counted ON requests (account, budget, arrived_at_ms) WHERE number IS NOT NULL;
 CREATE INDEX IF NOT EXISTS requests_arrived ON requests (arrived_at_ms);
+
+-- How far the rules of the configuration have come, over restarts: a fault that was asked for once strikes once.
+CREATE TABLE IF NOT EXISTS fault_tallies (
+    rule   TEXT PRIMARY KEY,                            -- its number and all that it says
+    met    INTEGER NOT NULL CHECK (met >= 0),
+    struck INTEGER NOT NULL CHECK (struck BETWEEN 0 AND met)
+) STRICT, WITHOUT ROWID;
 
 -- Every misbehaviour that struck a request of the API or of the storage; it goes when the request's row would.
 CREATE TABLE IF NOT EXISTS faults_struck (

@@ -16,11 +16,15 @@ import orjson
 
 from batchkiln.service.media.tasks import Json
 
-MAX_TASK_SECONDS: Final = 600.0  # real ones; no task takes a tenth of it
+MAX_TASK_SECONDS: Final = 300.0  # real ones; no task takes a tenth of it
 
 
 class TaskFailedError(Exception):
-    """A task raised an exception in the other process; the message is its traceback."""
+    """A task raised an exception in the other process; the message is its traceback, `errno` what the system said."""
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = number
 
 
 class CompanionLostError(Exception):
@@ -30,7 +34,8 @@ class CompanionLostError(Exception):
 class Companion:
     """The other process, as its thread sees it. `close` may be called from any thread; the rest from its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_task_seconds: float = MAX_TASK_SECONDS) -> None:
+        self._max_task_seconds = max_task_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
         self._lock = threading.Lock()
@@ -38,18 +43,18 @@ class Companion:
     def do(self, task: str, *arguments: Json) -> Json:
         """Do a task of `TASKS` there. Raises `TaskFailedError` or `CompanionLostError`; the next task may go better."""
         process = self._running()
-        overdue = threading.Timer(MAX_TASK_SECONDS, process.kill)
+        overdue = threading.Timer(self._max_task_seconds, process.kill)
         overdue.start()
         try:
             answer = _asked(process, orjson.dumps([task, *arguments]))
         finally:
             overdue.cancel()
-        if not answer:
+        if not answer.endswith(b"\n"):
             self._end()
             raise CompanionLostError("the drawing process has ended")
-        value, failure = orjson.loads(answer)
+        value, failure, number = orjson.loads(answer)
         if failure is not None:
-            raise TaskFailedError(failure)
+            raise TaskFailedError(failure, number)
         return value
 
     def close(self) -> None:

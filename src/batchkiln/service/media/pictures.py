@@ -1,6 +1,7 @@
 """Scenes in colours of their own, with input pictures in them, and the prompt written below."""
 
 import hashlib
+import io
 import math
 from collections.abc import Sequence
 from colorsys import hsv_to_rgb
@@ -30,11 +31,16 @@ def draw_picture(drawing: Drawing, inputs: Sequence[Path]) -> Image.Image:
 
 
 def save_picture(picture: Image.Image, path: Path, output_format: str) -> None:
-    """Save as PNG or JPEG."""
+    """Save as PNG or JPEG. Raises OSError.
+
+    By way of memory: Pillow does not notice that a disk took only a part of what it writes.
+    """
+    content = io.BytesIO()
     if output_format == "jpg":
-        picture.save(path, "JPEG", quality=88)
+        picture.save(content, "JPEG", quality=88)
     else:
-        picture.save(path, "PNG", compress_level=1)
+        picture.save(content, "PNG", compress_level=1)
+    path.write_bytes(content.getbuffer())
 
 
 def digest_of(drawing: Drawing) -> bytes:

@@ -1,9 +1,7 @@
 """The operator's web application. It has no keys: only this machine reaches it, and no page in a browser may."""
 
-import asyncio
 import ipaddress
 import logging
-import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -11,16 +9,15 @@ from typing import Final, TypeVar
 import orjson
 from aiohttp import hdrs, web
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 
 from batchkiln.service.books.database import Database
-from batchkiln.service.books.helping import end_by_hand
 from batchkiln.service.books.report import Report
 from batchkiln.service.clock import ServiceClock
-from batchkiln.service.errors import ApiError
+from batchkiln.service.errors import ApiError, sentence_of
 from batchkiln.service.faults import ArmedRule, FaultRule, Faults
 from batchkiln.service.rules.lifecycle import Outcome
 from batchkiln.service.transport.bodies import http_date, iso, refusal
+from batchkiln.service.transport.connections import SERVER
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Body = TypeVar("Body", bound=BaseModel)
@@ -38,6 +35,7 @@ class Operated:
     clock: ServiceClock
     database: Database
     faults: Faults
+    end: Callable[[str, Outcome], Awaitable[bool]]
     report: Callable[[], Awaitable[Report]]
 
 
@@ -85,6 +83,7 @@ def build_operator_app(operated: Operated) -> web.Application:
 
 
 async def _set_date(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[hdrs.SERVER] = SERVER
     response.headers[hdrs.DATE] = http_date(request.app[OPERATED].clock.now_ms())
 
 
@@ -133,10 +132,8 @@ async def _index(_: web.Request) -> web.Response:
 
 async def _health(request: web.Request) -> web.Response:
     operated = request.app[OPERATED]
-    active = await asyncio.wrap_future(
-        operated.database.submit(
-            lambda connection: connection.execute("SELECT sum(active_generations) FROM accounts").fetchone()[0]
-        )
+    active = await operated.database.run(
+        lambda connection: connection.execute("SELECT sum(active_generations) FROM accounts").fetchone()[0]
     )
     return _json(
         {
@@ -181,12 +178,7 @@ async def _withdraw_fault(request: web.Request) -> web.Response:
 async def _end(request: web.Request) -> web.Response:
     operated, generation_id = request.app[OPERATED], request.match_info["id"]
     end = await _body(request, End)
-    now_ms = operated.clock.now_ms()
-
-    def work(connection: sqlite3.Connection) -> bool:
-        return end_by_hand(connection, generation_id, end.outcome, now_ms)
-
-    has_ended = await asyncio.wrap_future(operated.database.submit(work))
+    has_ended = await operated.end(generation_id, end.outcome)
     return _json({"id": generation_id, "outcome": end.outcome, "has_ended": has_ended})
 
 
@@ -201,16 +193,8 @@ async def _body(request: web.Request, model: type[Body]) -> Body:
     except orjson.JSONDecodeError as error:
         raise ApiError(400, "invalid_json", f"the body is not JSON: {error.msg}") from error
     except ValidationError as error:
-        mistakes = "; ".join(_sentence(detail) for detail in error.errors())
+        mistakes = "; ".join(sentence_of(detail) for detail in error.errors())
         raise ApiError(422, "invalid_request", f"{mistakes}; fields: {', '.join(model.model_fields)}") from error
-
-
-def _sentence(detail: ErrorDetails) -> str:
-    field = ".".join(str(step) for step in detail["loc"])
-    reason = (
-        "there is no such field" if detail["type"] == "extra_forbidden" else detail["msg"].removeprefix("Value error, ")
-    )
-    return f"{field}: {reason}" if field else reason
 
 
 def _armed(armed: ArmedRule) -> dict[str, object]:

@@ -2,10 +2,13 @@
 
 import os
 import secrets
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from batchkiln.service.books.behaviour import read_behaviour
-from batchkiln.service.books.opening import FILE_NAME, calendar_of
+from batchkiln.service.books.database import check_version
+from batchkiln.service.books.opening import FILE_NAME, calendar_of, with_rules
 from batchkiln.service.books.report import Report
 from batchkiln.service.config import ServiceConfig
 
@@ -13,9 +16,17 @@ from batchkiln.service.config import ServiceConfig
 def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
     """Report what the books in a state folder say, also while no service runs; default instant: the last request's.
 
-    Not for the event loop's thread. Raises sqlite3.Error when the books cannot be read.
+    Limits and days are those of the service's last start. Only reads. Not for the event loop's thread. Raises
+    sqlite3.Error when the books cannot be read, OSError when there are none, `BooksOfAnotherVersionError`.
     """
-    return read_behaviour(config.state_dir / FILE_NAME, config.limits, calendar_of(config), now_ms=now_ms)
+    path = config.state_dir / FILE_NAME
+    if not path.exists():
+        raise FileNotFoundError(f"no service has kept books in {config.state_dir}")
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        check_version(connection, path)
+        config = with_rules(connection, config)
+    return read_behaviour(path, config.limits, calendar_of(config), now_ms=now_ms)
 
 
 def write_report(report: Report, path: Path) -> None:

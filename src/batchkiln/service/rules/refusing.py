@@ -8,6 +8,8 @@ from pydantic_core import ErrorDetails, ValidationError
 from batchkiln.service.errors import ApiError
 
 EXCERPT_CHARACTERS: Final = 40
+DEPTH: Final = 3  # of a body with a list of objects
+MOST_ENTRIES: Final = 100  # more than any list may have; what comes after is only counted
 _KINDS: Final = {
     "string_type": "text",
     "bool_type": "true or false",
@@ -77,6 +79,23 @@ def general_refusal(
     if kind in _KINDS:
         return invalid(f"{place} must be {_KINDS[kind]}, not {excerpt(given)}{hint}")
     return invalid(f"{place} {_bound(kind, context, given)}")
+
+
+def spared(value: object, known: frozenset[str], *, depth: int = DEPTH) -> object:
+    """Leave out of objects with more fields than any has what nobody will be told of: all unknown ones but the first.
+
+    pydantic would collect every single one of tens of thousands, to no use. `known` are the fields of all objects.
+    """
+    if depth == 0:
+        return value
+    if isinstance(value, list):
+        return [spared(entry, known, depth=depth - 1) for entry in value[:MOST_ENTRIES]] + value[MOST_ENTRIES:]
+    if not isinstance(value, dict):
+        return value
+    names: Iterable[str] = value
+    if len(value) > len(known):
+        names = [*known & value.keys(), next(name for name in value if name not in known)]
+    return {name: spared(value[name], known, depth=depth - 1) for name in names}
 
 
 def first_of(error: ValidationError) -> ErrorDetails:

@@ -18,15 +18,26 @@ from batchkiln.service.rules.refusing import (
     invalid,
     listed,
     place_of,
+    spared,
     unsupported,
 )
 from batchkiln.service.rules.variants import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
-from batchkiln.service.rules.wire import CONTENT_TYPES, CompletionRequest, FileDescription, UploadRequest, Wire
+from batchkiln.service.rules.wire import (
+    CONTENT_TYPES,
+    CompletionRequest,
+    FileDescription,
+    UploadRequest,
+    Wire,
+)
 
 Json = object
 Body = TypeVar("Body", bound=Wire)
 IDEMPOTENCY_KEY_PATTERN: Final = "^[A-Za-z0-9_-]{16,128}$"
+INPUT_FIELDS: Final = ("type", "url")
 IDEMPOTENCY_KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
+
+_BODIES: Final[tuple[type[Wire], ...]] = (UploadRequest, FileDescription, CompletionRequest)
+_KNOWN: Final = frozenset((*FIELDS, *PARAMETERS, *INPUT_FIELDS)).union(*(body.model_fields for body in _BODIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,7 @@ def _understood(model: Model, asked: Mapping[str, object]) -> GenerationRequest:
 
 
 def _object(body: Json) -> dict[str, Json]:
+    body = spared(body, _KNOWN)
     if not isinstance(body, dict):
         raise invalid("the body must be a JSON object")
     return body
@@ -221,7 +233,7 @@ def _fields_around(steps: Sequence[str | int]) -> tuple[str, ...]:
         case ["parameters"]:
             return PARAMETERS
         case _:
-            return ("type", "url")
+            return INPUT_FIELDS
 
 
 def _choices(variant: Variant, model: Model) -> Mapping[str, Iterable[object]]:

@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 from batchkiln.service.books.generations import find_drawing, find_generation
 from batchkiln.service.context import CONTEXT, Context
 from batchkiln.service.errors import ApiError
+from batchkiln.service.media.renderer import OutputDelayedError, OutputUnwantedError
 from batchkiln.service.rules.drawing import Drawing, Output
 from batchkiln.service.rules.lifecycle import status_at
 from batchkiln.service.storage.ranges import FileFacts
@@ -58,7 +59,7 @@ async def _kept(context: Context, generation_id: str, now_ms: int) -> _Kept:
         drawing = find_drawing(connection, generation_id)
         return _Kept(generation_id, record.output, drawing, record.generation.rendered_at_ms)
 
-    kept = await asyncio.wrap_future(context.database.submit(find))
+    kept = await context.database.run(find)
     if kept is None:
         raise ApiError(404, "not_found", "this output is not retained, or not any more")
     return kept
@@ -87,5 +88,11 @@ def _open(context: Context, output: Output) -> OpenFile | None:
 async def _drawn_again(context: Context, kept: _Kept) -> Output:
     try:
         return await asyncio.wrap_future(context.renderer.draw_again(kept.generation_id, kept.output, kept.drawing))
+    except OutputUnwantedError as error:
+        raise ApiError(404, "not_found", "this output is not retained any more") from error
+    except OutputDelayedError as error:
+        raise ApiError(
+            503, "unavailable", "this output is being restored; try again", retry_after_seconds=60
+        ) from error
     except Exception as error:
         raise ApiError(404, "not_found", "this output is lost, and what it was drawn from is gone") from error

@@ -17,6 +17,9 @@ from batchkiln.service.errors import ApiError
 
 PATH: Final = "/storage/uploads/{asset_id}"
 ASSET_HEADER: Final = "X-Upload-Asset"
+# A file may take as long as so many of the longest silences: ten minutes, unless another silence was set. Nobody can
+# hold a connection and a file for ever by sending a byte now and then.
+MOST_SILENCES: Final = 20
 _CHUNK_BYTES: Final = 256 * 1024
 
 
@@ -38,40 +41,40 @@ def upload_headers(asset: Asset) -> dict[str, str]:
 async def receive(request: web.Request) -> web.StreamResponse:
     """Take the bytes of an asset; before its completion they may be sent again. Service section 4, upload flow 2."""
     context = request.app[CONTEXT]
-    asset = await _asset(context, request.match_info["asset_id"])
-    _check_link(context, request, asset)
+    asset = await _linked(context, request)
     _check_headers(request, asset)
     _check_open(asset)
     path = context.asset_dir / asset.id
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         await _save(request, asset, temporary)
-        async with context.asset_locks.held([asset.id]):  # not while a completion looks at the bytes before
-            _check_open(await _asset(context, asset.id))
+        # Not while a completion looks at the bytes before, nor while housekeeping gives the upload up.
+        async with context.asset_locks.held([asset.id]):
+            _check_open(await _found(context, asset.id) or asset)
             await asyncio.to_thread(_put_in_place, temporary, path)
-            await asyncio.wrap_future(context.database.submit(lambda connection: mark_uploaded(connection, asset.id)))
+            await context.database.run(lambda connection: mark_uploaded(connection, asset.id))
     finally:
         await asyncio.to_thread(temporary.unlink, missing_ok=True)
     return web.Response()
 
 
-async def _asset(context: Context, asset_id: str) -> Asset:
-    asset = await asyncio.wrap_future(context.database.submit(lambda connection: find_asset(connection, asset_id)))
-    if asset is None:
-        raise ApiError(404, "not_found", "there is no such upload")
+async def _linked(context: Context, request: web.Request) -> Asset:
+    """Return the asset of a good link. A forged link is told nothing, also not whether there is such an upload."""
+    asset = await _found(context, request.match_info["asset_id"])
+    bound = _bound(asset) if asset else ""
+    verdict = context.links.check("PUT", request.path, request.query, now_ms=context.clock.now_ms(), bound=bound)
+    if asset is None or verdict != "good":
+        verdict = "expired" if asset and verdict == "expired" else "forged"
+        raise ApiError(403, f"link_{verdict}", f"the upload link is {verdict}; prepare the upload again")
     return asset
+
+
+async def _found(context: Context, asset_id: str) -> Asset | None:
+    return await context.database.run(lambda connection: find_asset(connection, asset_id))
 
 
 def _bound(asset: Asset) -> str:
     return "\n".join(f"{name}: {value}" for name, value in upload_headers(asset).items())
-
-
-def _check_link(context: Context, request: web.Request, asset: Asset) -> None:
-    verdict = context.links.check(
-        "PUT", request.path, request.query, now_ms=context.clock.now_ms(), bound=_bound(asset)
-    )
-    if verdict != "good":
-        raise ApiError(403, f"link_{verdict}", f"the upload link is {verdict}; prepare the upload again")
 
 
 def _check_headers(request: web.Request, asset: Asset) -> None:
@@ -113,16 +116,23 @@ async def _save(request: web.Request, asset: Asset, path: Path) -> None:
 
 
 async def _chunks(request: web.Request, silence_seconds: float) -> AsyncIterator[bytes]:
-    """Give the body as it arrives. Raises ApiError when the sender is silent for so long, or cannot be understood.
+    """Give the body as it arrives.
 
-    The seconds are real ones.
+    Raises ApiError when the sender is silent for so long, takes many times that in all, or cannot be understood. The
+    seconds are real ones.
     """
+    within_seconds = MOST_SILENCES * silence_seconds
+    clock = asyncio.get_running_loop().time
+    ends_at = clock() + within_seconds
     while True:
         try:
-            async with asyncio.timeout(silence_seconds):
+            async with asyncio.timeout_at(min(clock() + silence_seconds, ends_at)):
                 chunk = await request.content.read(_CHUNK_BYTES)
         except TimeoutError as error:
-            raise ApiError(408, "request_timeout", f"nothing arrived for {silence_seconds:g} seconds") from error
+            reason = f"nothing arrived for {silence_seconds:g} seconds"
+            if clock() >= ends_at:
+                reason = f"the file did not arrive in {within_seconds:g} seconds"
+            raise ApiError(408, "request_timeout", reason) from error
         except (web.RequestPayloadError, aiohttp.ClientPayloadError, aiohttp.http.HttpProcessingError) as error:
             raise ApiError(400, "invalid_body", "the body cannot be read: check its length and encoding") from error
         if not chunk:

@@ -9,6 +9,7 @@ from typing import Final
 from batchkiln.service.books.assets import Asset, mark_ready, own_assets
 from batchkiln.service.context import Context
 from batchkiln.service.errors import ApiError
+from batchkiln.service.media.companion import CompanionLostError, TaskFailedError
 from batchkiln.service.media.inputs import UnreadablePictureError, size_by_header
 
 _FORMATS: Final[Mapping[str, str]] = {"image/jpeg": "JPEG", "image/png": "PNG", "image/webp": "WEBP"}
@@ -26,7 +27,7 @@ async def complete_assets(context: Context, account: str, asset_ids: Sequence[st
         return own_assets(connection, account, asset_ids, now_ms=context.clock.now_ms())
 
     async with context.asset_locks.held(asset_ids):
-        assets = await asyncio.wrap_future(context.database.submit(own))  # as they are now that nobody may change them
+        assets = await context.database.run(own)  # as they are now that nobody may change them
         sizes: list[_Size] = []
         wrong: list[str] = []
         for asset in assets:
@@ -43,7 +44,7 @@ async def complete_assets(context: Context, account: str, asset_ids: Sequence[st
             for asset, size in found:
                 mark_ready(connection, asset.id, size)
 
-        await asyncio.wrap_future(context.database.submit(enter))
+        await context.database.run(enter)
     return found
 
 
@@ -61,9 +62,13 @@ def _look_at(context: Context, path: Path, asset: Asset) -> _Size | str:
     kind = _FORMATS[asset.content_type]
     try:
         width, height = size_by_header(path, kind)
+        seen = context.examining.do("look_at", str(path), kind, pixels=width * height)
     except UnreadablePictureError as error:
         return str(error)
-    seen = context.examining.do("look_at", str(path), kind, pixels=width * height)
+    except (CompanionLostError, TaskFailedError):
+        if context.examining.is_closed:
+            raise
+        return f"is a {kind} picture that cannot be decoded with the memory and time there is for one"
     if isinstance(seen, str):
         return seen
     assert isinstance(seen, list)

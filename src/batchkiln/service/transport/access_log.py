@@ -6,24 +6,22 @@ request is in no field.
 """
 
 import logging
-import re
 from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractAccessLogger
 
-from batchkiln.service.books.admission import Ticket
+from batchkiln.service.books.request_log import Entry
 
 LOGGER: Final = "batchkiln.service.access"
 EVENT: Final = "request"
-# Where a request to the API holds its ticket.
-TICKET: Final = web.RequestKey("ticket", Ticket)
+# Where a request to the API holds its row in the books.
+ENTRY: Final = web.RequestKey("entry", Entry)
 # Where a request holds the path of its route, with the names of the variable parts.
 ROUTE: Final = web.RequestKey("route", str)
 # Where a response holds the word of its refusal.
 CODE: Final = web.ResponseKey("code", str)
 NO_ROUTE: Final = "(no route)"
-_GENERATION_ID: Final = re.compile(r"gen_[0-9a-f]{24}")
 
 
 class AccessLog(AbstractAccessLogger):
@@ -41,7 +39,7 @@ class AccessLog(AbstractAccessLogger):
 
 def fields_of(request: web.BaseRequest, response: web.StreamResponse, *, seconds: float) -> dict[str, object]:
     """Return what is told of a request; fields that say nothing are left out."""
-    ticket = request.get(TICKET)
+    entry = request.get(ENTRY)
     fields: dict[str, object | None] = {
         "method": request.method if request.method in hdrs.METH_ALL else "(other)",
         "path": request.get(ROUTE, NO_ROUTE),  # a path that leads nowhere may hold anything
@@ -51,15 +49,11 @@ def fields_of(request: web.BaseRequest, response: web.StreamResponse, *, seconds
         "duration_ms": round(seconds * 1000, 1),
         "ip": request.remote,
     }
-    if ticket is not None:
+    if entry is not None:
         fields |= {
-            "kind": ticket.kind,
-            "account": ticket.account,
-            "generation_id": _known(ticket.generation_id),
-            "fault": ticket.fault,
+            "kind": entry.arrival.kind,
+            "account": entry.account,
+            "generation_id": entry.generation_id,
+            "fault": entry.fault,
         }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _known(generation_id: str | None) -> str | None:
-    return generation_id if generation_id is not None and _GENERATION_ID.fullmatch(generation_id) else None

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
 import aiohttp
@@ -23,7 +23,8 @@ from batchkiln.service.transport.access_log import CODE
 
 Value = TypeVar("Value")
 Next = TypeVar("Next")
-MAX_BODY_BYTES: Final = 1024 * 1024
+# The longest prompt, every character of it written as two escapes of six bytes, takes less than half of it.
+MAX_BODY_BYTES: Final = 256 * 1024
 BODY_SECONDS: Final = 30.0  # real ones: how long a client may take to send a body
 
 
@@ -81,6 +82,10 @@ class Deferred(Generic[Value]):
         return deferred(lambda: step(self.get()))
 
 
+# Where a request holds its body, once somebody has read it.
+_CONTENT: Final = web.RequestKey("content", Deferred[bytes])
+
+
 def deferred(step: Callable[[], Value]) -> Deferred[Value]:
     """Keep what a step returns, or its refusal."""
     try:
@@ -90,7 +95,17 @@ def deferred(step: Callable[[], Value]) -> Deferred[Value]:
 
 
 async def received(request: web.Request, *, within_seconds: float = BODY_SECONDS) -> Deferred[bytes]:
-    """Read a JSON body's exact bytes; a refusal is 400, 408, 413 or 415. The seconds are real ones."""
+    """Read a JSON body's exact bytes; a refusal is 400, 408, 413 or 415. The seconds are real ones.
+
+    A body is read once, whoever asks for it: what is left of one that was too large must not be taken for another.
+    """
+    content: Deferred[bytes] | None = request.get(_CONTENT)
+    if content is None:
+        request[_CONTENT] = content = await _read(request, within_seconds)
+    return content
+
+
+async def _read(request: web.Request, within_seconds: float) -> Deferred[bytes]:
     if request.content_type != "application/json":
         return Deferred(None, ApiError(415, "unsupported_media_type", "send Content-Type: application/json"))
     try:
@@ -119,9 +134,9 @@ def parse_json(body: bytes) -> object:
 
 
 def _check_names(pairs: list[tuple[str, object]]) -> None:
-    names = Counter(name for name, _ in pairs)
-    if len(names) < len(pairs):
-        twice = names.most_common(1)[0][0]
+    if len(dict(pairs)) < len(pairs):
+        names = sorted(name for name, _ in pairs)
+        twice = next(name for name, after in pairwise(names) if name == after)
         raise ApiError(400, "invalid_json", f"field {excerpt(twice)} is given twice")
 
 

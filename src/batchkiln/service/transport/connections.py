@@ -22,6 +22,7 @@ with contextlib.suppress(ImportError):  # only there on POSIX; elsewhere no such
     import resource
 
 _log = logging.getLogger(__name__)
+SERVER: Final = "batchkiln"  # what every reply says that it comes from; aiohttp would tell its version and Python's
 RESERVED_FILES: Final = 64  # file descriptors for the books, media and logs, which connections must not use up
 # What a client sends can be at fault for these; they are no accident of the service.
 _CLIENT_FAULTS: Final = (http_exceptions.HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError)
@@ -216,6 +217,7 @@ class Connection(web.RequestHandler):
         head = [
             f"HTTP/1.1 {status}",
             f"Date: {http_date(self._door.now_ms())}",
+            f"Server: {SERVER}",
             "Content-Type: application/json; charset=utf-8",
             f"Content-Length: {len(body)}",
             "Connection: close",
@@ -234,6 +236,7 @@ def connections_within(wanted: int) -> int:
 
 def _refusal(status: int, code: str, message: str) -> web.Response:
     response = web.Response(status=status, body=_error(code, message), content_type="application/json", charset="utf-8")
+    response.headers[hdrs.SERVER] = SERVER
     response[CODE] = code
     return response
 

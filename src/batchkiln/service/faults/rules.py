@@ -1,20 +1,13 @@
-"""Misbehaviour on demand: by configuration, at run time through `service.faults`, or asked for by a request itself.
+"""What misbehaviour there is, where it can happen, and how a rule asks for it. Pure."""
 
-A rule says what happens, at which endpoint, to which requests, and how often. Every rule counts the requests it
-matches and draws from a stream of its own, so that one rule never changes what another does: the same seed and the
-same sequence of requests give the same faults.
-"""
-
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from hashlib import sha256
-from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from batchkiln.service.clock import Dice
+from batchkiln.service.errors import sentence_of
 
 Misbehaviour = Literal[
     "reset_before",  # the connection is reset before any work
@@ -40,6 +33,11 @@ Endpoint = Literal[
     "any", "create", "upload", "complete", "read", "quote", "poll", "models", "balance", "openapi", "put", "download"
 ]
 KINDS: Final[tuple[Misbehaviour, ...]] = get_args(Misbehaviour)
+# What a rule may ask for ends somewhere: any client may ask by a header, and instants and lengths have to be storable.
+MAX_SECONDS: Final = 10 * 365 * 86_400
+MAX_FACTOR: Final = 1e6
+MAX_EXTRA_BYTES: Final = 1024 * 1024
+MAX_COUNT: Final = 10**12
 BEFORE: Final = frozenset(
     {"reset_before", "throttle", "unavailable", "edge_block", "html", "storage_error", "storage_unavailable"}
 )
@@ -73,7 +71,20 @@ _USES: Final[Mapping[str, frozenset[str]]] = {
     "factor": frozenset({"slow_generation"}),
     "extra_bytes": frozenset({"wrong_length"}),
 }
+SETTINGS: Final = tuple(_USES)
 _SUBJECTLESS: Final = frozenset({"models", "balance", "openapi", "upload", "complete", "put"})  # no model, no prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a rule may look at in a request; `endpoints` are the names it is known by."""
+
+    endpoints: frozenset[str]
+    method: str = ""
+    path: str = ""
+    account: str | None = None
+    model: str | None = None
+    prompt: str | None = None
 
 
 class FaultMatch(BaseModel):
@@ -96,7 +107,7 @@ class FaultMatch(BaseModel):
         """Whether method and path are not enough to tell."""
         return (self.account, self.model, self.prompt) != (None, None, None)
 
-    def fits(self, subject: "Subject") -> bool:
+    def fits(self, subject: Subject) -> bool:
         """Say whether a request is one of those that are meant."""
         return (
             self.account in {None, subject.account}
@@ -118,14 +129,15 @@ class FaultRule(BaseModel):
 
     kind: Misbehaviour
     endpoint: Endpoint = "any"
-    times: Annotated[int, Field(ge=1)] | None = 1
-    after: Annotated[int, Field(ge=0)] = 0
-    every: Annotated[int, Field(ge=1)] = 1
+    times: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = 1
+    after: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    every: Annotated[int, Field(ge=1, le=MAX_COUNT)] = 1
     probability: Annotated[float, Field(ge=0, le=1)] = 1.0
-    seed: int | None = None  # of the rule's own stream; default: from the service's seed and the rule's number
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    factor: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    extra_bytes: int | None = None
+    # Of the rule's own stream; default: from the service's seed and the rule's number.
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)] | None = None
+    factor: Annotated[float, Field(gt=0, le=MAX_FACTOR, allow_inf_nan=False)] | None = None
+    extra_bytes: Annotated[int, Field(ge=-MAX_EXTRA_BYTES, le=MAX_EXTRA_BYTES)] | None = None
     match: FaultMatch = FaultMatch()
 
     @model_validator(mode="after")
@@ -154,155 +166,6 @@ class FaultRule(BaseModel):
         if self.match.account is not None and self.endpoint == "openapi":
             raise ValueError("requests to the endpoint openapi are nobody's; there is no account to match")
         return self
-
-
-class FaultSettings(TypedDict, total=False):
-    """What a rule may have beside kind and endpoint; as in `FaultRule`."""
-
-    times: int | None
-    after: int
-    every: int
-    probability: float
-    seed: int | None
-    seconds: float | None
-    factor: float | None
-    extra_bytes: int | None
-    match: FaultMatch
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a rule may look at in a request; `endpoints` are the names it is known by."""
-
-    endpoints: frozenset[str]
-    method: str = ""
-    path: str = ""
-    account: str | None = None
-    model: str | None = None
-    prompt: str | None = None
-
-
-@dataclass(slots=True)
-class ArmedRule:
-    """A rule in force: how many requests it has met, and how many of them it has struck."""
-
-    number: int
-    rule: FaultRule
-    dice: Dice
-    met: int = 0
-    struck: int = 0
-
-    def meets(self, subject: Subject) -> bool:
-        """Count a request that is meant, and say whether it is to be struck."""
-        rule = self.rule
-        if not is_at(rule, subject.endpoints) or not rule.match.fits(subject):
-            return False
-        self.met += 1
-        if self.met <= rule.after or (self.met - rule.after) % rule.every != 0:
-            return False
-        return rule.probability >= 1 or self.dice.happens(rule.probability)
-
-
-class Faults:
-    """The rules in force. Of those of one sort that would strike a request, the first does.
-
-    May be used from any thread: the ends of generations are drawn in the database's.
-    """
-
-    def __init__(self, rules: Sequence[FaultRule], seed: int) -> None:
-        self._seed = seed
-        self._lock = threading.Lock()
-        self._next_number = 0
-        self._armed: list[ArmedRule] = []
-        for rule in rules:
-            self.add_rule(rule)
-
-    def add(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Unpack[FaultSettings]) -> int:
-        """Switch a misbehaviour on, by default for the next matching request; return the rule's number.
-
-        Raises ValueError when that makes no sense.
-        """
-        return self.add_rule(FaultRule(kind=kind, endpoint=endpoint, **settings))
-
-    def add_rule(self, rule: FaultRule) -> int:
-        """Put a rule in force after the others; return its number."""
-        with self._lock:
-            number = self._next_number
-            self._next_number += 1
-            seed = _seed_of(f"{self._seed}:{number}") if rule.seed is None else rule.seed
-            self._armed.append(ArmedRule(number, rule, Dice(seed)))
-            return number
-
-    def clear(self) -> int:
-        """Switch everything off; return how many rules that were."""
-        with self._lock:
-            count = len(self._armed)
-            self._armed = []
-            return count
-
-    def withdraw(self, number: int) -> bool:
-        """Switch one rule off; false when it is not in force."""
-        with self._lock:
-            left = [armed for armed in self._armed if armed.number != number]
-            was_there = len(left) < len(self._armed)
-            self._armed = left
-            return was_there
-
-    def in_force(self) -> list[ArmedRule]:
-        """Return the rules that may still strike, in their order."""
-        with self._lock:
-            return list(self._armed)
-
-    def looks_closer(self, endpoints: frozenset[str]) -> bool:
-        """Say whether a rule for one of these endpoints asks for account, model or prompt."""
-        return any(armed.rule.match.looks_closer and is_at(armed.rule, endpoints) for armed in self.in_force())
-
-    def weigh(self, kinds: frozenset[str], subject: Subject) -> ArmedRule | None:
-        """Let every rule of these kinds meet a request; return the first that would strike, and do not use it up."""
-        with self._lock:
-            striking = [armed for armed in self._armed if armed.rule.kind in kinds and armed.meets(subject)]
-            return striking[0] if striking else None
-
-    def use(self, armed: ArmedRule) -> FaultRule:
-        """Count that a rule has struck; it ends when it has struck often enough."""
-        with self._lock:
-            armed.struck += 1
-            if armed.rule.times is not None and armed.struck >= armed.rule.times and armed in self._armed:
-                self._armed.remove(armed)
-            return armed.rule
-
-
-class RequestFaults:
-    """What strikes one request: what it asked for itself, else the rules in force.
-
-    `before` answers in place of the work; `late` spoils the reply after it, in that order.
-    """
-
-    def __init__(self, faults: Faults, subject: Subject, asked: Sequence[FaultRule] = ()) -> None:
-        self._faults = faults
-        self._subject = subject
-        self._asked = asked
-        self.struck: list[FaultRule] = []
-        # All three sorts are weighed, whichever strikes: otherwise one rule would hide requests from another.
-        choices = [self._choice(kinds) for kinds in (BEFORE, DELAY, REPLY)]
-        self.before = self._take(choices[0])
-        self.late: tuple[FaultRule, ...] = ()
-        if self.before is None:
-            self.late = tuple(rule for choice in choices[1:] if (rule := self._take(choice)) is not None)
-
-    def draw(self, kinds: frozenset[str]) -> FaultRule | None:
-        """Return what happens to a generation or link that this very request has made."""
-        return self._take(self._choice(kinds))
-
-    def _choice(self, kinds: frozenset[str]) -> FaultRule | ArmedRule | None:
-        armed = self._faults.weigh(kinds, self._subject)
-        return next((rule for rule in self._asked if rule.kind in kinds), armed)
-
-    def _take(self, choice: FaultRule | ArmedRule | None) -> FaultRule | None:
-        rule = self._faults.use(choice) if isinstance(choice, ArmedRule) else choice
-        if rule is not None:
-            self.struck.append(rule)
-        return rule
 
 
 def places_of(kind: Misbehaviour) -> frozenset[str]:
@@ -345,12 +208,4 @@ def _asked_rule(kind: str, settings: Sequence[str]) -> FaultRule:
     try:
         return FaultRule(kind=kind, **given)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise ValueError(
-            f"{kind}: {f'{where}: ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
-        ) from error
-
-
-def _seed_of(text: str) -> int:
-    return int.from_bytes(sha256(text.encode()).digest()[:8])
+        raise ValueError(f"{kind}: {sentence_of(error.errors()[0])}") from error
