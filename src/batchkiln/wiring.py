@@ -22,7 +22,7 @@ from batchkiln.core.views import Outstanding, Scope, Viewpoint
 from batchkiln.core.windows import SlidingLog
 from batchkiln.inputs import LocalInputs
 from batchkiln.manifest import open_manifest
-from batchkiln.outputs import OutputFiles
+from batchkiln.outputs import FileSystem, OutputFiles, RealFiles
 from batchkiln.queue.connection import Database
 from batchkiln.queue.doorbell import listening, ring
 from batchkiln.queue.drivers import Work, find_work
@@ -45,10 +45,11 @@ KEPT_MINUTES = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the program takes from the machine and a simulation makes up: the clock on the wall, and the network."""
+    """What the program takes from the machine and a simulation makes up: the clock on the wall, network, disk."""
 
     wall: Callable[[], datetime] = machine_now
     connector: Callable[[], BaseConnector] = new_connector
+    files: Callable[[], FileSystem] = RealFiles
     seed: int | None = None  # of the draws that spread retries
 
 
@@ -201,7 +202,7 @@ class Driver:
 
     async def _check_outputs(self, work: Work) -> None:
         """Refuse to spend anything while a folder for the results cannot be written."""
-        outputs = OutputFiles()
+        outputs = OutputFiles(self.setting.surroundings.files())
         for folder in {job.output_dir for job in work.jobs}:
             try:
                 await outputs.check_writable(Path(folder))
@@ -233,6 +234,7 @@ class Driver:
         profile, limits = service.profile, service.profile.limits
         keys = self._keys(service, account, needs_key=needs_key)
         client = ServiceClient(await self._http(), base_url=service.base_url, keys=keys, clock=service.clock)
+        outputs = OutputFiles(self.setting.surroundings.files())
         span = limits.minute_seconds
         return Lane(
             viewpoint=Viewpoint(
@@ -244,7 +246,7 @@ class Driver:
             ),
             limits=limits,
             day=profile.day,
-            ports=Ports(service.clock, service.store, client, OutputFiles(), LocalInputs()),
+            ports=Ports(service.clock, service.store, client, outputs, LocalInputs()),
             control=self.control,
             machine=service.machine,
             creates=SlidingLog(limit=limits.creates_per_minute, span_seconds=span),

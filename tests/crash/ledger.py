@@ -40,8 +40,11 @@ class Books:
 
     def violations(self, prompts: Iterable[str]) -> list[str]:
         """Return every broken promise, in words; none for a client that kept all of them."""
+        return [*self._not_charged_once(prompts), *self.violations_of_limits()]
+
+    def violations_of_limits(self) -> list[str]:
+        """Return every limit that was overstepped, in words."""
         return [
-            *self._not_charged_once(prompts),
             *self._overlapping(),
             *self._minutes_overstepped(),
             *self._days_overstepped(),
@@ -85,16 +88,16 @@ class Books:
 
     def _days_overstepped(self) -> list[str]:
         """Law 5: neither requests nor credits of a service day exceed what is allowed."""
-        requests: Counter[tuple[str, int]] = Counter()
+        requests: Counter[tuple[str, str, int]] = Counter()
         for row in self.requests:
             if row["account"] is not None:
                 kind = "creates" if row["kind"] in {"create", "upload"} else "reads"
-                requests[kind, row["arrived_at_ms"] // DAY_MS] += 1
-        credit_use: Counter[int] = Counter()
+                requests[row["account"], kind, row["arrived_at_ms"] // DAY_MS] += 1
+        credit_use: Counter[tuple[str, int]] = Counter()
         for row in self.generations:
-            credit_use[row["created_at_ms"] // DAY_MS] += row["cost_credits"]
-        found = [f"{n} {kind} on day {day}" for (kind, day), n in requests.items() if n > PER_DAY[kind]]
-        return found + [f"{n} credits on day {day}" for day, n in credit_use.items() if n > CREDITS_PER_DAY]
+            credit_use[row["account"], row["created_at_ms"] // DAY_MS] += row["cost_credits"]
+        found = [f"{n} {kind} of {account} on day {day}" for (account, kind, day), n in requests.items() if n > PER_DAY[kind]]
+        return found + [f"{n} credits of {account} on day {day}" for (account, day), n in credit_use.items() if n > CREDITS_PER_DAY]
 
     def _polled_too_early(self) -> list[str]:
         """Service rule 4.4: reads of one generation are at least ten seconds apart, from its create on."""
@@ -111,5 +114,5 @@ class Books:
 
     def _refused_for_haste(self) -> list[str]:
         """A client that keeps the limits by itself is never told to slow down."""
-        hasty = [row for row in self.requests if row["status"] in {403, 429}]
+        hasty = [row for row in self.requests if row["status"] in {403, 429} and row["fault"] is None]
         return [f"{row['kind']} refused with {row['status']} {row['code']}" for row in hasty]

@@ -31,8 +31,8 @@ class Weather(Protocol):
         """Return how long the next bytes are on their way."""
         ...
 
-    def misfortune(self, sender: str) -> Misfortune:
-        """Return what befalls the next write of a node."""
+    def misfortune(self, sender: str, now: float) -> Misfortune:
+        """Return what befalls the next write of a node; `now` is the loop's time."""
         ...
 
 
@@ -42,8 +42,8 @@ class FairWeather:
     def delay_seconds(self) -> float:
         return 0.001
 
-    def misfortune(self, sender: str) -> Misfortune:
-        del sender
+    def misfortune(self, sender: str, now: float) -> Misfortune:
+        del sender, now
         return "none"
 
 
@@ -58,6 +58,7 @@ class MemoryNetwork:
 
     def __init__(self, weather: Weather | None = None) -> None:
         self.weather: Weather = weather or FairWeather()
+        self.on_write: Callable[[str], None] = lambda _: None  # told before and after each write of a node
         self._listeners: dict[str, _Listener] = {}
         self._ends: list[End] = []
 
@@ -132,7 +133,12 @@ class End(asyncio.Transport):
         if self._is_closing or not data:
             return
         content = bytes(data)
-        match self._network.weather.misfortune(self.node):
+        self._network.on_write("before send")
+        self._write(content)
+        self._network.on_write("after send")
+
+    def _write(self, content: bytes) -> None:
+        match self._network.weather.misfortune(self.node, asyncio.get_running_loop().time()):
             case "none":
                 self._send(content)
             case "lost":

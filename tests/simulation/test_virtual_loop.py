@@ -34,7 +34,8 @@ class OneMisfortune(FairWeather):
     def __init__(self, misfortune: Misfortune, *, sender: str, number: int = 1) -> None:
         self._misfortune, self._sender, self._left = misfortune, sender, number
 
-    def misfortune(self, sender: str) -> Misfortune:
+    def misfortune(self, sender: str, now: float) -> Misfortune:
+        del now
         if sender != self._sender:
             return "none"
         self._left -= 1

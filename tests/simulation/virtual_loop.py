@@ -84,6 +84,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Connect to a name of the memory network. Raises ConnectionRefusedError where nobody listens."""
         return await self.network.connect(str(path), protocol_factory)
 
+    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
+        """Watch nothing: a simulation has no descriptors that other processes write to."""
+
+    def remove_reader(self, fd: Any) -> bool:  # noqa: ANN401
+        """As `add_reader`."""
+        del fd
+        return False
+
     def _run_once(self) -> None:
         """Run all that is ready, after moving the clock where nothing is."""
         self._drop_cancelled()

@@ -1,0 +1,117 @@
+"""What has to hold of a world that has come to its end, read from the service's books and the disk.
+
+The queue's own word is compared with them, never believed. Each check returns what is wrong, in sentences.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchkiln.service.books.credits import audit
+from crash.ledger import Books
+
+MEDIA = {".png", ".jpg", ".mp4"}
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """A world's folder after its end: `service/`, `program/` with the queue, and the outputs below it."""
+
+    folder: Path
+
+    def violations(self) -> list[str]:
+        """Return everything that is wrong; nothing for a program that kept its promises."""
+        books = Books.read(self.folder / "service")
+        prompts = [row["prompt"] for row in self._queue("SELECT prompt FROM item")]
+        return [
+            *books.violations_of_limits(),
+            *self._audit(),
+            *self._paid_once(),
+            *self._invented(prompts),
+            *self._unfinished(),
+            *self._known_to_both(),
+            *self._files(),
+        ]
+
+    def generations(self) -> int:
+        """Count what the service made."""
+        return len(self._service("SELECT id FROM generations"))
+
+    def _queue(self, sql: str) -> list[sqlite3.Row]:
+        return _rows(self.folder / "program" / "queue.db", sql)
+
+    def _service(self, sql: str) -> list[sqlite3.Row]:
+        return _rows(self.folder / "service" / "service.db", sql)
+
+    def _audit(self) -> list[str]:
+        with closing(sqlite3.connect(self.folder / "service" / "service.db")) as connection:
+            connection.row_factory = sqlite3.Row
+            return audit(connection)
+
+    def _paid_once(self) -> Iterator[str]:
+        """Law 2: what is not refunded is paid once for each prompt."""
+        kept: Counter[str] = Counter()
+        for row in self._service("SELECT drawing_json FROM generations WHERE outcome != 'failed'"):
+            kept[json.loads(row["drawing_json"])["prompt"]] += 1
+        for prompt, count in kept.items():
+            if count > 1:
+                yield f"{prompt!r} is paid {count} times"
+
+    def _invented(self, prompts: list[str]) -> Iterator[str]:
+        for row in self._service("SELECT id, drawing_json FROM generations"):
+            if json.loads(row["drawing_json"])["prompt"] not in prompts:
+                yield f"generation {row['id']} belongs to no item"
+
+    def _unfinished(self) -> Iterator[str]:
+        """Law 9, and liveness: every item has come to an end."""
+        ends = {"done", "failed", "rejected", "expired", "canceled", "held"}
+        for row in self._queue("SELECT name, state FROM item"):
+            if row["state"] not in ends:
+                yield f"item {row['name']} is still {row['state']}"
+
+    def _known_to_both(self) -> Iterator[str]:
+        """Law 3: the queue knows each generation, its cost and its refund as the service does."""
+        ours = {row["generation_id"]: row for row in self._queue("SELECT * FROM attempt WHERE generation_id IS NOT NULL")}
+        for theirs in self._service("SELECT id, cost_credits, outcome FROM generations"):
+            attempt = ours.pop(theirs["id"], None)
+            if attempt is None:
+                yield f"the queue does not know generation {theirs['id']}, which was paid for"
+            elif attempt["cost_credits"] != theirs["cost_credits"]:
+                yield f"{theirs['id']} cost {theirs['cost_credits']} credits; the queue says {attempt['cost_credits']}"
+            elif bool(attempt["is_refunded"]) != (theirs["outcome"] == "failed"):
+                yield f"{theirs['id']} is {theirs['outcome']}; the queue's word on its refund is wrong"
+        for unknown in ours:
+            yield f"the queue has generation {unknown}, which the service does not know"
+
+    def _files(self) -> Iterator[str]:
+        """Law 7: what stands under a final name is whole, is what was paid for, and is all that stands there."""
+        theirs = {row["generation_id"]: row["sha256"] for row in self._service("SELECT generation_id, sha256 FROM outputs")}
+        saved = self._queue(
+            "SELECT output.path, output.sha256, attempt.generation_id FROM output"
+            " JOIN attempt ON attempt.id = output.attempt_id"
+        )
+        recorded: dict[Path, str] = {}
+        for row in saved:
+            path = Path(row["path"])
+            recorded[path] = row["sha256"]
+            if not path.exists():
+                yield f"{path.name} is recorded and not there"
+            elif hashlib.sha256(path.read_bytes()).hexdigest() != row["sha256"] or row["sha256"] != theirs[row["generation_id"]]:
+                yield f"{path.name} is not what was paid for"
+        done = self._queue("SELECT id, name FROM item WHERE state = 'done'")
+        with_files = {row["item_id"] for row in self._queue("SELECT item_id FROM output")}
+        yield from (f"item {row['name']} is done and has no file" for row in done if row["id"] not in with_files)
+        for path in (self.folder / "program" / "out").rglob("*"):
+            if path.suffix in MEDIA and path not in recorded:
+                yield f"{path.name} stands there and is not recorded"
+
+
+def _rows(path: Path, sql: str) -> list[sqlite3.Row]:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute(sql).fetchall()

@@ -1,0 +1,108 @@
+"""Let the program die at every point of the standard run, and look whether it kept its promises.
+
+    python tests/simulation/crash_points.py                     every point, killed
+    python tests/simulation/crash_points.py --power             every point, the power cut
+    python tests/simulation/crash_points.py --pairs 5000        as many pairs of points, drawn from --seed
+    python tests/simulation/crash_points.py --only 17,230       one life after the other, told in full
+"""
+
+import argparse
+import gc
+import logging
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+if __package__ is None or __package__ == "":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from simulation.playing import Outcome, play
+from simulation.standard import plan
+
+_Deaths = tuple[int, ...]
+COLLECT_EVERY = 20  # runs: garbage is not collected within one
+
+
+def every_point(*, share: int = 1, offset: int = 0) -> list[_Deaths]:
+    """Return each `share`-th point of the standard run, one death each."""
+    return [(point,) for point in range(1 + offset % share, play(plan()).points + 1, share)]
+
+
+def pairs(count: int, seed: int) -> list[_Deaths]:
+    """Return pairs of points: the second is counted from the restart after the first."""
+    chance, points = random.Random(seed), play(plan()).points
+    return [(chance.randint(1, points), chance.randint(1, points)) for _ in range(count)]
+
+
+def broken(deaths: Iterable[_Deaths], *, cuts_power: bool, processes: int) -> Iterator[tuple[_Deaths, Outcome]]:
+    """Play them all; give those in which a promise was broken."""
+    work = list(deaths)
+    if processes == 1:
+        results: Iterable[Outcome] = map(partial(_quiet_play, cuts_power=cuts_power), work)
+        yield from _broken(work, results)
+        return
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from _broken(work, pool.imap(partial(_quiet_play, cuts_power=cuts_power), work, chunksize=10))
+
+
+def _broken(work: Sequence[_Deaths], results: Iterable[Outcome]) -> Iterator[tuple[_Deaths, Outcome]]:
+    for chosen, outcome in zip(work, results, strict=True):
+        if outcome.violations:
+            yield chosen, outcome
+
+
+def _quiet_play(deaths: _Deaths, *, cuts_power: bool) -> Outcome:
+    """Play without a word: what dies complains when it is finalised."""
+    global _played  # noqa: PLW0603 - how many this process has played
+    _played += 1
+    sys.unraisablehook = lambda _: None
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+    if _played % COLLECT_EVERY == 0:
+        gc.collect()
+    return play(plan(deaths, cuts_power=cuts_power))
+
+
+_played = 0
+
+
+def main() -> int:
+    args = _arguments()
+    if args.only:
+        print(play(plan(args.only, cuts_power=args.power)))
+        return 0
+    began = time.perf_counter()
+    deaths = pairs(args.pairs, args.seed) if args.pairs else every_point()
+    found: Counter[tuple[str, ...]] = Counter()
+    for chosen, outcome in broken(deaths, cuts_power=args.power, processes=args.processes):
+        if not found[outcome.violations]:
+            where = ",".join(str(point) for point in chosen)
+            print(f"--only {where}{' --power' if args.power else ''}  died at {', then '.join(outcome.died_at)}")
+            print("\n".join(f"    {violation}" for violation in outcome.violations))
+        found[outcome.violations] += 1
+    seconds = time.perf_counter() - began
+    how = "power cuts" if args.power else "kills"
+    print(f"{len(deaths)} {how}, {sum(found.values())} with a broken promise, {seconds:.1f} s")
+    return 1 if found else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--power", action="store_true", help="cut the power instead of killing the process")
+    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", type=lambda text: tuple(int(part) for part in text.split(",")))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""SQLite without threads: aiosqlite's worker, and the local service's, do their work at once, in the loop's step."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+import aiosqlite.core
+
+from batchkiln.service.books.database import Database, Job
+
+Result = TypeVar("Result")
+_Call = tuple["asyncio.Future[Any] | None", Callable[[], Any]]
+
+
+class _Inline:
+    """In place of the queue to aiosqlite's thread: what is put in is done, and answered with the next step."""
+
+    pass_by: Callable[[str], None]
+    after: Callable[[Callable[[], Any]], None]
+
+    def put_nowait(self, call: _Call) -> None:
+        future, function = call
+        self.pass_by("before database")
+        try:
+            result = function()
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+            settle, value = aiosqlite.core.set_exception, error
+        else:
+            settle, value = aiosqlite.core.set_result, result
+        self.after(function)
+        self.pass_by("after database")
+        if future is not None:
+            future.get_loop().call_soon(settle, future, value)
+
+
+class _NoThread:
+    def __init__(self, **_: object) -> None:
+        """Take what a thread takes."""
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+
+@contextmanager
+def inline_aiosqlite(
+    pass_by: Callable[[str], None] = lambda _: None, after: Callable[[Callable[[], Any]], None] = lambda _: None
+) -> Iterator[None]:
+    """Let every connection that is opened within run inline. aiosqlite has no public way to ask for that.
+
+    `pass_by` is told before and after each call, `after` what was called.
+    """
+    core = aiosqlite.core
+    queue = type("InlineQueue", (_Inline,), {"pass_by": staticmethod(pass_by), "after": staticmethod(after)})
+    with mock.patch.object(core, "SimpleQueue", queue), mock.patch.object(core, "Thread", _NoThread):
+        yield
+
+
+class InlineDatabase(Database):
+    """The local service's database without its thread: each job is a transaction of its own, done when submitted."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        self._connection = sqlite3.connect(self._path, isolation_level=None)
+        self._connection.row_factory = sqlite3.Row
+        self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
+        self._connection.executescript(self._schema)
+
+    def submit(self, job: Job[Result]) -> "Future[Result]":
+        connection = self._connection
+        assert connection is not None
+        future: Future[Result] = Future()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = job(connection)
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+            connection.execute("ROLLBACK")
+            future.set_exception(error)
+        else:
+            connection.execute("COMMIT")
+            future.set_result(result)
+        return future
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()

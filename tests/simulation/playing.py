@@ -1,0 +1,57 @@
+"""From a plan to an outcome: a folder made, the world played, the aftermath checked."""
+
+import random
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from .checks import Aftermath
+from .world import Plan, World
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended. `points` counts those of the last life, `died_at` names where the others ended."""
+
+    points: int
+    died_at: tuple[str, ...]
+    violations: tuple[str, ...]
+    days: float
+    generations: int = 0
+
+
+def play(plan: Plan) -> Outcome:
+    """Play a world in a folder of its own, in memory where the machine has such a place."""
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None, prefix="batchkiln-"))
+    generations = 0
+    try:
+        with _seeded_secrets(plan.seed):
+            world = World(folder, plan)
+            try:
+                world.play()
+                aftermath = Aftermath(folder)
+                violations = aftermath.violations()
+                generations = aftermath.generations()
+            except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
+                violations = [f"{type(error).__name__}: {error}"]
+        days = world.loop.time() / 86_400
+        return Outcome(world.points.count, tuple(world.died_at), tuple(violations), days, generations)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _seeded_secrets(seed: int) -> Iterator[None]:
+    """Let queue and service draw their identifiers from the seed."""
+    chance = random.Random(seed)
+    with (
+        mock.patch.object(secrets, "token_hex", lambda size=32: chance.randbytes(size).hex()),
+        mock.patch.object(secrets, "token_urlsafe", lambda size=32: chance.randbytes(size).hex()),
+    ):
+        yield

@@ -1,0 +1,108 @@
+"""Points at which a node can die: each of its steps, and each operation on database, network and disk within a step.
+
+The dead never do anything again: what unwinds, or is finalised later, meets `DiedError` at every door.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from batchkiln.outputs import RealFiles
+
+from .nodes import node_of
+from .virtual_loop import VirtualLoop
+
+
+class DiedError(BaseException):
+    """The node is dead; thrown through the frames of the step in which it died."""
+
+
+class Points:
+    """Counts the points that the program passes, and lets it die at those that were chosen.
+
+    `deaths` holds, for one life after the other, the number of the point at which it ends.
+    `die` is called at that instant, with the name of the point: it takes the picture of the disk.
+    """
+
+    def __init__(self, loop: VirtualLoop, die: Callable[[str], None], deaths: list[int]) -> None:
+        self._loop = loop
+        self._die = die
+        self._deaths = deaths
+        self.count = 0
+        self.names: Counter[str] = Counter()
+        loop.on_step = self._step
+
+    def begin_life(self) -> None:
+        """Count from one again."""
+        self.count = 0
+
+    def pass_by(self, name: str) -> None:
+        """Pass a point within a step. Raises `DiedError` when the node dies here, or is dead."""
+        node = node_of(None)
+        if not node.startswith("program"):
+            return
+        if not self._loop.is_dead(node):
+            self._count(name)
+        if self._loop.is_dead(node):
+            raise DiedError(name)
+
+    def _step(self, node: str) -> None:
+        if node.startswith("program"):
+            self._count("step")
+
+    def _count(self, name: str) -> None:
+        self.count += 1
+        self.names[name] += 1
+        if self._deaths and self.count == self._deaths[0]:
+            self._deaths.pop(0)
+            self._die(name)
+
+
+class PointedFiles(RealFiles):
+    """The real file system, with a point before and after each thing that changes the disk."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+
+    def make_folder(self, path: Path) -> None:
+        self._points.pass_by("before make_folder")
+        super().make_folder(path)
+        self._points.pass_by("after make_folder")
+
+    def sync_folder(self, path: Path) -> None:
+        self._points.pass_by("before sync_folder")
+        super().sync_folder(path)
+        self._points.pass_by("after sync_folder")
+
+    def create(self, path: Path) -> int:
+        self._points.pass_by("before create")
+        handle = super().create(path)
+        self._points.pass_by("after create")
+        return handle
+
+    def write(self, handle: int, chunk: bytes) -> None:
+        self._points.pass_by("before write")
+        super().write(handle, chunk[: len(chunk) // 2])
+        self._points.pass_by("within write")
+        super().write(handle, chunk[len(chunk) // 2 :])
+        self._points.pass_by("after write")
+
+    def truncate(self, handle: int) -> None:
+        self._points.pass_by("before truncate")
+        super().truncate(handle)
+        self._points.pass_by("after truncate")
+
+    def sync_file(self, handle: int) -> None:
+        self._points.pass_by("before sync_file")
+        super().sync_file(handle)
+        self._points.pass_by("after sync_file")
+
+    def link(self, part: Path, final: Path) -> None:
+        self._points.pass_by("before link")
+        super().link(part, final)
+        self._points.pass_by("after link")
+
+    def unlink(self, path: Path) -> None:
+        self._points.pass_by("before unlink")
+        super().unlink(path)
+        self._points.pass_by("after unlink")

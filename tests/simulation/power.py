@@ -1,0 +1,150 @@
+"""What a power cut takes away: everything that was written and not synced.
+
+The disk is followed operation by operation. At the cut, a file keeps its synced bytes and perhaps some more; a name that
+was made or removed in a folder which was not synced since may be as it was before; and the queue's write-ahead log is
+what it was when SQLite last synced it.
+"""
+
+import random
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from .points import PointedFiles, Points
+
+_SYNCED_COMMITS = 2  # PRAGMA synchronous: FULL, or more
+
+
+@dataclass
+class _Content:
+    """A file, by whatever names; `synced_bytes` are safe."""
+
+    synced_bytes: int = 0
+
+
+@dataclass
+class _Change:
+    """A name that was made or removed since its folder was synced. `content` is None for a folder."""
+
+    path: Path
+    was_made: bool
+    content: _Content | None
+    removed: bytes = b""
+
+
+@dataclass
+class Disk:
+    """What would be left of a folder if the power went now."""
+
+    folder: Path
+    _contents: dict[Path, _Content] = field(default_factory=dict)
+    _handles: dict[int, Path] = field(default_factory=dict)
+    _changes: list[_Change] = field(default_factory=list)
+    _log: bytes = b""
+
+    def created(self, path: Path, handle: int) -> None:
+        self._contents[path] = _Content()
+        self._handles[handle] = path
+        self._changes.append(_Change(path, was_made=True, content=self._contents[path]))
+
+    def folder_made(self, path: Path) -> None:
+        self._changes.append(_Change(path, was_made=True, content=None))
+
+    def truncated(self, handle: int) -> None:
+        self._contents[self._handles[handle]].synced_bytes = 0
+
+    def file_synced(self, path: Path) -> None:
+        self._contents.setdefault(path, _Content()).synced_bytes = path.stat().st_size
+
+    def handle_synced(self, handle: int) -> None:
+        self.file_synced(self._handles[handle])
+
+    def linked(self, part: Path, final: Path) -> None:
+        self._contents[final] = self._contents[part]
+        self._changes.append(_Change(final, was_made=True, content=self._contents[final]))
+
+    def unlinking(self, path: Path) -> None:
+        if path.exists():
+            content = self._contents.pop(path, None) or _Content(path.stat().st_size)
+            self._changes.append(_Change(path, was_made=False, content=content, removed=path.read_bytes()))
+
+    def folder_synced(self, folder: Path) -> None:
+        self._changes = [change for change in self._changes if change.path.parent != folder]
+
+    def committed(self, call: Callable[[], object]) -> None:
+        """A call of the database has ended: with `synchronous = FULL`, SQLite has synced the log."""
+        connection = call.args[0] if isinstance(call, partial) and call.args else None
+        log = self.folder / "queue.db-wal"
+        if isinstance(connection, sqlite3.Connection) and log.exists():
+            (level,) = sqlite3.Connection.execute(connection, "PRAGMA synchronous").fetchone()
+            if level >= _SYNCED_COMMITS:
+                self._log = log.read_bytes()
+
+    def cut(self, picture: Path, chance: random.Random) -> None:
+        """Take from the picture of the folder, made at this instant, what was not synced."""
+        for change in reversed(self._changes):
+            if chance.random() < 0.5:
+                self._undo(change, picture / change.path.relative_to(self.folder))
+        for path, content in self._contents.items():
+            place = picture / path.relative_to(self.folder)
+            if place.exists():
+                kept = chance.choice((content.synced_bytes, chance.randint(content.synced_bytes, place.stat().st_size)))
+                with place.open("r+b") as file:
+                    file.truncate(kept)
+        (picture / "queue.db-wal").write_bytes(self._log)
+        (picture / "queue.db-shm").unlink(missing_ok=True)
+
+    def _undo(self, change: _Change, place: Path) -> None:
+        if not change.was_made:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(change.removed)
+        elif change.content is None:
+            if place.exists() and not any(place.iterdir()):
+                place.rmdir()
+        else:
+            place.unlink(missing_ok=True)
+
+
+class FollowedFiles(PointedFiles):
+    """The file system with its points, each operation told to the disk as it is done."""
+
+    def __init__(self, points: Points, disk: Disk) -> None:
+        super().__init__(points)
+        self._disk = disk
+
+    def make_folder(self, path: Path) -> None:
+        is_new = not path.exists()
+        super().make_folder(path)
+        if is_new:
+            self._disk.folder_made(path)
+
+    def create(self, path: Path) -> int:
+        handle = super().create(path)
+        self._disk.created(path, handle)
+        return handle
+
+    def truncate(self, handle: int) -> None:
+        super().truncate(handle)
+        self._disk.truncated(handle)
+
+    def sync_file(self, handle: int) -> None:
+        super().sync_file(handle)
+        self._disk.handle_synced(handle)
+
+    def sync_path(self, path: Path) -> None:
+        super().sync_path(path)
+        self._disk.file_synced(path)
+
+    def sync_folder(self, path: Path) -> None:
+        super().sync_folder(path)
+        self._disk.folder_synced(path)
+
+    def link(self, part: Path, final: Path) -> None:
+        super().link(part, final)
+        self._disk.linked(part, final)
+
+    def unlink(self, path: Path) -> None:
+        self._disk.unlinking(path)
+        super().unlink(path)
