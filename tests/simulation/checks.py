@@ -9,13 +9,16 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from batchkiln.service.books.credits import audit
 from crash.ledger import Books
 
-MEDIA = {".png", ".jpg", ".mp4"}
+MEDIA: Final = {".png", ".jpg", ".mp4"}
+LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
+UPSET_MS: Final = 10_000  # for how long a late request can be in the way of the next
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,11 @@ class Aftermath:
     """A world's folder after its end: `service/`, `program/` with the queue, and the outputs below it."""
 
     folder: Path
+    late_ms: tuple[int, ...] = ()  # when the network delivered something much later than its sender could know
 
     def violations(self) -> list[str]:
         """Return everything that is wrong; nothing for a program that kept its promises."""
-        books = Books.read(self.folder / "service")
+        books = self._in_time(Books.read(self.folder / "service"))
         prompts = [row["prompt"] for row in self._queue("SELECT prompt FROM item")]
         return [
             *books.violations_of_limits(),
@@ -37,6 +41,13 @@ class Aftermath:
             *self._known_to_both(),
             *self._files(),
         ]
+
+    def _in_time(self, books: Books) -> Books:
+        """Leave out the requests that the network held back, and the refusals that they caused for the next ones."""
+        return replace(books, requests=[row for row in books.requests if not self._is_upset(row["arrived_at_ms"])])
+
+    def _is_upset(self, arrived_at_ms: int) -> bool:
+        return any(-LATE_MS <= arrived_at_ms - late_ms <= UPSET_MS for late_ms in self.late_ms)
 
     def generations(self) -> int:
         """Count what the service made."""

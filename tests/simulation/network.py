@@ -59,6 +59,7 @@ class MemoryNetwork:
     def __init__(self, weather: Weather | None = None) -> None:
         self.weather: Weather = weather or FairWeather()
         self.on_write: Callable[[str], None] = lambda _: None  # told before and after each write of a node
+        self.late: list[float] = []  # when bytes arrived much later than their sender could know
         self._listeners: dict[str, _Listener] = {}
         self._ends: list[End] = []
 
@@ -154,6 +155,7 @@ class End(asyncio.Transport):
             case "slow":
                 self._last_at = asyncio.get_running_loop().time() + SLOW_SECONDS
                 self._send(content)
+                self._network.late.append(self._last_at)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from .checks import Aftermath
-from .world import Plan, World
+from .world import Plan, World, service_ms
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def play(plan: Plan) -> Outcome:
             world = World(folder, plan)
             try:
                 world.play()
-                aftermath = Aftermath(folder)
+                aftermath = Aftermath(folder, tuple(service_ms(moment) for moment in world.loop.network.late))
                 violations = aftermath.violations()
                 generations = aftermath.generations()
             except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding

@@ -51,11 +51,16 @@ profiles:
 """
 
 
+def service_ms(moment: float) -> int:
+    """Turn the loop's time into the service's."""
+    return round((START.timestamp() + moment) * 1000)
+
+
 class VirtualServiceClock:
     """The service's time: that of the loop."""
 
     def now_ms(self) -> int:
-        return round((START.timestamp() + asyncio.get_running_loop().time()) * 1000)
+        return service_ms(asyncio.get_running_loop().time())
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
