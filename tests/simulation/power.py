@@ -1,8 +1,8 @@
 """What a power cut takes away: everything that was written and not synced.
 
 The disk is followed operation by operation. At the cut, a file keeps its synced bytes and perhaps some more; a name that
-was made or removed in a folder which was not synced since may be as it was before; and the queue's write-ahead log is
-what it was when SQLite last synced it.
+was made or removed in a folder which was not synced since may be as it was before; and the queue's write-ahead log, unless SQLite
+synced it at each commit, is what it was when the process began.
 """
 
 import random
@@ -42,7 +42,12 @@ class Disk:
     _contents: dict[Path, _Content] = field(default_factory=dict)
     _handles: dict[int, Path] = field(default_factory=dict)
     _changes: list[_Change] = field(default_factory=list)
-    _log: bytes = b""
+    _log_at_birth: bytes = b""
+    _is_log_synced: bool = True
+
+    def __post_init__(self) -> None:
+        log = self.folder / "queue.db-wal"
+        self._log_at_birth = log.read_bytes() if log.exists() else b""
 
     def created(self, path: Path, handle: int) -> None:
         self._contents[path] = _Content()
@@ -74,13 +79,11 @@ class Disk:
         self._changes = [change for change in self._changes if change.path.parent != folder]
 
     def committed(self, call: Callable[[], object]) -> None:
-        """A call of the database has ended: with `synchronous = FULL`, SQLite has synced the log."""
+        """A call of the database has ended: only with `synchronous = FULL` has SQLite synced its log."""
         connection = call.args[0] if isinstance(call, partial) and call.args else None
-        log = self.folder / "queue.db-wal"
-        if isinstance(connection, sqlite3.Connection) and log.exists():
-            (level,) = sqlite3.Connection.execute(connection, "PRAGMA synchronous").fetchone()
-            if level >= _SYNCED_COMMITS:
-                self._log = log.read_bytes()
+        if isinstance(connection, sqlite3.Connection):
+            (level,) = connection.execute("PRAGMA synchronous").fetchone()
+            self._is_log_synced = self._is_log_synced and level >= _SYNCED_COMMITS
 
     def cut(self, picture: Path, chance: random.Random) -> None:
         """Take from the picture of the folder, made at this instant, what was not synced."""
@@ -93,7 +96,8 @@ class Disk:
                 kept = chance.choice((content.synced_bytes, chance.randint(content.synced_bytes, place.stat().st_size)))
                 with place.open("r+b") as file:
                     file.truncate(kept)
-        (picture / "queue.db-wal").write_bytes(self._log)
+        if not self._is_log_synced:
+            (picture / "queue.db-wal").write_bytes(self._log_at_birth)
         (picture / "queue.db-shm").unlink(missing_ok=True)
 
     def _undo(self, change: _Change, place: Path) -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from .network import Misfortune
-from .world import Plan
+from .world import START, Plan
 
 DAY: Final = 86_400.0
+HOUR: Final = 3_600.0
 _MISFORTUNES: Final[tuple[Misfortune, ...]] = ("lost", "reset_before", "reset_after", "cut", "slow")
 _FAULTS: Final = (
     ("reply_lost", ("create", "quote", "upload", "complete", "poll", "download")),
@@ -62,7 +63,7 @@ def draw(seed: int, options: Options) -> Plan:
     calm_at = options.days * DAY if options.is_rough else 0.0
     accounts = ("main",) if chance.random() < 0.7 else ("main", "second")
     pictures = tuple(f"picture-{number}.png" for number in range(3))
-    budget = round(2000 * options.days * chance.uniform(0.3, 1.1)) * len(accounts)
+    budget = round(2000 * options.days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = chance.randint(1, 3)
     manifests = {
         f"job-{number}.yaml": _manifest(chance, f"job-{number}", budget // jobs, accounts=accounts, pictures=pictures)
@@ -118,9 +119,16 @@ def _roughen(chance: random.Random, plan: Plan) -> None:
                     rule["seconds"] = chance.choice((1, 20, 90))
                 faults.append(rule)
     plan.service["faults"] = faults
-    plan.kills = tuple(sorted(chance.uniform(0, plan.calm_at) for _ in range(chance.randint(0, 12))))
+    plan.kills = tuple(sorted(_busy_moment(chance, plan) for _ in range(chance.randint(0, 12))))
     plan.cuts_power = chance.random() < 0.4
     plan.outages = tuple(
-        (chance.uniform(0, plan.calm_at), chance.choice((1.0, 60.0, 3600.0, 6 * 3600.0)))
+        (_busy_moment(chance, plan), chance.choice((1.0, 60.0, 3600.0, 6 * 3600.0)))
         for _ in range(chance.choice((0, 0, 1, 2, 4)))
     )
+
+
+def _busy_moment(chance: random.Random, plan: Plan) -> float:
+    """Draw a moment at which there is something to disturb: the day's credits are spent within its first hour."""
+    since_midnight = (START.hour * 60 + START.minute) * 60.0
+    day = chance.randrange(max(1, round(plan.calm_at / DAY)))
+    return max(0.0, day * DAY - since_midnight * (day > 0)) + chance.uniform(0, 0.6 * HOUR)
