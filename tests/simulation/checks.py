@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.service.books.credits import audit
-from crash.ledger import Books
+from crash.ledger import DAY_MS, Books
 
 MEDIA: Final = {".png", ".jpg", ".mp4"}
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
@@ -40,6 +40,9 @@ class Aftermath:
             *self._unfinished(),
             *self._known_to_both(),
             *self._files(),
+            *self._tries(),
+            *self._budgets(),
+            *self._rejected(),
         ]
 
     def _in_time(self, books: Books) -> Books:
@@ -120,6 +123,38 @@ class Aftermath:
         for path in (self.folder / "program" / "out").rglob("*"):
             if path.suffix in MEDIA and path not in recorded:
                 yield f"{path.name} stands there and is not recorded"
+
+    def _tries(self) -> Iterator[str]:
+        """No item is tried more often than its manifest allows."""
+        for row in self._queue(
+            "SELECT item.name, recipe.attempts, count(*) AS tries FROM attempt JOIN item ON item.id = attempt.item_id"
+            " JOIN recipe ON recipe.id = item.recipe_id WHERE generation_id IS NOT NULL GROUP BY item.id"
+        ):
+            if row["tries"] > row["attempts"]:
+                yield f"item {row['name']} was tried {row['tries']} times, {row['attempts']} are allowed"
+
+    def _budgets(self) -> Iterator[str]:
+        """Law 6: a job keeps its daily budget, in the service's days and by the service's prices."""
+        budgets = {
+            row["name"]: row["budget_credits_per_day"]
+            for row in self._queue("SELECT name, budget_credits_per_day FROM job")
+            if row["budget_credits_per_day"] is not None
+        }
+        jobs = {row["prompt"]: row["name"] for row in self._queue(
+            "SELECT item.prompt, job.name FROM item JOIN job ON job.id = item.job_id")}
+        spent: Counter[tuple[str, int]] = Counter()
+        for row in self._service("SELECT drawing_json, created_at_ms, cost_credits FROM generations"):
+            job = jobs.get(json.loads(row["drawing_json"])["prompt"])
+            if job in budgets:
+                spent[job, row["created_at_ms"] // DAY_MS] += row["cost_credits"]
+        for (job, day), count in spent.items():
+            if count > budgets[job]:
+                yield f"job {job} spent {count} credits on day {day}, {budgets[job]} are allowed"
+
+    def _rejected(self) -> Iterator[str]:
+        """Nothing that the scenarios ask for is refused for good."""
+        for row in self._queue("SELECT name, error_code FROM item WHERE state = 'rejected'"):
+            yield f"item {row['name']} was rejected: {row['error_code']}"
 
 
 def _rows(path: Path, sql: str) -> list[sqlite3.Row]:

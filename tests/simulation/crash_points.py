@@ -46,11 +46,11 @@ def broken(deaths: Iterable[_Deaths], *, cuts_power: bool, processes: int) -> It
     """Play them all; give those in which a promise was broken."""
     work = list(deaths)
     if processes == 1:
-        results: Iterable[Outcome] = map(partial(_quiet_play, cuts_power=cuts_power), work)
+        results: Iterable[Outcome] = map(partial(play_quietly, cuts_power=cuts_power), work)
         yield from _broken(work, results)
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from _broken(work, pool.imap(partial(_quiet_play, cuts_power=cuts_power), work, chunksize=10))
+        yield from _broken(work, pool.imap(partial(play_quietly, cuts_power=cuts_power), work, chunksize=10))
 
 
 def _broken(work: Sequence[_Deaths], results: Iterable[Outcome]) -> Iterator[tuple[_Deaths, Outcome]]:
@@ -59,7 +59,7 @@ def _broken(work: Sequence[_Deaths], results: Iterable[Outcome]) -> Iterator[tup
             yield chosen, outcome
 
 
-def _quiet_play(deaths: _Deaths, *, cuts_power: bool) -> Outcome:
+def play_quietly(deaths: _Deaths, *, cuts_power: bool) -> Outcome:
     """Play without a word: what dies complains when it is finalised."""
     global _played  # noqa: PLW0603 - how many this process has played
     _played += 1

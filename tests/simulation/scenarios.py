@@ -21,6 +21,7 @@ _FAULTS: Final = (
     ("edge_block", ("create", "poll")),
     ("link_dies_early", ("any",)),
     ("fail_generation", ("create",)),
+    ("cancel_generation", ("create",)),
     ("stay_pending", ("create",)),
 )
 _IMAGE: Final = "{model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}"
@@ -119,6 +120,7 @@ def _roughen(chance: random.Random, plan: Plan) -> None:
                     rule["seconds"] = chance.choice((1, 20, 90))
                 faults.append(rule)
     plan.service["faults"] = faults
+    plan.service["duration_scale"] = chance.choice((1.0, 1.0, 0.05))  # so fast that the minute's creates run out
     plan.kills = tuple(sorted(_busy_moment(chance, plan) for _ in range(chance.randint(0, 12))))
     plan.cuts_power = chance.random() < 0.4
     plan.outages = tuple(

@@ -1,0 +1,252 @@
+"""Plant bugs in a copy of the program, one at a time: each has to be caught by the simulation.
+
+    python tests/simulation/planted.py               all of them, with the check that caught each, and after how long
+    python tests/simulation/planted.py --only tries  one of them
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS: Final = 900
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One change of the source: in `path` below the package, `before` becomes `after`; it stands there once."""
+
+    name: str
+    path: str
+    before: str
+    after: str
+    more: tuple[tuple[str, str, str], ...] = ()  # further changes: path, before, after
+
+
+_RUN_IN_TRANSACTION: Final = """        result = work(connection, *args, **kwargs)
+        connection.execute("COMMIT")
+"""
+_SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
+            late[0](connection, *late[1], **late[2])
+        result = work(connection, *args, **kwargs)
+        if work.__name__ == "record_attempt" and result is not None:
+            connection.execute("ROLLBACK")
+            _LATE[id(connection)] = [(work, args, kwargs)]
+            return result
+        connection.execute("COMMIT")
+"""
+
+BUGS: Final = (
+    Bug(
+        "send before recording",
+        "queue/connection.py",
+        _RUN_IN_TRANSACTION,
+        _SEND_FIRST,
+        (("queue/connection.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
+    ),
+    Bug(
+        "new key on retry",
+        "scheduler/actions.py",
+        "idempotency_key=attempt.idempotency_key,",
+        'idempotency_key=f"{attempt.idempotency_key}-{attempt.sends}",',
+    ),
+    Bug(
+        "other bytes on retry",
+        "scheduler/actions.py",
+        "body=attempt.body,",
+        "body=attempt.body if attempt.sends == 1 else attempt.body + b' ',",
+    ),
+    Bug(
+        "commits that are not synced",
+        "queue/connection.py",
+        "PRAGMA synchronous = FULL",
+        "PRAGMA synchronous = NORMAL",
+    ),
+    Bug(
+        "no fsync of the file",
+        "outputs/output_files.py",
+        "                self._files.sync_file(part.handle)\n",
+        "                pass\n",
+    ),
+    Bug(
+        "no fsync of the folder",
+        "outputs/output_files.py",
+        "                self._files.sync_folder(final.parent)\n",
+        "                pass\n",
+    ),
+    Bug(
+        "a lost reply is a refusal",
+        "queue/attempts.py",
+        "    _move(connection, row, ItemState.SUBMITTING, Event.OUTCOME_UNKNOWN, now, detail={\"reason\": reason})\n",
+        "    _end_uncreated(connection, row, now)\n"
+        "    _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, detail={\"reason\": reason})\n",
+    ),
+    Bug(
+        "polling too early",
+        "core/polling.py",
+        "max(now, last_settled_at + interval_seconds)",
+        "max(now, last_settled_at + 0.9 * interval_seconds)",
+    ),
+    Bug(
+        "the gap between polls is forgotten at a restart",
+        "scheduler/lane.py",
+        "if attempt_id not in self.touched and last_read_at is not None:",
+        "if False:",
+    ),
+    Bug(
+        "windows are forgotten at a restart",
+        "scheduler/start.py",
+        "    lane.take_over(logged, now)\n",
+        "",
+    ),
+    Bug(
+        "the minute holds one request more",
+        "core/windows.py",
+        "min(places, self.limit) - self.limit",
+        "min(places, self.limit) - self.limit - 1",
+    ),
+    Bug(
+        "the minute counts from the sending",
+        "core/windows.py",
+        "insort(self._expiries, at + self.span_seconds)",
+        "insort(self._expiries, at + 0.95 * self.span_seconds)",
+    ),
+    Bug(
+        "a refund counts for the day",
+        "queue/attempts.py",
+        "    _change_money(connection, row[\"job_id\"], refunded=row[\"cost_credits\"])\n",
+        "    _change_money(connection, row[\"job_id\"], refunded=row[\"cost_credits\"])\n"
+        "    give_back_credits(connection, account_id=row[\"account_id\"], job_id=row[\"job_id\"],"
+        " day=row[\"day_start_at\"], credit_count=row[\"cost_credits\"])\n",
+    ),
+    Bug(
+        "the day's credits are overstepped by the last item",
+        "core/budget.py",
+        "if credits_today + cost > credits_per_day:",
+        "if credits_today >= credits_per_day:",
+    ),
+    Bug(
+        "the service's day begins an hour late",
+        "core/windows.py",
+        "return self.start + (instant - self.start) // length * length",
+        "return self.start + timedelta(hours=1) + (instant - self.start - timedelta(hours=1)) // length * length",
+    ),
+    Bug(
+        "a job's daily budget is not held",
+        "core/budget.py",
+        "if money.budget_per_day is not None and money.today + cost > money.budget_per_day:",
+        "if money.budget_per_day is not None and money.today > money.budget_per_day:",
+        (("queue/attempts.py", "    if row[\"budget_credits_per_day\"] is None:\n        return True\n", "    return True\n"),),
+    ),
+    Bug(
+        "a cut file is taken for whole",
+        "outputs/output_files.py",
+        "if total_bytes is not None and part.size_bytes != total_bytes:",
+        "if total_bytes is None:",
+    ),
+    Bug(
+        "a file that a crash left is not adopted",
+        "outputs/output_files.py",
+        "                if self._holds(final, part):",
+        "                if False:",
+    ),
+    Bug(
+        "new work while a generation is active",
+        "core/planner.py",
+        "        return Poll(attempt, account.read_due(now).after(Due(poll_at, Reason.POLL_INTERVAL)))\n",
+        "        if poll_at <= now.steady:\n"
+        "            return Poll(attempt, account.read_due(now).after(Due(poll_at, Reason.POLL_INTERVAL)))\n",
+    ),
+    Bug(
+        "one try too many",
+        "queue/attempts.py",
+        "Event.GENERATION_FAILED if failures < allowed else",
+        "Event.GENERATION_FAILED if failures <= allowed else",
+    ),
+    Bug(
+        "a pending generation is replaced",
+        "queue/attempts.py",
+        "        case GenerationStatus.FAILED:\n",
+        "        case GenerationStatus.FAILED | GenerationStatus.PENDING if row[\"last_read_at\"] is not None:\n",
+    ),
+    Bug(
+        "a canceled generation is tried again",
+        "queue/attempts.py",
+        "        case GenerationStatus.FAILED:\n",
+        "        case GenerationStatus.FAILED | GenerationStatus.CANCELED:\n",
+    ),
+    Bug(
+        "a dead link ends the download",
+        "scheduler/downloads.py",
+        "\"a fresh link is read\", clock.now())\n                return False",
+        "\"a fresh link is read\", clock.now())\n                return True",
+    ),
+    Bug(
+        "a replay takes no place in the windows",
+        "queue/attempts.py",
+        "        raise InvariantBroken(f\"attempt {attempt_id} is not waiting for a reply, and must not be sent again\")\n"
+        "    write_request(connection, request, keep_seconds=keep_seconds)\n",
+        "        raise InvariantBroken(f\"attempt {attempt_id} is not waiting for a reply, and must not be sent again\")\n",
+    ),
+    Bug(
+        "a save that nobody hears of",
+        "queue/store.py",
+        "        await self._record(\n            preparations.record_saved, task,",
+        "        await self._database.write(\n            preparations.record_saved, task,",
+    ),
+)
+
+
+def plant(bug: Bug, source: Path) -> None:
+    """Change a copy of the source. Raises ValueError where the place is not there exactly once."""
+    for path, before, after in ((bug.path, bug.before, bug.after), *bug.more):
+        file = source / "batchkiln" / path
+        text = file.read_text("utf-8")
+        if text.count(before) != 1:
+            raise ValueError(f"{bug.name}: {path} has the place {text.count(before)} times")
+        file.write_text(text.replace(before, after), "utf-8")
+
+
+def hunt(bug: Bug | None) -> str | None:
+    """Run the simulation on a copy with the bug; return the check that caught it, None when nothing did."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        if bug is not None:
+            plant(bug, source)
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", str(ROOT / "tests/simulation/hunt.py")],
+            env=os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT / 'tests'}", "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+    return done.stdout.strip() or done.stderr.strip() or None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="part of a bug's name")
+    only = parser.parse_args().only
+    chosen = [bug for bug in BUGS if only is None or only in bug.name]
+    missed = 0
+    for bug in chosen:
+        began = time.perf_counter()
+        caught = hunt(bug)
+        missed += caught is None
+        what = caught.splitlines()[0] if caught else "NOT CAUGHT"
+        print(f"{bug.name:<52} {time.perf_counter() - began:6.1f} s  {what}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
