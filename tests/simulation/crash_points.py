@@ -7,8 +7,6 @@
 """
 
 import argparse
-import gc
-import logging
 import multiprocessing
 import os
 import random
@@ -19,26 +17,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 if __package__ is None or __package__ == "":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.playing import Outcome, play
+from simulation.quiet import silence
 from simulation.standard import plan
 
 _Deaths = tuple[int, ...]
-COLLECT_EVERY = 20  # runs: garbage is not collected within one
 
 
 def every_point(*, share: int = 1, offset: int = 0) -> list[_Deaths]:
     """Return each `share`-th point of the standard run, one death each."""
-    return [(point,) for point in range(1 + offset % share, play(plan()).points + 1, share)]
+    return [(point,) for point in range(1 + offset % share, play_quietly(()).points + 1, share)]
 
 
 def pairs(count: int, seed: int) -> list[_Deaths]:
     """Return pairs of points: the second is counted from the restart after the first."""
-    chance, points = random.Random(seed), play(plan()).points
+    chance, points = random.Random(seed), play_quietly(()).points
     return [(chance.randint(1, points), chance.randint(1, points)) for _ in range(count)]
 
 
@@ -59,19 +55,10 @@ def _broken(work: Sequence[_Deaths], results: Iterable[Outcome]) -> Iterator[tup
             yield chosen, outcome
 
 
-def play_quietly(deaths: _Deaths, *, cuts_power: bool) -> Outcome:
-    """Play without a word: what dies complains when it is finalised."""
-    global _played  # noqa: PLW0603 - how many this process has played
-    _played += 1
-    sys.unraisablehook = lambda _: None
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    logging.disable(logging.CRITICAL)
-    if _played % COLLECT_EVERY == 0:
-        gc.collect()
-    return play(plan(deaths, cuts_power=cuts_power))
-
-
-_played = 0
+def play_quietly(deaths: _Deaths, *, cuts_power: bool = False) -> Outcome:
+    """Play the standard run without a word."""
+    with silence():
+        return play(plan(deaths, cuts_power=cuts_power))
 
 
 def main() -> int:

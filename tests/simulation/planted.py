@@ -229,7 +229,7 @@ def hunt(bug: Bug | None) -> str | None:
             check=False,
             timeout=PATIENCE_SECONDS,
         )
-    return done.stdout.strip() or done.stderr.strip() or None
+    return done.stdout.strip() or (done.stderr.strip().splitlines() or [None])[-1]
 
 
 def main() -> int:

@@ -5,8 +5,6 @@
 """
 
 import argparse
-import gc
-import logging
 import multiprocessing
 import os
 import sys
@@ -14,23 +12,18 @@ import time
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 if __package__ is None or __package__ == "":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.playing import Outcome, play
+from simulation.quiet import silence
 from simulation.scenarios import Options, draw
 
 
 def play_seed(seed: int, options: Options) -> tuple[int, Outcome]:
     """Play the world of a seed without a word."""
-    sys.unraisablehook = lambda _: None
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    logging.disable(logging.CRITICAL)
-    outcome = play(draw(seed, options))
-    gc.collect()
-    return seed, outcome
+    with silence():
+        return seed, play(draw(seed, options))
 
 
 def main() -> int:
