@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from unittest import mock
 
 import aiosqlite.core
 
-from batchkiln.service.books.database import Database, Job
+from batchkiln.service.books.database import Database, Job, connect
 
 Result = TypeVar("Result")
 _Call = tuple["asyncio.Future[Any] | None", Callable[[], Any]]
@@ -69,26 +69,58 @@ class InlineDatabase(Database):
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        self._connection = sqlite3.connect(self._path, isolation_level=None)
-        self._connection.row_factory = sqlite3.Row
-        self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
-        self._connection.executescript(self._schema)
+        self._connection = connect(self._path, self._schema)
 
     def submit(self, job: Job[Result]) -> "Future[Result]":
-        connection = self._connection
-        assert connection is not None
         future: Future[Result] = Future()
-        connection.execute("BEGIN IMMEDIATE")
         try:
-            result = job(connection)
+            future.set_result(self._committed(job))
         except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
-            connection.execute("ROLLBACK")
             future.set_exception(error)
-        else:
-            connection.execute("COMMIT")
-            future.set_result(result)
         return future
+
+    async def run(self, job: Job[Result]) -> Result:
+        future = self.submit(job)
+        await asyncio.sleep(0)  # who waits for a thread is never answered within the same step
+        return future.result()
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def _committed(self, job: Job[Result]) -> Result:
+        connection = self._connection
+        assert connection is not None
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = job(connection)
+        except Exception:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return result
+
+
+class InlineExecutor(Executor):
+    """In place of a pool of threads: what is submitted is done at once."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Take what a pool takes."""
+
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> "Future[Result]":  # noqa: ANN401
+        future: Future[Result] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def inline_service() -> Iterator[None]:
+    """Let each local service that is made within run without threads."""
+    with (
+        mock.patch("batchkiln.service.books.opening.Database", InlineDatabase),
+        mock.patch("batchkiln.service.media.workshop.ThreadPoolExecutor", InlineExecutor),
+    ):
+        yield

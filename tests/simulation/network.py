@@ -20,6 +20,7 @@ Misfortune = Literal[
     "slow",  # the bytes arrive much later
 ]
 SLOW_SECONDS: Final = 45.0
+PORT: Final = 80
 _PEER: Final = ("127.0.0.1", 1)
 _Factory = Callable[[], asyncio.BaseProtocol]
 
@@ -99,9 +100,7 @@ class MemoryNetwork:
 
 
 class MemoryServer:
-    """What `create_unix_server` returns, as far as aiohttp uses it."""
-
-    sockets: tuple[object, ...] = ()
+    """What `create_server` returns, as far as anybody uses it: it is its own only socket."""
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self._network = network
@@ -112,6 +111,13 @@ class MemoryServer:
 
     async def wait_closed(self) -> None:
         return
+
+    @property
+    def sockets(self) -> "tuple[MemoryServer, ...]":
+        return (self,)
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._name, PORT
 
 
 class End(asyncio.Transport):

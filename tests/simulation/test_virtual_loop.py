@@ -55,7 +55,7 @@ async def served(handled: list[str]) -> AsyncIterator[str]:
     runner = web.AppRunner(app, access_log=None)
     with as_node("server"):
         await runner.setup()
-        await web.UnixSite(runner, "service").start()
+        await web.TCPSite(runner, "service", 80).start()
     yield "service"
     await runner.cleanup()
 

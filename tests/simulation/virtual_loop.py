@@ -76,9 +76,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.call_soon(_unless_done, future, _giving(result))
         return future
 
-    async def create_unix_server(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:  # noqa: ANN401
-        """Listen at a name of the memory network."""
-        return self.network.listen(str(path), protocol_factory)
+    async def create_server(self, protocol_factory: Any, host: Any = None, *_: Any, **__: Any) -> Any:  # noqa: ANN401
+        """Listen at a host of the memory network, whatever the port."""
+        return self.network.listen(str(host), protocol_factory)
 
     async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:  # noqa: ANN401
         """Connect to a name of the memory network. Raises ConnectionRefusedError where nobody listens."""

@@ -16,10 +16,8 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
-from unittest import mock
 
 import aiohttp
-from aiohttp import web
 from PIL import Image
 
 from batchkiln.config import load_config
@@ -27,10 +25,9 @@ from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
 from batchkiln.service import LocalService, ServiceConfig
-from batchkiln.service.books.database import Database as ServiceDatabase
 from batchkiln.wiring import Setting, Surroundings, apply_manifests, driving, scope_of
 
-from .inline import InlineDatabase, inline_aiosqlite
+from .inline import inline_aiosqlite, inline_service
 from .network import MemoryNetwork, Weather
 from .nodes import as_node
 from .points import DiedError, Points
@@ -46,7 +43,7 @@ CONFIG: Final = """
 default_profile: simulated
 profiles:
   simulated:
-    base_url: http://service.invalid/api/v1
+    base_url: http://service/api/v1
     accounts: [{accounts}]
 """
 
@@ -64,18 +61,6 @@ class VirtualServiceClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-
-
-class SimulatedService(LocalService):
-    """The local service, listening in memory, its database inline."""
-
-    def _open_database(self, stack: Any) -> ServiceDatabase:  # noqa: ANN401
-        with mock.patch("batchkiln.service.server.Database", InlineDatabase):
-            return super()._open_database(stack)
-
-    async def _bind(self, runner: web.AppRunner) -> int:
-        await web.UnixSite(runner, ADDRESS).start()
-        return 80
 
 
 @dataclass
@@ -117,7 +102,7 @@ class World:
 
     def play(self) -> None:
         """Run the manifests to their end, through as many lives as it takes."""
-        with _quiet(self.loop), inline_aiosqlite(self.points.pass_by, self._committed):
+        with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed):
             self.loop.network.on_write = self.points.pass_by
             self.loop.run_until_complete(asyncio.wait_for(self._history(), HORIZON_SECONDS))
 
@@ -181,7 +166,7 @@ class World:
         config = ServiceConfig.model_validate(
             {
                 "state_dir": self.folder / "service",
-                "host": "service.invalid",
+                "host": ADDRESS,
                 "tiny_media": True,
                 "seed": self.plan.seed,
                 "accounts": [{"name": name} for name in self.plan.accounts],
@@ -189,7 +174,7 @@ class World:
             | self.plan.service
         )
         with as_node(f"service-{self.service_lives}"):
-            service = SimulatedService(config, VirtualServiceClock())
+            service = LocalService(config, VirtualServiceClock())
             await service.__aenter__()
         self._service = service
         if self.plan.calm_at and self.loop.time() >= self.plan.calm_at:
