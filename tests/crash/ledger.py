@@ -42,6 +42,10 @@ class Books:
         """Return every broken promise, in words; none for a client that kept all of them."""
         return [*self._not_charged_once(prompts), *self.violations_of_limits()]
 
+    def violations_of_gaps(self) -> list[str]:
+        """Return what a client did too soon, in words."""
+        return [*self._overlapping(), *self._polled_too_early()]
+
     def violations_of_limits(self) -> list[str]:
         """Return every limit that was overstepped, in words."""
         return [
@@ -96,8 +100,12 @@ class Books:
         credit_use: Counter[tuple[str, int]] = Counter()
         for row in self.generations:
             credit_use[row["account"], row["created_at_ms"] // DAY_MS] += row["cost_credits"]
-        found = [f"{n} {kind} of {account} on day {day}" for (account, kind, day), n in requests.items() if n > PER_DAY[kind]]
-        return found + [f"{n} credits of {account} on day {day}" for (account, day), n in credit_use.items() if n > CREDITS_PER_DAY]
+        found = [
+            f"{n} {kind} of {account} on day {day}" for (account, kind, day), n in requests.items() if n > PER_DAY[kind]
+        ]
+        return found + [
+            f"{n} credits of {account} on day {day}" for (account, day), n in credit_use.items() if n > CREDITS_PER_DAY
+        ]
 
     def _polled_too_early(self) -> list[str]:
         """Service rule 4.4: reads of one generation are at least ten seconds apart, from its create on."""

@@ -16,6 +16,8 @@ from typing import Final
 from batchkiln.service.books.credits import audit
 from crash.ledger import DAY_MS, Books
 
+from .fates import STRANGE_PROMPT
+
 MEDIA: Final = {".png", ".jpg", ".mp4"}
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
 UPSET_MS: Final = 10_000  # for how long a late request can be in the way of the next
@@ -27,13 +29,15 @@ class Aftermath:
 
     folder: Path
     late_ms: tuple[int, ...] = ()  # when the network delivered something much later than its sender could know
+    has_stranger: bool = False  # whether somebody else used an account, whose requests are not ours
+    revoked_key: str | None = None  # the hash of a key that was revoked: what it created can be read no more
 
     def violations(self) -> list[str]:
         """Return everything that is wrong; nothing for a program that kept its promises."""
         books = self._in_time(Books.read(self.folder / "service"))
         prompts = [row["prompt"] for row in self._queue("SELECT prompt FROM item")]
         return [
-            *books.violations_of_limits(),
+            *(books.violations_of_gaps() if self.has_stranger else books.violations_of_limits()),
             *self._audit(),
             *self._paid_once(),
             *self._invented(prompts),
@@ -71,14 +75,15 @@ class Aftermath:
         """Law 2: what is not refunded is paid once for each prompt."""
         kept: Counter[str] = Counter()
         for row in self._service("SELECT drawing_json FROM generations WHERE outcome != 'failed'"):
-            kept[json.loads(row["drawing_json"])["prompt"]] += 1
+            if (prompt := json.loads(row["drawing_json"])["prompt"]) != STRANGE_PROMPT:
+                kept[prompt] += 1
         for prompt, count in kept.items():
             if count > 1:
                 yield f"{prompt!r} is paid {count} times"
 
     def _invented(self, prompts: list[str]) -> Iterator[str]:
         for row in self._service("SELECT id, drawing_json FROM generations"):
-            if json.loads(row["drawing_json"])["prompt"] not in prompts:
+            if json.loads(row["drawing_json"])["prompt"] not in [*prompts, STRANGE_PROMPT]:
                 yield f"generation {row['id']} belongs to no item"
 
     def _unfinished(self) -> Iterator[str]:
@@ -90,9 +95,13 @@ class Aftermath:
 
     def _known_to_both(self) -> Iterator[str]:
         """Law 3: the queue knows each generation, its cost and its refund as the service does."""
-        ours = {row["generation_id"]: row for row in self._queue("SELECT * FROM attempt WHERE generation_id IS NOT NULL")}
-        for theirs in self._service("SELECT id, cost_credits, outcome FROM generations"):
+        ours = {
+            row["generation_id"]: row for row in self._queue("SELECT * FROM attempt WHERE generation_id IS NOT NULL")
+        }
+        for theirs in self._service("SELECT id, key_sha256, cost_credits, outcome, drawing_json FROM generations"):
             attempt = ours.pop(theirs["id"], None)
+            if json.loads(theirs["drawing_json"])["prompt"] == STRANGE_PROMPT or theirs["key_sha256"] == self.revoked_key:
+                continue
             if attempt is None:
                 yield f"the queue does not know generation {theirs['id']}, which was paid for"
             elif attempt["cost_credits"] != theirs["cost_credits"]:
@@ -104,7 +113,9 @@ class Aftermath:
 
     def _files(self) -> Iterator[str]:
         """Law 7: what stands under a final name is whole, is what was paid for, and is all that stands there."""
-        theirs = {row["generation_id"]: row["sha256"] for row in self._service("SELECT generation_id, sha256 FROM outputs")}
+        theirs = {
+            row["generation_id"]: row["sha256"] for row in self._service("SELECT generation_id, sha256 FROM outputs")
+        }
         saved = self._queue(
             "SELECT output.path, output.sha256, attempt.generation_id FROM output"
             " JOIN attempt ON attempt.id = output.attempt_id"
@@ -115,7 +126,10 @@ class Aftermath:
             recorded[path] = row["sha256"]
             if not path.exists():
                 yield f"{path.name} is recorded and not there"
-            elif hashlib.sha256(path.read_bytes()).hexdigest() != row["sha256"] or row["sha256"] != theirs[row["generation_id"]]:
+            elif (
+                hashlib.sha256(path.read_bytes()).hexdigest() != row["sha256"]
+                or row["sha256"] != theirs[row["generation_id"]]
+            ):
                 yield f"{path.name} is not what was paid for"
         done = self._queue("SELECT id, name FROM item WHERE state = 'done'")
         with_files = {row["item_id"] for row in self._queue("SELECT item_id FROM output")}
@@ -140,8 +154,10 @@ class Aftermath:
             for row in self._queue("SELECT name, budget_credits_per_day FROM job")
             if row["budget_credits_per_day"] is not None
         }
-        jobs = {row["prompt"]: row["name"] for row in self._queue(
-            "SELECT item.prompt, job.name FROM item JOIN job ON job.id = item.job_id")}
+        jobs = {
+            row["prompt"]: row["name"]
+            for row in self._queue("SELECT item.prompt, job.name FROM item JOIN job ON job.id = item.job_id")
+        }
         spent: Counter[tuple[str, int]] = Counter()
         for row in self._service("SELECT drawing_json, created_at_ms, cost_credits FROM generations"):
             job = jobs.get(json.loads(row["drawing_json"])["prompt"])
@@ -152,9 +168,9 @@ class Aftermath:
                 yield f"job {job} spent {count} credits on day {day}, {budgets[job]} are allowed"
 
     def _rejected(self) -> Iterator[str]:
-        """Nothing that the scenarios ask for is refused for good."""
-        for row in self._queue("SELECT name, error_code FROM item WHERE state = 'rejected'"):
-            yield f"item {row['name']} was rejected: {row['error_code']}"
+        """Nothing that the scenarios ask for is refused for good, and nobody is away for longer than the retention."""
+        for row in self._queue("SELECT name, state, error_code FROM item WHERE state IN ('rejected', 'expired')"):
+            yield f"item {row['name']} is {row['state']}: {row['error_code']}"
 
 
 def _rows(path: Path, sql: str) -> list[sqlite3.Row]:

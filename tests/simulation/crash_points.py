@@ -1,9 +1,9 @@
 """Let the program die at every point of the standard run, and look whether it kept its promises.
 
-    python tests/simulation/crash_points.py                     every point, killed
-    python tests/simulation/crash_points.py --power             every point, the power cut
-    python tests/simulation/crash_points.py --pairs 5000        as many pairs of points, drawn from --seed
-    python tests/simulation/crash_points.py --only 17,230       one life after the other, told in full
+python tests/simulation/crash_points.py                     every point, killed
+python tests/simulation/crash_points.py --power             every point, the power cut
+python tests/simulation/crash_points.py --pairs 5000        as many pairs of points, drawn from --seed
+python tests/simulation/crash_points.py --only 17,230       one life after the other, told in full
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-if __package__ is None or __package__ == "":
+if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.playing import Outcome, play

@@ -1,13 +1,12 @@
 """Look for a broken promise, the cheapest ways first, and tell the first that is found; silent when there is none.
 
-    python tests/simulation/hunt.py
+python tests/simulation/hunt.py
 """
 
-import itertools
 import sys
-from collections.abc import Iterable, Iterator
-from multiprocessing import get_context
+from collections.abc import Iterator
 from functools import partial
+from multiprocessing import get_context
 
 from simulation.crash_points import every_point, pairs, play_quietly
 from simulation.playing import Outcome

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -25,17 +26,18 @@ class _Inline:
 
     def put_nowait(self, call: _Call) -> None:
         future, function = call
-        self.pass_by("before database")
+        settle: Callable[[], None]
         try:
+            self.pass_by("before database")
             result = function()
         except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
-            settle, value = aiosqlite.core.set_exception, error
+            settle = partial(aiosqlite.core.set_exception, future, error)
         else:
-            settle, value = aiosqlite.core.set_result, result
+            settle = partial(aiosqlite.core.set_result, future, result)
         self.after(function)
         self.pass_by("after database")
         if future is not None:
-            future.get_loop().call_soon(settle, future, value)
+            future.get_loop().call_soon(settle)
 
 
 class _NoThread:

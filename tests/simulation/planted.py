@@ -1,7 +1,7 @@
 """Plant bugs in a copy of the program, one at a time: each has to be caught by the simulation.
 
-    python tests/simulation/planted.py               all of them, with the check that caught each, and after how long
-    python tests/simulation/planted.py --only tries  one of them
+python tests/simulation/planted.py               all of them, with the check that caught each, and after how long
+python tests/simulation/planted.py --only tries  one of them
 """
 
 import argparse
@@ -84,9 +84,9 @@ BUGS: Final = (
     Bug(
         "a lost reply is a refusal",
         "queue/attempts.py",
-        "    _move(connection, row, ItemState.SUBMITTING, Event.OUTCOME_UNKNOWN, now, detail={\"reason\": reason})\n",
+        '    _move(connection, row, ItemState.SUBMITTING, Event.OUTCOME_UNKNOWN, now, detail={"reason": reason})\n',
         "    _end_uncreated(connection, row, now)\n"
-        "    _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, detail={\"reason\": reason})\n",
+        '    _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, detail={"reason": reason})\n',
     ),
     Bug(
         "polling too early",
@@ -121,10 +121,10 @@ BUGS: Final = (
     Bug(
         "a refund counts for the day",
         "queue/attempts.py",
-        "    _change_money(connection, row[\"job_id\"], refunded=row[\"cost_credits\"])\n",
-        "    _change_money(connection, row[\"job_id\"], refunded=row[\"cost_credits\"])\n"
-        "    give_back_credits(connection, account_id=row[\"account_id\"], job_id=row[\"job_id\"],"
-        " day=row[\"day_start_at\"], credit_count=row[\"cost_credits\"])\n",
+        '    _change_money(connection, row["job_id"], refunded=row["cost_credits"])\n',
+        '    _change_money(connection, row["job_id"], refunded=row["cost_credits"])\n'
+        '    give_back_credits(connection, account_id=row["account_id"], job_id=row["job_id"],'
+        ' day=row["day_start_at"], credit_count=row["cost_credits"])\n',
     ),
     Bug(
         "the day's credits are overstepped by the last item",
@@ -143,7 +143,13 @@ BUGS: Final = (
         "core/budget.py",
         "if money.budget_per_day is not None and money.today + cost > money.budget_per_day:",
         "if money.budget_per_day is not None and money.today > money.budget_per_day:",
-        (("queue/attempts.py", "    if row[\"budget_credits_per_day\"] is None:\n        return True\n", "    return True\n"),),
+        (
+            (
+                "queue/attempts.py",
+                '    if row["budget_credits_per_day"] is None:\n        return True\n',
+                "    return True\n",
+            ),
+        ),
     ),
     Bug(
         "a cut file is taken for whole",
@@ -174,7 +180,7 @@ BUGS: Final = (
         "a pending generation is replaced",
         "queue/attempts.py",
         "        case GenerationStatus.FAILED:\n",
-        "        case GenerationStatus.FAILED | GenerationStatus.PENDING if row[\"last_read_at\"] is not None:\n",
+        '        case GenerationStatus.FAILED | GenerationStatus.PENDING if row["last_read_at"] is not None:\n',
     ),
     Bug(
         "a canceled generation is tried again",
@@ -185,15 +191,15 @@ BUGS: Final = (
     Bug(
         "a dead link ends the download",
         "scheduler/downloads.py",
-        "\"a fresh link is read\", clock.now())\n                return False",
-        "\"a fresh link is read\", clock.now())\n                return True",
+        '"a fresh link is read", clock.now())\n                return False',
+        '"a fresh link is read", clock.now())\n                return True',
     ),
     Bug(
         "a replay takes no place in the windows",
         "queue/attempts.py",
-        "        raise InvariantBroken(f\"attempt {attempt_id} is not waiting for a reply, and must not be sent again\")\n"
+        '        raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, and must not be sent again")\n'
         "    write_request(connection, request, keep_seconds=keep_seconds)\n",
-        "        raise InvariantBroken(f\"attempt {attempt_id} is not waiting for a reply, and must not be sent again\")\n",
+        '        raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, and must not be sent again")\n',
     ),
     Bug(
         "a save that nobody hears of",
@@ -229,7 +235,8 @@ def hunt(bug: Bug | None) -> str | None:
             check=False,
             timeout=PATIENCE_SECONDS,
         )
-    return done.stdout.strip() or (done.stderr.strip().splitlines() or [None])[-1]
+    told = done.stdout.strip() or done.stderr.strip()
+    return told.splitlines()[-1] if told else None
 
 
 def main() -> int:
@@ -242,7 +249,7 @@ def main() -> int:
         began = time.perf_counter()
         caught = hunt(bug)
         missed += caught is None
-        what = caught.splitlines()[0] if caught else "NOT CAUGHT"
+        what = caught or "NOT CAUGHT"
         print(f"{bug.name:<52} {time.perf_counter() - began:6.1f} s  {what}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} caught")
     return 1 if missed else 0

@@ -11,7 +11,8 @@ from pathlib import Path
 from unittest import mock
 
 from .checks import Aftermath
-from .world import Plan, World, service_ms
+from .plan import Plan
+from .world import World
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,14 @@ def play(plan: Plan) -> Outcome:
             world = World(folder, plan)
             try:
                 world.play()
-                aftermath = Aftermath(folder, tuple(service_ms(moment) for moment in world.loop.network.late))
-                violations = aftermath.violations()
+                start_ms = round(plan.starts_at.timestamp() * 1000)
+                aftermath = Aftermath(
+                    folder,
+                    tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late),
+                    has_stranger=plan.stranger_until > 0,
+                    revoked_key=world.revoked_key,
+                )
+                violations = [*world.violations, *aftermath.violations()]
                 generations = aftermath.generations()
             except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
                 violations = [f"{type(error).__name__}: {error}"]

@@ -4,12 +4,13 @@ The dead never do anything again: what unwinds, or is finalised later, meets `Di
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from batchkiln.outputs import RealFiles
 
 from .nodes import node_of
+from .troubles import Trouble, error_of
 from .virtual_loop import VirtualLoop
 
 
@@ -22,22 +23,39 @@ class Points:
 
     `deaths` holds, for one life after the other, the number of the point at which it ends.
     `die` is called at that instant, with the name of the point: it takes the picture of the disk.
+    Operations on the queue and on files are counted too, and fail where there is to be `troubles`.
     """
 
-    def __init__(self, loop: VirtualLoop, die: Callable[[str], None], deaths: list[int]) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        die: Callable[[str], None],
+        *,
+        deaths: Iterable[int] = (),
+        troubles: Sequence[Trouble] = (),
+    ) -> None:
         self._loop = loop
         self._die = die
-        self._deaths = deaths
+        self._deaths = list(deaths)
+        self._troubles = troubles
+        self._life = 0
         self.count = 0
+        self.operations = 0
+        self.is_troubled = False  # whether an operation of this life has failed
         self.names: Counter[str] = Counter()
         loop.on_step = self._step
 
     def begin_life(self) -> None:
         """Count from one again."""
-        self.count = 0
+        self._life += 1
+        self.count = self.operations = 0
+        self.is_troubled = False
 
     def pass_by(self, name: str) -> None:
-        """Pass a point within a step. Raises `DiedError` when the node dies here, or is dead."""
+        """Pass a point within a step.
+
+        Raises `DiedError` when the node dies here, or is dead, and the error of a disk that is to fail here.
+        """
         node = node_of(None)
         if not node.startswith("program"):
             return
@@ -45,6 +63,15 @@ class Points:
             self._count(name)
         if self._loop.is_dead(node):
             raise DiedError(name)
+        if name.startswith("before ") and name != "before send":
+            self._operate(name)
+
+    def _operate(self, name: str) -> None:
+        self.operations += 1
+        for trouble in self._troubles:
+            if trouble.strikes(self._life, self.operations):
+                self.is_troubled = True
+                raise error_of(trouble.kind, name)
 
     def _step(self, node: str) -> None:
         if node.startswith("program"):

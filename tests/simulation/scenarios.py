@@ -2,10 +2,12 @@
 
 import random
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from .network import Misfortune
-from .world import START, Plan
+from .plan import START, ClockStep, Outage, Plan
+from .troubles import Trouble
 
 DAY: Final = 86_400.0
 HOUR: Final = 3_600.0
@@ -70,7 +72,14 @@ def draw(seed: int, options: Options) -> Plan:
         f"job-{number}.yaml": _manifest(chance, f"job-{number}", budget // jobs, accounts=accounts, pictures=pictures)
         for number in range(jobs)
     }
-    plan = Plan(seed=seed, manifests=manifests, pictures=pictures, accounts=accounts, calm_at=calm_at)
+    plan = Plan(
+        seed=seed,
+        starts_at=START + timedelta(minutes=chance.choice((0, 600, chance.randrange(1440), 869))),  # 869: just before midnight
+        manifests=manifests,
+        pictures=pictures,
+        accounts=accounts,
+        calm_at=calm_at,
+    )
     if options.is_rough:
         _roughen(chance, plan)
     return plan
@@ -124,13 +133,34 @@ def _roughen(chance: random.Random, plan: Plan) -> None:
     plan.kills = tuple(sorted(_busy_moment(chance, plan) for _ in range(chance.randint(0, 12))))
     plan.cuts_power = chance.random() < 0.4
     plan.outages = tuple(
-        (_busy_moment(chance, plan), chance.choice((1.0, 60.0, 3600.0, 6 * 3600.0)))
+        Outage(_busy_moment(chance, plan), chance.choice((1.0, 60.0, 3600.0, 6 * 3600.0)))
         for _ in range(chance.choice((0, 0, 1, 2, 4)))
     )
+    if chance.random() < 0.3:
+        plan.clock_steps = tuple(
+            ClockStep(_busy_moment(chance, plan), chance.choice((-1, 1)) * chance.choice((2, 90, 3600, 3 * DAY)))
+            for _ in range(chance.randint(1, 3))
+        )
+    if chance.random() < 0.3:
+        plan.troubles = tuple(
+            Trouble(
+                life=chance.randint(1, 5),
+                first=chance.randint(1, 2000),
+                count=chance.choice((1, 1, 20, 10**9)),
+                kind=chance.choice(("full", "failing")),
+            )
+            for _ in range(chance.randint(1, 4))
+        )
+    if chance.random() < 0.1:
+        plan.revoked_at = _busy_moment(chance, plan)
+    if chance.random() < 0.1:
+        plan.stranger_until = plan.calm_at
+    if chance.random() < 0.1:
+        plan.rests = tuple(chance.choice((5.0, 3600.0, DAY, 13.5 * DAY)) for _ in range(3))
 
 
 def _busy_moment(chance: random.Random, plan: Plan) -> float:
     """Draw a moment at which there is something to disturb: the day's credits are spent within its first hour."""
-    since_midnight = (START.hour * 60 + START.minute) * 60.0
+    since_midnight = (plan.starts_at.hour * 60 + plan.starts_at.minute) * 60.0
     day = chance.randrange(max(1, round(plan.calm_at / DAY)))
     return max(0.0, day * DAY - since_midnight * (day > 0)) + chance.uniform(0, 0.6 * HOUR)

@@ -1,7 +1,7 @@
 """Play worlds drawn from seeds, and look whether the program kept its promises.
 
-    python tests/simulation/seeds.py --seeds 0-999 --days 2     many worlds, in parallel processes
-    python tests/simulation/seeds.py --seeds 17 --verbose       one world, told in full
+python tests/simulation/seeds.py --seeds 0-999 --days 2     many worlds, in parallel processes
+python tests/simulation/seeds.py --seeds 17 --verbose       one world, told in full
 """
 
 import argparse
@@ -12,7 +12,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-if __package__ is None or __package__ == "":
+if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.playing import Outcome, play
@@ -40,7 +40,9 @@ def main() -> int:
             generations += outcome.generations
             if outcome.violations:
                 broken += 1
-                print(f"--seeds {seed} --days {args.days:g}{' --fair' if args.fair else ''}: {len(outcome.violations)} broken")
+                print(
+                    f"--seeds {seed} --days {args.days:g}{' --fair' if args.fair else ''}: {len(outcome.violations)} broken"
+                )
                 print("\n".join(f"    {violation}" for violation in outcome.violations[:5]), flush=True)
     seconds = time.perf_counter() - began
     print(

@@ -5,7 +5,7 @@ from typing import Final
 
 from batchkiln.service import LocalService
 
-from .world import Plan
+from .plan import Plan
 
 MANIFEST: Final = """
 version: 1

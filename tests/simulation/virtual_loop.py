@@ -10,6 +10,7 @@ inherit. A crash is not a cancellation, which would run `finally` blocks: the st
 
 import asyncio
 import heapq
+import weakref
 from asyncio import Handle, TimerHandle
 from collections import Counter, deque
 from collections.abc import Callable
@@ -45,6 +46,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.network = network
         self.on_step: Callable[[str], None] | None = None
         self.steps: Counter[str] = Counter()
+        self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
+        self.set_task_factory(self._new_task)
 
     def time(self) -> float:
         """Return virtual seconds since the loop was made."""
@@ -53,6 +56,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def is_dead(self, node: str) -> bool:
         """Say whether a node was killed."""
         return node in self._dead
+
+    def unfinished(self, node: str) -> list[asyncio.Task[Any]]:
+        """Return the tasks of a node that have not ended."""
+        return [task for task, owner in self._tasks.items() if owner == node and not task.done()]
 
     def kill(self, node: str) -> None:
         """Let a node die: none of its steps ever runs again, and its peers see their connections reset."""
@@ -84,13 +91,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Connect to a name of the memory network. Raises ConnectionRefusedError where nobody listens."""
         return await self.network.connect(str(path), protocol_factory)
 
-    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
+    def add_reader(self, *_: Any) -> None:  # noqa: ANN401
         """Watch nothing: a simulation has no descriptors that other processes write to."""
 
-    def remove_reader(self, fd: Any) -> bool:  # noqa: ANN401
+    def remove_reader(self, *_: Any) -> bool:  # noqa: ANN401
         """As `add_reader`."""
-        del fd
         return False
+
+    def _new_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **settings: Any) -> asyncio.Task[Any]:  # noqa: ANN401
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **settings)
+        self._tasks[task] = node_of(settings.get("context"))
+        return task
 
     def _run_once(self) -> None:
         """Run all that is ready, after moving the clock where nothing is."""

@@ -8,11 +8,10 @@ import asyncio
 import gc
 import random
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
@@ -27,19 +26,21 @@ from batchkiln.scheduler.control import Control
 from batchkiln.service import LocalService, ServiceConfig
 from batchkiln.wiring import Setting, Surroundings, apply_manifests, driving, scope_of
 
+from .fates import fates_of
 from .inline import inline_aiosqlite, inline_service
-from .network import MemoryNetwork, Weather
+from .network import MemoryNetwork
 from .nodes import as_node
+from .plan import Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
+from .remains import left_behind
 from .virtual_loop import VirtualLoop
+from .watch import Watch
 
-START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 ADDRESS: Final = "service"
 HORIZON_SECONDS: Final = 60 * 86_400.0
-RESTART_SECONDS: Final = 5.0
-_ACCOUNT: Final = "{{name: {name}, keys: [{{file: ../service/key-{name}}}]}}"
-CONFIG: Final = """
+STANDSTILL_SECONDS: Final = 3_600.0  # between two lives, when the first ended with work left
+_CONFIG: Final = """
 default_profile: simulated
 profiles:
   simulated:
@@ -48,53 +49,40 @@ profiles:
 """
 
 
-def service_ms(moment: float) -> int:
-    """Turn the loop's time into the service's."""
-    return round((START.timestamp() + moment) * 1000)
-
-
 class VirtualServiceClock:
-    """The service's time: that of the loop."""
+    """The service's time: that of the loop, which is right by definition."""
+
+    def __init__(self, starts_at: datetime) -> None:
+        """Take the instant of the loop's zero."""
+        self._starts_at_ms = round(starts_at.timestamp() * 1000)
 
     def now_ms(self) -> int:
-        return service_ms(asyncio.get_running_loop().time())
+        """Return the present instant."""
+        return self._starts_at_ms + round(asyncio.get_running_loop().time() * 1000)
 
     async def sleep(self, seconds: float) -> None:
+        """Wait."""
         await asyncio.sleep(seconds)
 
 
-@dataclass
-class Plan:
-    """What a world is made of. Moments are virtual seconds from its beginning."""
-
-    seed: int = 0
-    manifests: dict[str, str] = field(default_factory=dict)
-    pictures: tuple[str, ...] = ()  # names of input images
-    accounts: tuple[str, ...] = ("main",)
-    service: dict[str, object] = field(default_factory=dict)  # fields of its configuration
-    weather: Weather | None = None
-    deaths: tuple[int, ...] = ()  # points of the program, life by life
-    cuts_power: bool = False
-    kills: tuple[float, ...] = ()  # moments at which the program is killed
-    outages: tuple[tuple[float, float], ...] = ()  # moments at which the service is killed, and for how long
-    rest_seconds: float = RESTART_SECONDS  # between two lives of the program
-    calm_at: float = 0.0  # from here on nothing goes wrong any more
-    prepare: Callable[[LocalService], None] = lambda _: None
-
-
 class World:
-    """One run of a world in a folder of its own."""
+    """One run of a world in a folder of its own: `service/`, `program/` with the queue, and the graves of the dead."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
+        """Lay out the folder; nothing runs yet."""
         self.folder = folder
         self.plan = plan
+        self.service: LocalService | None = None
+        self._is_serving = asyncio.Event()
         self.loop = VirtualLoop(MemoryNetwork(plan.weather))
-        self.points = Points(self.loop, self._die, list(plan.deaths))
+        self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
+        self.watch = Watch(self.program_folder / "queue.db")
         self.lives = 0
         self.service_lives = 0
         self.died_at: list[str] = []
-        self._service: LocalService | None = None
+        self.revoked_key: str | None = None  # its hash
+        self.violations: list[str] = []
         self._died = asyncio.Event()
         self._graves: list[object] = []
         self._harness = copy_context()
@@ -104,64 +92,38 @@ class World:
         """Run the manifests to their end, through as many lives as it takes."""
         with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed):
             self.loop.network.on_write = self.points.pass_by
+            self.loop.network.on_bytes = self.watch.see
             self.loop.run_until_complete(asyncio.wait_for(self._history(), HORIZON_SECONDS))
+        self.violations += self.watch.violations
 
     def wall(self) -> datetime:
         """Return what the machine's clock shows."""
-        return START + timedelta(seconds=self.loop.time())
+        moment = self.loop.time()
+        return self.plan.starts_at + timedelta(seconds=moment + self.plan.clock_error_seconds(moment))
 
-    def _prepare_folder(self) -> None:
-        self.program_folder.mkdir(parents=True)
-        accounts = ", ".join(_ACCOUNT.format(name=name) for name in self.plan.accounts)
-        (self.program_folder / "batchkiln.yaml").write_text(CONFIG.format(accounts=accounts))
-        for name, text in self.plan.manifests.items():
-            (self.program_folder / name).write_text(text)
-        for number, name in enumerate(self.plan.pictures):
-            Image.new("RGB", (8, 8), (40 * number % 256, 60, 30)).save(self.program_folder / name)
-
-    async def _history(self) -> None:
-        await self._start_service()
-        fates = [asyncio.create_task(fate) for fate in self._fates()]
-        while not await self._live():
-            await asyncio.sleep(self.plan.rest_seconds)
-        for fate in fates:
-            fate.cancel()
-        if self._service is not None:
-            with as_node(f"service-{self.service_lives}"):
-                await self._service.__aexit__(None, None, None)
-
-    def _fates(self) -> Iterator[Any]:
-        if self.plan.calm_at:
-            yield self._at(self.plan.calm_at, self._calm)
-        for moment in self.plan.kills:
-            yield self._at(moment, self._kill_program)
-        for moment, seconds in self.plan.outages:
-            yield self._at(moment, lambda seconds=seconds: self._outage(seconds))
-
-    async def _at(self, moment: float, act: Callable[[], Awaitable[None]]) -> None:
-        await asyncio.sleep(moment)
-        await act()
-
-    async def _calm(self) -> None:
-        if self._service is not None:
-            self._service.faults.clear()
-
-    async def _kill_program(self) -> None:
+    def kill_program(self) -> None:
+        """Let the program die now, unless it is dead."""
         if not self._died.is_set():
             self._die("a moment")
 
-    async def _outage(self, seconds: float) -> None:
-        """Kill the service, and start it again later."""
-        if self._service is None:
+    async def kill_service(self) -> None:
+        """Let the service die now, unless it is dead."""
+        if self.service is None:
             return
-        self._graves.append(self._service)
-        self._service = None
+        self._graves.append(self.service)
+        self.service = None
+        self._is_serving.clear()
         _bury(self.folder / "service", self.folder / f"service-grave-{self.service_lives}")
         self.loop.kill(f"service-{self.service_lives}")
-        await asyncio.sleep(seconds)
-        await self._start_service()
 
-    async def _start_service(self) -> None:
+    async def running_service(self) -> LocalService:
+        """Return the service, once it runs."""
+        await self._is_serving.wait()
+        assert self.service is not None
+        return self.service
+
+    async def start_service(self) -> None:
+        """Start the service, where its last life left it."""
         self.service_lives += 1
         config = ServiceConfig.model_validate(
             {
@@ -174,15 +136,43 @@ class World:
             | self.plan.service
         )
         with as_node(f"service-{self.service_lives}"):
-            service = LocalService(config, VirtualServiceClock())
+            service = LocalService(config, VirtualServiceClock(self.plan.starts_at))
             await service.__aenter__()
-        self._service = service
+        self.service = service
+        self._is_serving.set()
         if self.plan.calm_at and self.loop.time() >= self.plan.calm_at:
             service.faults.clear()
         self.plan.prepare(service)
 
-    async def _live(self) -> bool:
-        """Live one life of the program; say whether it came to its natural end."""
+    def write_config(self, keys: str = "") -> None:
+        """Write the program's configuration; `keys` is an entry that the first account has before its own."""
+        accounts = []
+        for number, name in enumerate(self.plan.accounts):
+            entries = ", ".join(filter(None, [keys if number == 0 else "", f"{{file: ../service/key-{name}}}"]))
+            accounts.append(f"{{name: {name}, keys: [{entries}]}}")
+        (self.program_folder / "batchkiln.yaml").write_text(_CONFIG.format(accounts=", ".join(accounts)))
+
+    def _prepare_folder(self) -> None:
+        self.program_folder.mkdir(parents=True)
+        self.write_config()
+        for name, text in self.plan.manifests.items():
+            (self.program_folder / name).write_text(text)
+        for number, name in enumerate(self.plan.pictures):
+            Image.new("RGB", (8, 8), (40 * number % 256, 60, 30)).save(self.program_folder / name)
+
+    async def _history(self) -> None:
+        await self.start_service()
+        fates = [asyncio.create_task(fate) for fate in fates_of(self)]
+        while (rest_seconds := await self._live()) is not None:
+            await asyncio.sleep(rest_seconds)
+        for fate in fates:
+            fate.cancel()
+        if self.service is not None:
+            with as_node(f"service-{self.service_lives}"):
+                await self.service.__aexit__(None, None, None)
+
+    async def _live(self) -> float | None:
+        """Live one life of the program; return how long to rest before the next one, None when all is done."""
         self.points.begin_life()
         self._disk = Disk(self.program_folder)
         self._died.clear()
@@ -193,10 +183,15 @@ class World:
         await asyncio.wait({life, death}, return_when=asyncio.FIRST_COMPLETED)
         if self._died.is_set():
             self._graves.append(life)
-            return False
+            return self.plan.rest_seconds(self.lives)
         death.cancel()
-        life.result()
-        return True
+        if life.exception() is not None and self.points.is_troubled:
+            # A disk that fails may end the program with an error; what it leaves is then as good as a crash.
+            self._die(f"trouble: {life.exception()!r}")
+            return self.plan.rest_seconds(self.lives)
+        left = life.result()
+        self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        return STANDSTILL_SECONDS if left else None
 
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""
@@ -211,8 +206,8 @@ class World:
         if self.plan.cuts_power:
             self._disk.committed(call)
 
-    async def _program(self) -> None:
-        """Do what `batchkiln run` does, without its screen."""
+    async def _program(self) -> int:
+        """Do what `batchkiln run` does, without its screen; return how much is left that could still move."""
         folder = self.program_folder
         setting = Setting(
             folder / "queue.db",
@@ -226,13 +221,16 @@ class World:
             ),
         )
         database = await Database.open_for_writing(setting.queue)
-        control = Control()
-        async with driving(database, setting, control, command="simulated") as driver:
-            names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
-            applied = await apply_manifests(database, setting, names, options=ApplyOptions(), stdin=BytesIO())
-            control.scope = scope_of(applied)
-            await driver.run()
-        await database.close()
+        try:
+            control = Control()
+            async with driving(database, setting, control, command="simulated") as driver:
+                names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
+                applied = await apply_manifests(database, setting, names, options=ApplyOptions(), stdin=BytesIO())
+                control.scope = scope_of(applied)
+                outstanding = await driver.run()
+        finally:
+            await database.close()
+        return outstanding.total
 
 
 def _bury(folder: Path, grave: Path) -> None:

@@ -1,0 +1,63 @@
+"""What a simulated world is made of, and everything that is to happen in it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from batchkiln.service import LocalService
+
+from .network import Weather
+from .troubles import Trouble
+
+START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+RESTART_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Outage:
+    """The service is killed at a moment, and comes back after so many seconds."""
+
+    moment: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ClockStep:
+    """From a moment on, the machine's clock is wrong by so many seconds."""
+
+    moment: float
+    error_seconds: float
+
+
+@dataclass
+class Plan:
+    """What a world is made of. Moments are virtual seconds from its beginning."""
+
+    seed: int = 0
+    starts_at: datetime = START
+    manifests: dict[str, str] = field(default_factory=dict)
+    pictures: tuple[str, ...] = ()  # names of input images
+    accounts: tuple[str, ...] = ("main",)
+    service: dict[str, object] = field(default_factory=dict)  # fields of its configuration
+    weather: Weather | None = None
+    deaths: tuple[int, ...] = ()  # points of the program, life by life
+    cuts_power: bool = False  # at deaths, and at kills
+    kills: tuple[float, ...] = ()  # moments at which the program is killed
+    troubles: tuple[Trouble, ...] = ()  # with the program's disk and database
+    outages: tuple[Outage, ...] = ()
+    clock_steps: tuple[ClockStep, ...] = ()
+    revoked_at: float | None = None  # the API key of the first account; the next life has another one
+    stranger_until: float = 0.0  # until when somebody else uses the first account, with a key of their own
+    rests: tuple[float, ...] = ()  # seconds between two lives of the program, one after the other
+    calm_at: float = 0.0  # from here on nothing goes wrong any more
+    prepare: Callable[[LocalService], None] = lambda _: None
+
+    def rest_seconds(self, life: int) -> float:
+        """Return how long the program is not running after a life, counted from one."""
+        return self.rests[life - 1] if life <= len(self.rests) else RESTART_SECONDS
+
+    def clock_error_seconds(self, moment: float) -> float:
+        """Return by how much the machine's clock is wrong."""
+        errors = [step.error_seconds for step in self.clock_steps if step.moment <= moment]
+        return errors[-1] if errors else 0.0

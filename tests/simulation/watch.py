@@ -1,0 +1,59 @@
+"""Watches what the program puts on the wire, and compares it with what is in the queue's file at that instant.
+
+Law 1: key and exact bytes of a create are on the disk before its first byte is sent. Law 2: whatever carries an
+idempotency key is what was recorded under it. Law 6: a create says what it may cost at most.
+"""
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+_CREATE: Final = re.compile(rb"POST /api/v1/(?:images|videos) HTTP/1\.1\r\n")
+_KEY: Final = re.compile(rb"\r\nIdempotency-Key: ([^\r]*)\r\n", re.IGNORECASE)
+
+
+class Watch:
+    """Sees every write of every node; only the program's creates are looked at."""
+
+    def __init__(self, queue: Path) -> None:
+        """Take the place of the queue's file."""
+        self._queue = queue
+        self._head = b""
+        self.violations: list[str] = []
+
+    def see(self, node: str, content: bytes) -> None:
+        """Look at bytes that are about to be sent. A head and its body may come in two writes."""
+        if not node.startswith("program"):
+            return
+        if _CREATE.match(content):
+            self._head = b""
+            head, _, body = content.partition(b"\r\n\r\n")
+            if body:
+                self._compare(head, body)
+            else:
+                self._head = head
+        elif self._head:
+            self._compare(self._head, content)
+            self._head = b""
+
+    def _compare(self, head: bytes, body: bytes) -> None:
+        found = _KEY.search(head + b"\r\n")
+        if found is None:
+            self.violations.append("a create was sent without an Idempotency-Key")
+            return
+        key = found[1].decode()
+        recorded = self._recorded(key)
+        if recorded is None:
+            self.violations.append(f"create {key} was sent before it was on the disk")
+        elif recorded != body:
+            self.violations.append(f"create {key} was sent with other bytes than are on the disk")
+        elif "max_cost_credits" not in json.loads(body):
+            self.violations.append(f"create {key} does not say what it may cost")
+
+    def _recorded(self, key: str) -> bytes | None:
+        with closing(sqlite3.connect(f"{self._queue.as_uri()}?mode=ro", uri=True)) as connection:
+            row = connection.execute("SELECT body FROM attempt WHERE idempotency_key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
