@@ -100,7 +100,8 @@ class Aftermath:
         }
         for theirs in self._service("SELECT id, key_sha256, cost_credits, outcome, drawing_json FROM generations"):
             attempt = ours.pop(theirs["id"], None)
-            if json.loads(theirs["drawing_json"])["prompt"] == STRANGE_PROMPT or theirs["key_sha256"] == self.revoked_key:
+            is_strange = json.loads(theirs["drawing_json"])["prompt"] == STRANGE_PROMPT
+            if is_strange or theirs["key_sha256"] == self.revoked_key:
                 continue
             if attempt is None:
                 yield f"the queue does not know generation {theirs['id']}, which was paid for"
@@ -161,7 +162,7 @@ class Aftermath:
         spent: Counter[tuple[str, int]] = Counter()
         for row in self._service("SELECT drawing_json, created_at_ms, cost_credits FROM generations"):
             job = jobs.get(json.loads(row["drawing_json"])["prompt"])
-            if job in budgets:
+            if job is not None and job in budgets:
                 spent[job, row["created_at_ms"] // DAY_MS] += row["cost_credits"]
         for (job, day), count in spent.items():
             if count > budgets[job]:

@@ -1,9 +1,12 @@
 """Let the program die at every point of the standard run, and look whether it kept its promises.
 
-python tests/simulation/crash_points.py                     every point, killed
-python tests/simulation/crash_points.py --power             every point, the power cut
-python tests/simulation/crash_points.py --pairs 5000        as many pairs of points, drawn from --seed
-python tests/simulation/crash_points.py --only 17,230       one life after the other, told in full
+One way of dying at a time; a point is a step of the program, or an operation on its queue, its files or the network.
+
+    python tests/simulation/crash_points.py                     every point, killed
+    python tests/simulation/crash_points.py --how power         every point, the power cut
+    python tests/simulation/crash_points.py --how process       every point, both sides in one process that is killed
+    python tests/simulation/crash_points.py --pairs 5000        as many pairs of points, drawn from --seed
+    python tests/simulation/crash_points.py --only 17,230       one life after the other, told in full
 """
 
 import argparse
@@ -13,9 +16,10 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Literal, get_args
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,6 +28,7 @@ from simulation.playing import Outcome, play
 from simulation.quiet import silence
 from simulation.standard import plan
 
+How = Literal["kill", "power", "process"]
 _Deaths = tuple[int, ...]
 
 
@@ -38,53 +43,60 @@ def pairs(count: int, seed: int) -> list[_Deaths]:
     return [(chance.randint(1, points), chance.randint(1, points)) for _ in range(count)]
 
 
-def broken(deaths: Iterable[_Deaths], *, cuts_power: bool, processes: int) -> Iterator[tuple[_Deaths, Outcome]]:
+def broken(deaths: Iterable[_Deaths], *, how: How, processes: int) -> Iterator[tuple[_Deaths, Outcome]]:
     """Play them all; give those in which a promise was broken."""
     work = list(deaths)
     if processes == 1:
-        results: Iterable[Outcome] = map(partial(play_quietly, cuts_power=cuts_power), work)
-        yield from _broken(work, results)
+        yield from _broken(work, map(partial(play_quietly, how=how), work))
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from _broken(work, pool.imap(partial(play_quietly, cuts_power=cuts_power), work, chunksize=10))
+        yield from _broken(work, pool.imap(partial(play_quietly, how=how), work, chunksize=10))
 
 
-def _broken(work: Sequence[_Deaths], results: Iterable[Outcome]) -> Iterator[tuple[_Deaths, Outcome]]:
+def _broken(work: Iterable[_Deaths], results: Iterable[Outcome]) -> Iterator[tuple[_Deaths, Outcome]]:
     for chosen, outcome in zip(work, results, strict=True):
         if outcome.violations:
             yield chosen, outcome
 
 
-def play_quietly(deaths: _Deaths, *, cuts_power: bool = False) -> Outcome:
+def play_quietly(deaths: _Deaths, *, how: How = "kill") -> Outcome:
     """Play the standard run without a word."""
     with silence():
-        return play(plan(deaths, cuts_power=cuts_power))
+        return _play(deaths, how)
+
+
+def _play(deaths: _Deaths, how: How) -> Outcome:
+    if how == "process":
+        (point,) = deaths
+        return play(plan(), killed_at=point)
+    return play(plan(deaths, cuts_power=how == "power"))
 
 
 def main() -> int:
     args = _arguments()
     if args.only:
-        print(play(plan(args.only, cuts_power=args.power)))
+        print(_play(args.only, args.how))
         return 0
     began = time.perf_counter()
     deaths = pairs(args.pairs, args.seed) if args.pairs else every_point()
     found: Counter[tuple[str, ...]] = Counter()
-    for chosen, outcome in broken(deaths, cuts_power=args.power, processes=args.processes):
+    for chosen, outcome in broken(deaths, how=args.how, processes=args.processes):
         if not found[outcome.violations]:
             where = ",".join(str(point) for point in chosen)
-            print(f"--only {where}{' --power' if args.power else ''}  died at {', then '.join(outcome.died_at)}")
+            print(f"--only {where} --how {args.how}  died at {', then '.join(outcome.died_at)}")
             print("\n".join(f"    {violation}" for violation in outcome.violations))
         found[outcome.violations] += 1
     seconds = time.perf_counter() - began
-    how = "power cuts" if args.power else "kills"
-    print(f"{len(deaths)} {how}, {sum(found.values())} with a broken promise, {seconds:.1f} s")
+    print(f"{len(deaths)} times {args.how}, {sum(found.values())} with a broken promise, {seconds:.1f} s")
     return 1 if found else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--power", action="store_true", help="cut the power instead of killing the process")
-    parser.add_argument("--pairs", type=int, default=0)
+    parser.add_argument(
+        "--how", choices=get_args(How), default="kill", help="kill the program, cut its power, or kill both sides"
+    )
+    parser.add_argument("--pairs", type=int, default=0, help="so many pairs of points, drawn from --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", type=lambda text: tuple(int(part) for part in text.split(",")))

@@ -1,14 +1,13 @@
-"""Look for a broken promise, the cheapest ways first, and tell the first that is found; silent when there is none.
-
-python tests/simulation/hunt.py
-"""
+"""Look for a broken promise, the cheapest ways first, and tell the first that is found; silent when there is none."""
 
 import sys
 from collections.abc import Iterator
 from functools import partial
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
+from typing import get_args
 
-from simulation.crash_points import every_point, pairs, play_quietly
+from simulation.crash_points import How, every_point, pairs, play_quietly
 from simulation.playing import Outcome
 from simulation.scenarios import Options
 from simulation.seeds import play_seed
@@ -27,16 +26,15 @@ def main() -> int:
     return 0
 
 
-def _runs(pool) -> Iterator[tuple[str, Outcome]]:
-    yield from (("standard run", outcome) for outcome in pool.imap(partial(play_quietly, cuts_power=False), [()]))
+def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:
+    yield "standard run", play_quietly(())
     deaths = every_point(share=SHARE)
-    for cuts_power in (False, True):
-        how = "power cut" if cuts_power else "kill"
-        for outcome in pool.imap(partial(play_quietly, cuts_power=cuts_power), deaths, chunksize=4):
+    for how in get_args(How):
+        for outcome in pool.imap(partial(play_quietly, how=how), deaths, chunksize=4):
             yield how, outcome
     for seed, outcome in pool.imap(partial(play_seed, options=Options(days=2.0)), range(60)):
         yield f"seed {seed}", outcome
-    for outcome in pool.imap(partial(play_quietly, cuts_power=True), pairs(100, seed=1), chunksize=4):
+    for outcome in pool.imap(partial(play_quietly, how="power"), pairs(100, seed=1), chunksize=4):
         yield "two deaths", outcome
 
 

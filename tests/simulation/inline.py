@@ -1,18 +1,20 @@
 """SQLite without threads: aiosqlite's worker, and the local service's, do their work at once, in the loop's step."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 import aiosqlite.core
 
 from batchkiln.service.books.database import Database, Job, connect
+
+if TYPE_CHECKING:
+    import sqlite3
 
 Result = TypeVar("Result")
 _Call = tuple["asyncio.Future[Any] | None", Callable[[], Any]]
@@ -31,13 +33,23 @@ class _Inline:
             self.pass_by("before database")
             result = function()
         except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
-            settle = partial(aiosqlite.core.set_exception, future, error)
+            settle = partial(_fail, future, error)
         else:
-            settle = partial(aiosqlite.core.set_result, future, result)
+            settle = partial(_give, future, result)
         self.after(function)
         self.pass_by("after database")
         if future is not None:
             future.get_loop().call_soon(settle)
+
+
+def _give(future: "asyncio.Future[Any] | None", result: object) -> None:
+    if future is not None and not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any] | None", error: Exception) -> None:
+    if future is not None and not future.done():
+        future.set_exception(error)
 
 
 class _NoThread:

@@ -1,7 +1,9 @@
 """Plant bugs in a copy of the program, one at a time: each has to be caught by the simulation.
 
-python tests/simulation/planted.py               all of them, with the check that caught each, and after how long
-python tests/simulation/planted.py --only tries  one of them
+It tells the check that caught each, and after how long.
+
+    python tests/simulation/planted.py               all of them
+    python tests/simulation/planted.py --only tries  those with this in their names
 """
 
 import argparse
@@ -197,9 +199,8 @@ BUGS: Final = (
     Bug(
         "a replay takes no place in the windows",
         "queue/attempts.py",
-        '        raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, and must not be sent again")\n'
-        "    write_request(connection, request, keep_seconds=keep_seconds)\n",
-        '        raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, and must not be sent again")\n',
+        ' must not be sent again")\n    write_request(connection, request, keep_seconds=keep_seconds)\n',
+        ' must not be sent again")\n',
     ),
     Bug(
         "a save that nobody hears of",

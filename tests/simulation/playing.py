@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from .checks import Aftermath
+from .forking import play_until_killed
 from .plan import Plan
 from .world import World
 
@@ -26,13 +27,18 @@ class Outcome:
     generations: int = 0
 
 
-def play(plan: Plan) -> Outcome:
-    """Play a world in a folder of its own, in memory where the machine has such a place."""
+def play(plan: Plan, *, killed_at: int | None = None) -> Outcome:
+    """Play a world in a folder of its own, in memory where the machine has such a place.
+
+    With `killed_at`, the process that plays it is killed when the program passes that point, and another goes on.
+    """
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None, prefix="batchkiln-"))
     generations = 0
     try:
         with _seeded_secrets(plan.seed):
+            if killed_at is not None:
+                plan = play_until_killed(folder, plan, point=killed_at)
             world = World(folder, plan)
             try:
                 world.play()

@@ -36,7 +36,8 @@ class Points:
     ) -> None:
         self._loop = loop
         self._die = die
-        self._deaths = list(deaths)
+        self.deaths = list(deaths)
+        self.on_death: Callable[[], None] = lambda: None  # before anything else is done about it
         self._troubles = troubles
         self._life = 0
         self.count = 0
@@ -80,8 +81,9 @@ class Points:
     def _count(self, name: str) -> None:
         self.count += 1
         self.names[name] += 1
-        if self._deaths and self.count == self._deaths[0]:
-            self._deaths.pop(0)
+        if self.deaths and self.count == self.deaths[0]:
+            self.deaths.pop(0)
+            self.on_death()
             self._die(name)
 
 

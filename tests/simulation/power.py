@@ -1,8 +1,8 @@
 """What a power cut takes away: everything that was written and not synced.
 
-The disk is followed operation by operation. At the cut, a file keeps its synced bytes and perhaps some more; a name that
-was made or removed in a folder which was not synced since may be as it was before; and the queue's write-ahead log, unless SQLite
-synced it at each commit, is what it was when the process began.
+The disk is followed operation by operation. At the cut, a file keeps its synced bytes and perhaps some more; a name
+that was made or removed in a folder which was not synced since may be as it was before; and the queue's write-ahead
+log, unless SQLite synced it at each commit, is what it was when the process began.
 """
 
 import random

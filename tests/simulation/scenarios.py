@@ -72,9 +72,11 @@ def draw(seed: int, options: Options) -> Plan:
         f"job-{number}.yaml": _manifest(chance, f"job-{number}", budget // jobs, accounts=accounts, pictures=pictures)
         for number in range(jobs)
     }
+    just_before_midnight = 24 * 60 - (START.hour * 60 + START.minute) - 1
+    later_minutes = chance.choice((0, chance.randrange(1440), just_before_midnight))
     plan = Plan(
         seed=seed,
-        starts_at=START + timedelta(minutes=chance.choice((0, 600, chance.randrange(1440), 869))),  # 869: just before midnight
+        starts_at=START + timedelta(minutes=later_minutes),
         manifests=manifests,
         pictures=pictures,
         accounts=accounts,

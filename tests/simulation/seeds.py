@@ -1,7 +1,9 @@
 """Play worlds drawn from seeds, and look whether the program kept its promises.
 
-python tests/simulation/seeds.py --seeds 0-999 --days 2     many worlds, in parallel processes
-python tests/simulation/seeds.py --seeds 17 --verbose       one world, told in full
+A finding is told with the command that plays it again.
+
+    python tests/simulation/seeds.py --seeds 0-999 --days 2     many worlds, in parallel processes
+    python tests/simulation/seeds.py --seeds 17 --verbose       one world, told in full
 """
 
 import argparse
@@ -40,9 +42,8 @@ def main() -> int:
             generations += outcome.generations
             if outcome.violations:
                 broken += 1
-                print(
-                    f"--seeds {seed} --days {args.days:g}{' --fair' if args.fair else ''}: {len(outcome.violations)} broken"
-                )
+                how = " --fair" if args.fair else ""
+                print(f"--seeds {seed} --days {args.days:g}{how}: {len(outcome.violations)} broken")
                 print("\n".join(f"    {violation}" for violation in outcome.violations[:5]), flush=True)
     seconds = time.perf_counter() - began
     print(

@@ -1,4 +1,4 @@
-"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, and downloads of both kinds."""
+"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, and downloads."""
 
 from collections.abc import Sequence
 from typing import Final

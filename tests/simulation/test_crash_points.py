@@ -1,8 +1,10 @@
 """The program dies at points of the standard run and keeps its promises: a share here, all of them by the command."""
 
+from typing import get_args
+
 import pytest
 
-from .crash_points import broken, every_point, pairs, play_quietly
+from .crash_points import How, broken, every_point, pairs, play_quietly
 
 SHARE = 12  # every how many points; `crash_points.py` plays all
 
@@ -21,16 +23,14 @@ def test_same_run_passes_the_same_points() -> None:
     assert play_quietly((100,)) == play_quietly((100,))
 
 
-@pytest.mark.parametrize("cuts_power", [False, True], ids=["killed", "power cut"])
-def test_death_at_any_point_breaks_no_promise(*, cuts_power: bool) -> None:
+@pytest.mark.parametrize("how", get_args(How))
+def test_death_at_any_point_breaks_no_promise(how: How) -> None:
     """Laws 1, 2, 3, 4, 5, 7 and 9, whatever was on the disk when it happened."""
-    deaths = every_point(share=SHARE, offset=5 if cuts_power else 0)
+    deaths = every_point(share=SHARE, offset=SHARE // 3 * get_args(How).index(how))
 
-    found = list(broken(deaths, cuts_power=cuts_power, processes=2))
-
-    assert found == []
+    assert list(broken(deaths, how=how, processes=2)) == []
 
 
 def test_dying_twice_breaks_no_promise() -> None:
     """The first thing a second life does is no safer than any other."""
-    assert list(broken(pairs(30, seed=3), cuts_power=True, processes=2)) == []
+    assert list(broken(pairs(30, seed=3), how="power", processes=2)) == []

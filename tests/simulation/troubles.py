@@ -1,4 +1,4 @@
-"""Disks that are full or failing: the n-th operation on the queue or on a file meets an error, and perhaps all that follow."""
+"""Disks that are full or failing: the n-th operation on queue or files meets an error, perhaps with all that follow."""
 
 import errno
 import os

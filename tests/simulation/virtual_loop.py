@@ -39,9 +39,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _timer_cancelled_count: int
     _stopping: bool
 
-    def __init__(self, network: MemoryNetwork) -> None:
+    def __init__(self, network: MemoryNetwork, *, now: float = 0.0) -> None:
         super().__init__()
-        self._now = 0.0
+        self._now = now
         self._dead: set[str] = set()
         self.network = network
         self.on_step: Callable[[str], None] | None = None
@@ -91,8 +91,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Connect to a name of the memory network. Raises ConnectionRefusedError where nobody listens."""
         return await self.network.connect(str(path), protocol_factory)
 
-    def add_reader(self, *_: Any) -> None:  # noqa: ANN401
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]  # noqa: ANN401
         """Watch nothing: a simulation has no descriptors that other processes write to."""
+        del fd, callback, args
 
     def remove_reader(self, *_: Any) -> bool:  # noqa: ANN401
         """As `add_reader`."""

@@ -30,6 +30,7 @@ from .fates import fates_of
 from .inline import inline_aiosqlite, inline_service
 from .network import MemoryNetwork
 from .nodes import as_node
+from .person import give_up_unreachable
 from .plan import Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
@@ -74,7 +75,7 @@ class World:
         self.plan = plan
         self.service: LocalService | None = None
         self._is_serving = asyncio.Event()
-        self.loop = VirtualLoop(MemoryNetwork(plan.weather))
+        self.loop = VirtualLoop(MemoryNetwork(plan.weather), now=plan.goes_on_at)
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
         self.watch = Watch(self.program_folder / "queue.db")
@@ -86,7 +87,8 @@ class World:
         self._died = asyncio.Event()
         self._graves: list[object] = []
         self._harness = copy_context()
-        self._prepare_folder()
+        if not plan.goes_on_at:
+            self._prepare_folder()
 
     def play(self) -> None:
         """Run the manifests to their end, through as many lives as it takes."""
@@ -163,8 +165,10 @@ class World:
     async def _history(self) -> None:
         await self.start_service()
         fates = [asyncio.create_task(fate) for fate in fates_of(self)]
-        while (rest_seconds := await self._live()) is not None:
+        rest_seconds = await self._live()
+        while rest_seconds is not None:
             await asyncio.sleep(rest_seconds)
+            rest_seconds = await self._live()
         for fate in fates:
             fate.cancel()
         if self.service is not None:
@@ -191,6 +195,8 @@ class World:
             return self.plan.rest_seconds(self.lives)
         left = life.result()
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        if left:
+            give_up_unreachable(self.program_folder / "queue.db")
         return STANDSTILL_SECONDS if left else None
 
     def _die(self, point: str) -> None:

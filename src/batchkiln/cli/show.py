@@ -20,9 +20,9 @@ from batchkiln.queue.summaries import JobSummary, job_summary
 
 _HELD: Final[Mapping[str, str]] = {
     Event.KEY_MISSING: (
-        "the API key that made the request is not configured, and no other may ask for it (Service rules 4.2 and "
-        "4.4). Put that key back beside the new one and run `batchkiln work`; or, where it is gone for good, end the "
-        "item with `batchkiln resolve`"
+        "the API key that made the request is not configured, or was revoked, and no other may ask for it (Service "
+        "rules 4.2 and 4.4). Put that key back beside the new one and run `batchkiln work`; or, where it is gone for "
+        "good, end the item with `batchkiln resolve`, which also lets the account go on"
     ),
     Event.KEY_CONFLICT: (
         "the service knows its idempotency key with another body (Service rule 4.3), so that something may have been "

@@ -259,10 +259,13 @@ def record_lost(
     return _move(connection, row, ItemState.ACTIVE, Event.GENERATION_LOST, now, error=error)
 
 
-def record_key_missing(connection: sqlite3.Connection, attempt_id: int, state: ItemState, now: int) -> None:
-    """Hold an item whose API key is no longer configured: no other may ask for it (Service rules 4.2, 4.4)."""
+def record_key_missing(
+    connection: sqlite3.Connection, attempt_id: int, state: ItemState, now: int, *, is_refused: bool = False
+) -> None:
+    """Hold an item whose API key is no longer configured, or refused: no other may ask for it (Service rule 4.4)."""
     row = _row(connection, attempt_id)
-    message = f"the API key {row['key_fingerprint']} that made the request is not configured"
+    fate = "refused by the service" if is_refused else "not configured"
+    message = f"the API key {row['key_fingerprint']} that made the request is {fate}"
     _move(connection, row, state, Event.KEY_MISSING, now, error=ServiceError("key_missing", message))
 
 

@@ -203,9 +203,12 @@ class QueueStore:
         after = int(LOST_AFTER.total_seconds() * 1000)
         return await self._record(attempts.record_lost, attempt.id, error, to_milliseconds(now.instant), after)
 
-    async def record_key_missing(self, attempt: Attempt, state: ItemState, now: Now) -> None:
-        """Hold an item whose API key is not configured."""
-        await self._record(attempts.record_key_missing, attempt.id, state, to_milliseconds(now.instant))
+    async def record_key_missing(
+        self, attempt: Attempt, state: ItemState, now: Now, *, is_refused: bool = False
+    ) -> None:
+        """Hold an item whose API key is not configured, or refused."""
+        at = to_milliseconds(now.instant)
+        await self._record(attempts.record_key_missing, attempt.id, state, at, is_refused=is_refused)
 
     async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: Now) -> int:
         """Take up items again whose API key came back."""

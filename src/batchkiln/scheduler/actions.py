@@ -125,10 +125,14 @@ async def _record_trouble(lane: Lane, attempt: Attempt, reply: Trouble, now: Now
             await lane.meet(reply, creates=True)
             await queue.record_answered(attempt, _EDGE, now)
         case AccountBlocked(error=error):
-            if not _was_in_doubt(attempt):
+            is_in_doubt = _was_in_doubt(attempt)
+            if not is_in_doubt:
                 _give_back(lane, attempt)
             await queue.record_blocked(attempt, error, now)
-            await lane.meet(reply, creates=True)
+            if not lane.is_of_dead_key(attempt, reply):
+                await lane.meet(reply, creates=True)
+            elif is_in_doubt:
+                await queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
         case _:
             assert_never(reply)
 
@@ -156,6 +160,8 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
             lane.recovered(creates=False)
             lane.statuses.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
             await lane.ports.queue.record_lost(attempt, error, after)
+        case AccountBlocked() if lane.is_of_dead_key(attempt, reply):
+            await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False)
         case _:

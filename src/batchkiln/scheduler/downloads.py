@@ -123,6 +123,9 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
                 await lane.ports.queue.record_retention_ended(task, clock.now())
                 return _Links.NEVER
             return _Links.LATER
+        case AccountBlocked() if lane.is_of_dead_key(attempt, reply):
+            await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
+            return _Links.NEVER
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False)
             return _Links.LATER

@@ -13,9 +13,11 @@ import structlog
 from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import Now
+from batchkiln.core.job import Attempt
 from batchkiln.core.planner import AccountView, Due, QueueView, Reason
 from batchkiln.core.replies import (
     AccountBlocked,
+    AccountProblem,
     EdgeBlocked,
     GenerationRecord,
     NoReply,
@@ -272,6 +274,15 @@ class Lane:
             case AccountBlocked():
                 self.control.block(self.account_id, trouble)
         self.ports.queue.announce()
+
+    def is_of_dead_key(self, attempt: Attempt, trouble: AccountBlocked) -> bool:
+        """Tell whether it is only the API key of an earlier attempt that is refused, and the account has a newer one.
+
+        A revoked key takes its generations with it, since no other may ask for them (Service rules 4.2 and 4.4); the
+        account itself can go on.
+        """
+        is_about_key = trouble.problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
+        return is_about_key and attempt.key_fingerprint != self.ports.service.newest_key
 
     async def _hold(self, now: Now, retry_after: timedelta | None, *, creates: bool, reason: Reason) -> None:
         if creates:

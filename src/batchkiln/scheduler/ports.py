@@ -210,7 +210,9 @@ class Queue(Protocol):
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
         """Note that the service denies the id."""
 
-    async def record_key_missing(self, attempt: Attempt, state: ItemState, now: Now) -> None:
+    async def record_key_missing(
+        self, attempt: Attempt, state: ItemState, now: Now, *, is_refused: bool = False
+    ) -> None:
         """Hold an item whose API key is not configured."""
 
     async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: Now) -> int:

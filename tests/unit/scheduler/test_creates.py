@@ -167,6 +167,21 @@ async def test_refused_account_ends_its_lane_and_gives_the_item_back(world: Worl
     assert len(world.service.creates) == 1
 
 
+async def test_revoked_key_of_what_is_in_doubt_is_held(world: World) -> None:
+    """Only the old key may ask again; a newer one is configured, so that the account as such is not refused."""
+    world.service.lose_reply()
+    (item,) = world.enqueue()
+    await world.run_until_true(lambda: "outcome_unknown" in world.kinds(item))
+    world.restart(after_seconds=60)
+    world.keys["main"] = ("key-2", "key-1")
+    world.service.say("create", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
+
+    await world.run()
+
+    assert (world.state(item), world.error(item)) == (ItemState.HELD, "key_missing")
+    assert world.control.blocked == {}
+
+
 async def test_refused_account_keeps_what_is_in_doubt_for_a_replay(world: World) -> None:
     """Law 2: an attempt whose earlier send may have arrived stays, and the next run sends it again."""
     world.service.say("create", Lost.REPLY, BLOCKED)

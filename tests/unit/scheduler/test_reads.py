@@ -204,6 +204,28 @@ async def test_missing_key_in_doubt_is_held_and_replayed(world: World) -> None:
     assert world.service.violations == []
 
 
+async def test_revoked_key_of_what_is_active_is_held_and_the_account_goes_on_once_a_person_has_resolved_it(
+    world: World,
+) -> None:
+    """Where a newer key is configured, only the old one's generation is out of reach, not the account."""
+    first, second = world.enqueue("first", "second")
+    await world.run_until(first, ItemState.ACTIVE)
+    world.restart()
+    world.keys["main"] = ("key-2", "key-1")
+    world.service.rule = _refusing_reads
+
+    await world.run()
+
+    assert (world.state(first), world.error(first)) == (ItemState.HELD, "key_missing")
+    assert world.state(second) is ItemState.QUEUED  # Law 4: the slot is the first one's until a person says otherwise
+    assert world.control.blocked == {}
+
+
+def _refusing_reads(kind: str, account: str) -> AccountBlocked | None:
+    del account
+    return AccountBlocked(AccountProblem.KEY_REFUSED, NO) if kind == "read" else None
+
+
 async def test_refused_account_leaves_the_id_for_the_next_run(world: World) -> None:
     """An account refused at a poll ends the run; the generation is polled by the next."""
     world.service.say("read", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
