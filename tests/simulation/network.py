@@ -60,7 +60,7 @@ class MemoryNetwork:
     def __init__(self, weather: Weather | None = None) -> None:
         self.weather: Weather = weather or FairWeather()
         self.on_write: Callable[[str], None] = lambda _: None  # told before and after each write of a node
-        self.on_bytes: Callable[[str, bytes], None] = lambda *_: None  # told what a node is about to write
+        self.on_bytes: list[Callable[[str, bytes], None]] = []  # told what a node is about to write
         self.late: list[float] = []  # when bytes arrived much later than their sender could know
         self._listeners: dict[str, _Listener] = {}
         self._ends: list[End] = []
@@ -142,7 +142,8 @@ class End(asyncio.Transport):
             return
         content = bytes(data)
         self._network.on_write("before send")
-        self._network.on_bytes(self.node, content)
+        for listener in self._network.on_bytes:
+            listener(self.node, content)
         self._write(content)
         self._network.on_write("after send")
 

@@ -36,7 +36,7 @@ def play(plan: Plan, *, killed_at: int | None = None) -> Outcome:
     folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None, prefix="batchkiln-"))
     generations = 0
     try:
-        with _seeded_secrets(plan.seed):
+        with seeded_secrets(plan.seed):
             if killed_at is not None:
                 plan = play_until_killed(folder, plan, point=killed_at)
             world = World(folder, plan)
@@ -49,7 +49,11 @@ def play(plan: Plan, *, killed_at: int | None = None) -> Outcome:
                     has_stranger=plan.stranger_until > 0,
                     revoked_key=world.revoked_key,
                 )
-                violations = [*world.violations, *aftermath.violations()]
+                violations = [
+                    *world.violations,
+                    *aftermath.violations(),
+                    *world.canaries.left_in([world.program_folder]),
+                ]
                 generations = aftermath.generations()
             except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
                 violations = [f"{type(error).__name__}: {error}"]
@@ -60,7 +64,7 @@ def play(plan: Plan, *, killed_at: int | None = None) -> Outcome:
 
 
 @contextmanager
-def _seeded_secrets(seed: int) -> Iterator[None]:
+def seeded_secrets(seed: int) -> Iterator[None]:
     """Let queue and service draw their identifiers from the seed."""
     chance = random.Random(seed)
     with (

@@ -26,6 +26,7 @@ from batchkiln.scheduler.control import Control
 from batchkiln.service import LocalService, ServiceConfig
 from batchkiln.wiring import Setting, Surroundings, apply_manifests, driving, scope_of
 
+from .canaries import Canaries
 from .fates import fates_of
 from .inline import inline_aiosqlite, inline_service
 from .network import MemoryNetwork
@@ -79,6 +80,7 @@ class World:
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
         self.watch = Watch(self.program_folder / "queue.db")
+        self.canaries = Canaries()
         self.lives = 0
         self.service_lives = 0
         self.died_at: list[str] = []
@@ -94,7 +96,7 @@ class World:
         """Run the manifests to their end, through as many lives as it takes."""
         with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed):
             self.loop.network.on_write = self.points.pass_by
-            self.loop.network.on_bytes = self.watch.see
+            self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
             self.loop.run_until_complete(asyncio.wait_for(self._history(), HORIZON_SECONDS))
         self.violations += self.watch.violations
 
