@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
-from batchkiln.service import key_desk
+from batchkiln.service import open_desk
 from batchkiln.service.books.keys import digest_of
 
 from .nodes import as_node
@@ -69,7 +69,7 @@ async def _revoke(world: "World") -> None:
     """Make a new key for the first account and revoke its first one; the program is told when it starts again."""
     account = world.plan.accounts[0]
     service = await world.running_service()
-    with key_desk(service.config) as desk:
+    with open_desk(service.config) as desk:
         first = min(desk.list(account), key=lambda key: key.created_at_ms)
         (world.program_folder / "new-key").write_text(desk.create(account).secret)
         desk.revoke(first.id)
@@ -80,7 +80,7 @@ async def _revoke(world: "World") -> None:
 async def _meet_stranger(world: "World") -> None:
     """Let somebody else use the first account with a key of their own, now and then, and by the rules."""
     service = await world.running_service()
-    with key_desk(service.config) as desk:
+    with open_desk(service.config) as desk:
         made = desk.create(world.plan.accounts[0])
     with as_node(STRANGER):
         await asyncio.create_task(_strange(world, made.secret))
