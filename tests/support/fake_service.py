@@ -46,6 +46,7 @@ from batchkiln.core.replies import (
     UploadTicket,
 )
 from batchkiln.core.windows import Limits, ServiceDay
+from support.memory_files import CUT
 
 from .fake_clock import FakeClock
 
@@ -124,6 +125,7 @@ class FakeService:
     uploads: dict[str, bytes] = field(default_factory=dict)
     downloads: list[int] = field(default_factory=list)
     download_breaks_after: deque[int] = field(default_factory=deque)
+    downloads_cut: int = 0  # so many bring what lacks the end of its format, in full length
     links_refused: int = 0
     is_dead: bool = False
     _days: dict[tuple[str, str, datetime], int] = field(default_factory=lambda: defaultdict(int))
@@ -351,6 +353,9 @@ class FakeAccount:
             self.service.links_refused = max(0, self.service.links_refused - 1)
             return LinkRefused(403)
         content = content_of(link.url.partition("files/")[2].partition("?")[0])
+        if self.service.downloads_cut:
+            self.service.downloads_cut -= 1
+            content = content[:9] + CUT
         breaks = self.service.download_breaks_after
         whole = DownloadStarted(offset_bytes, len(content), "image/png", "etag", _chunks(content[offset_bytes:]))
         return replace(whole, chunks=_chunks(content[offset_bytes:], breaks.popleft())) if breaks else whole

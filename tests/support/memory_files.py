@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from batchkiln.core.job import InputFile, SavedFile
-from batchkiln.core.replies import DownloadBroken
+from batchkiln.core.replies import DownloadBroken, DownloadCut
+
+CUT = b"[cut]"
+"""A file that ends like this lacks the end of its format."""
 
 
 class MemoryPart:
@@ -49,16 +52,25 @@ class MemoryOutputs:
         return part
 
     async def finish(
-        self, part: MemoryPart, *, expects_video: bool, total_bytes: int | None, name_for: Callable[[str], str]
+        self,
+        part: MemoryPart,
+        *,
+        expects_video: bool,
+        total_bytes: int | None,
+        name_for: Callable[[str], str],
+        believed_sha256: str | None = None,
     ) -> SavedFile:
         if total_bytes is not None and part.size_bytes != total_bytes:
             raise DownloadBroken(f"{part.size_bytes} bytes of {total_bytes}")
         content = bytes(part.content)
+        digest = hashlib.sha256(content).hexdigest()
+        if content.endswith(CUT) and digest != believed_sha256:
+            raise DownloadCut("the file does not end as it should", sha256=digest)
         path = str(Path("/out") / name_for("mp4" if expects_video else "png"))
         assert self.files.get(path, content) == content, f"{path} would be overwritten"
         self.files[path] = content
         media_type = "video/mp4" if expects_video else "image/png"
-        return SavedFile(path, len(content), hashlib.sha256(content).hexdigest(), media_type)
+        return SavedFile(path, len(content), digest, media_type)
 
 
 class MemoryInputs:

@@ -274,3 +274,12 @@ DownloadReply = DownloadStarted | LinkRefused | NoReply
 
 class DownloadBroken(Exception):
     """The bytes stopped before the end; what came is kept, and continued by range where possible."""
+
+
+class DownloadCut(DownloadBroken):
+    """All announced bytes came, and lack the end that their format demands; `sha256` tells them from other ones."""
+
+    def __init__(self, message: str, *, sha256: str) -> None:
+        """Take the reason, and the hash of what came."""
+        super().__init__(message)
+        self.sha256 = sha256

@@ -36,6 +36,9 @@ class FileSystem(Protocol):
     def write(self, handle: int, chunk: bytes) -> None:
         """Append all of the bytes."""
 
+    def read_at(self, handle: int, offset_bytes: int, size_bytes: int) -> bytes:
+        """Give so many bytes from an offset; fewer only where the file ends."""
+
     def truncate(self, handle: int) -> None:
         """Make the file empty, and write from its beginning."""
 
@@ -94,13 +97,17 @@ class RealFiles:
 
     def create(self, path: Path) -> int:
         """Make a new file; `O_EXCL` also refuses a symbolic link that somebody put there."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def write(self, handle: int, chunk: bytes) -> None:
         """Append all of the bytes: the system may take them in several pieces."""
         view = memoryview(chunk)
         while view:
             view = view[os.write(handle, view) :]
+
+    def read_at(self, handle: int, offset_bytes: int, size_bytes: int) -> bytes:
+        """Give so many bytes from an offset."""
+        return os.pread(handle, size_bytes, offset_bytes)
 
     def truncate(self, handle: int) -> None:
         """Make the file empty, and write from its beginning."""

@@ -13,11 +13,13 @@ from threading import Lock
 from typing import Final
 
 from batchkiln.core.job import SavedFile
+from batchkiln.core.replies import DownloadCut
 from batchkiln.outputs.filesystem import FileSystem, RealFiles
 from batchkiln.outputs.media import Media, sniff_media
 from batchkiln.outputs.part import Part, WrongLength, WrongMedia
 from batchkiln.outputs.places import make_folders, numbered, part_path, place_inside
 from batchkiln.outputs.unwritable import explained, unwritable
+from batchkiln.outputs.wholeness import is_whole
 
 # Below this not even one clip is sure to fit, and it would be paid before that showed.
 FREE_MIN_BYTES: Final = 32 * 1024 * 1024
@@ -47,17 +49,29 @@ class OutputFiles:
         return await asyncio.to_thread(self._open_part, directory, relative_name)
 
     async def finish(
-        self, part: Part, *, expects_video: bool, total_bytes: int | None, name_for: Callable[[str], str]
+        self,
+        part: Part,
+        *,
+        expects_video: bool,
+        total_bytes: int | None,
+        name_for: Callable[[str], str],
+        believed_sha256: str | None = None,
     ) -> SavedFile:
         """Check the file, give it its final name, and tell what stands there now.
 
         `name_for` gives the relative name for an extension (without a dot), which the content decides.
         A taken name gets `~2`, `~3` … before its extension, unless that file has the same content: then
-        a crash came between name and record, and it is adopted. Raises `WrongLength`, `WrongMedia` (the part
-        stays open) and `OutputsUnwritable`.
+        a crash came between name and record, and it is adopted. A file without the end that its
+        format demands is taken only with `believed_sha256`. Raises `WrongLength`, `WrongMedia`, `DownloadCut` (the
+        part stays open) and `OutputsUnwritable`.
         """
         return await asyncio.to_thread(
-            self._finish, part, expects_video=expects_video, total_bytes=total_bytes, name_for=name_for
+            self._finish,
+            part,
+            expects_video=expects_video,
+            total_bytes=total_bytes,
+            name_for=name_for,
+            believed_sha256=believed_sha256,
         )
 
     def _check_writable(self, directory: Path) -> None:
@@ -93,12 +107,20 @@ class OutputFiles:
         return part
 
     def _finish(
-        self, part: Part, *, expects_video: bool, total_bytes: int | None, name_for: Callable[[str], str]
+        self,
+        part: Part,
+        *,
+        expects_video: bool,
+        total_bytes: int | None,
+        name_for: Callable[[str], str],
+        believed_sha256: str | None,
     ) -> SavedFile:
         with part.lock:
             part.flush()
             media = _checked(part, expects_video=expects_video, total_bytes=total_bytes)
             with explained(part.path):
+                if part.sha256 != believed_sha256 and not is_whole(media, part.size_bytes, part.read_at):
+                    raise DownloadCut(f"the {media.media_type} does not end as it should", sha256=part.sha256)
                 self._files.sync_file(part.handle)
             target = place_inside(self._files, part.directory, name_for(media.extension))
             with explained(target):

@@ -97,6 +97,10 @@ class Part:
         self._digest.update(chunk)
         self._is_damaged = False
 
+    def read_at(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """Give bytes of what was flushed, in this thread, which holds `lock`. Raises OSError."""
+        return self._files.read_at(self.handle, offset_bytes, size_bytes)
+
     def release(self) -> None:
         """Close the file, in this thread, which holds `lock`."""
         handle, self._handle = self.handle, None

@@ -15,6 +15,7 @@ from batchkiln.core.polling import next_poll_at, retention_ends_at
 from batchkiln.core.replies import (
     AccountBlocked,
     DownloadBroken,
+    DownloadCut,
     DownloadStarted,
     EdgeBlocked,
     GenerationRecord,
@@ -38,6 +39,8 @@ AT_ONCE: Final = 4
 """Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
 
 TRIES_PER_LINK: Final = 4
+CUT_ALIKE: Final = 4
+"""So often the same file without the end of its format has to come before it is believed to be what was paid for."""
 
 
 async def fetch_downloads(lane: Lane) -> None:
@@ -69,6 +72,7 @@ async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
         await _pause(lane, tries)
     lane.records.pop(attempt_id, None)
     lane.touched.pop(attempt_id, None)
+    lane.cut_files = {key: hashes for key, hashes in lane.cut_files.items() if key[0] != attempt_id}
 
 
 async def _try(lane: Lane, attempt_id: int) -> bool:
@@ -193,8 +197,15 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
         if isinstance(total_bytes, _Saved):
             return total_bytes
         saved = await outputs.finish(
-            part, expects_video=task.attempt.is_video, total_bytes=total_bytes, name_for=name_for
+            part,
+            expects_video=task.attempt.is_video,
+            total_bytes=total_bytes,
+            name_for=name_for,
+            believed_sha256=_believed(lane, task.attempt.id, number),
         )
+    except DownloadCut as cut:
+        lane.cut_files.setdefault((task.attempt.id, number), []).append(cut.sha256)
+        return _Saved.NEEDS_LINK
     except DownloadBroken:
         return _Saved.NEEDS_LINK
     finally:
@@ -209,6 +220,12 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
     )
     log.info("file_saved", account=lane.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
+
+
+def _believed(lane: Lane, attempt_id: int, number: int) -> str | None:
+    """Return the hash of a file that lacks its format's end, once it came so often that there seems to be no other."""
+    hashes = lane.cut_files.get((attempt_id, number), [])
+    return next((sha256 for sha256 in hashes if hashes.count(sha256) >= CUT_ALIKE), None)
 
 
 async def _stream(lane: Lane, part: Part, link: OutputLink) -> int | _Saved | None:

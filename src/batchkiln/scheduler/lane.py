@@ -70,6 +70,8 @@ class Lane:
     statuses: dict[int, str] = field(default_factory=dict)  # the last status word of the active generation
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
+    cut_files: dict[tuple[int, int], list[str]] = field(default_factory=dict)  # per output: hashes of what seemed cut
+    refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     stale_plans: int = 0
     begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits
     is_told_creates: bool = False  # whether this run itself was told how long to wait, so that it knows exactly

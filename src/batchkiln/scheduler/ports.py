@@ -131,9 +131,18 @@ class Outputs(Protocol[PartT]):
         """Begin a file beside its target."""
 
     async def finish(
-        self, part: PartT, *, expects_video: bool, total_bytes: int | None, name_for: Callable[[str], str]
+        self,
+        part: PartT,
+        *,
+        expects_video: bool,
+        total_bytes: int | None,
+        name_for: Callable[[str], str],
+        believed_sha256: str | None = None,
     ) -> SavedFile:
-        """Verify, sync and publish a file under the name for its extension, never over another file."""
+        """Verify, sync and publish a file under the name for its extension, never over another file.
+
+        Raises `DownloadCut` for one that lacks the end of its format, unless it is the one that is believed.
+        """
 
 
 class Inputs(Protocol):
@@ -183,8 +192,8 @@ class Queue(Protocol):
     async def record_attempt(self, new: NewAttempt) -> Attempt | None:
         """Make an attempt durable before anything is sent (Law 1); None where the plan is no longer true."""
 
-    async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt:
-        """Count one more send before it happens."""
+    async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt | None:
+        """Count one more send before it happens; None where the attempt is damaged, and now held."""
 
     async def record_unknown(self, attempt: Attempt, reason: str, now: Now) -> None:
         """Note a lost reply."""

@@ -196,6 +196,7 @@ async def _complete(
         reply = await lane.ports.service.complete_uploads([ticket.asset_id for ticket in tickets])
     if isinstance(reply, AssetsReady):
         lane.upload_troubles = 0
+        lane.refused_uploads.pop(candidate.item_id, None)
         lane.recovered(creates=True)
         urls = [(want.file.sha256, url) for want, url in zip(wanted, reply.urls, strict=True)]
         await lane.ports.queue.record_assets(lane.account_id, urls, lane.ports.clock.now())
@@ -206,11 +207,11 @@ async def _complete(
 async def _upload_failed(lane: Lane, candidate: Candidate, reply: PrepareReply | CompleteReply) -> None:
     match reply:
         case Refused(error=error):
-            lane.upload_troubles += 1
-            if lane.upload_troubles >= ALIKE_REFUSALS:
-                lane.upload_troubles = 0
+            refusals = lane.refused_uploads.pop(candidate.item_id, 0) + 1
+            if refusals >= ALIKE_REFUSALS:
                 await lane.ports.queue.reject_item(candidate.item_id, error, lane.ports.clock.now())
             else:
+                lane.refused_uploads[candidate.item_id] = refusals
                 lane.postpone_uploads(lane.ports.clock.now(), reason=Reason.UNAVAILABLE)
         case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
             now = lane.ports.clock.now()

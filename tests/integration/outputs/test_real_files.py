@@ -12,7 +12,7 @@ from batchkiln.core.errors import OutputsUnwritable
 from batchkiln.core.job import SavedFile
 from batchkiln.outputs import OutputFiles, RealFiles
 
-PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4096
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4096 + b"\0\0\0\0IEND\xae\x42\x60\x82"
 
 
 class NoLinks(RealFiles):

@@ -92,6 +92,9 @@ class FaultyFiles:
         self._step("write")
         self._open[handle].content += chunk[half:]
 
+    def read_at(self, handle: int, offset_bytes: int, size_bytes: int) -> bytes:
+        return self._open[handle].content[offset_bytes : offset_bytes + size_bytes]
+
     def truncate(self, handle: int) -> None:
         self._step("truncate")
         self._open[handle].content = b""

@@ -7,15 +7,16 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken, OutputsUnwritable
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import DownloadBroken
+from batchkiln.core.replies import DownloadBroken, DownloadCut
 from batchkiln.outputs import OutputFiles, WrongLength, WrongMedia
 from batchkiln.outputs.output_files import FREE_MIN_BYTES
 from batchkiln.outputs.part import BUFFER_BYTES
 from unit.outputs.faulty_files import FaultyFiles, PowerCut
 
 OUT = Path("/out")
-PICTURE = b"\x89PNG\r\n\x1a\n" + b"pixels" * 100_000
-OTHER = PICTURE[:-1] + b"!"
+END = b"\0\0\0\0IEND\xae\x42\x60\x82"
+PICTURE = b"\x89PNG\r\n\x1a\n" + b"pixels" * 100_000 + END
+OTHER = PICTURE[: -len(END) - 1] + b"!" + END
 SAVED = SavedFile("/out/birds/fox.png", len(PICTURE), hashlib.sha256(PICTURE).hexdigest(), "image/png")
 
 
@@ -167,13 +168,19 @@ async def test_a_short_file_can_be_continued() -> None:
 
 
 async def finish(
-    outputs: OutputFiles, *, part: object, part_total: int | None, expects_video: bool = False
+    outputs: OutputFiles,
+    *,
+    part: object,
+    part_total: int | None,
+    expects_video: bool = False,
+    believed: str | None = None,
 ) -> SavedFile:
     return await outputs.finish(
         part,  # type: ignore[arg-type]  # a Part, which the tests need not name
         expects_video=expects_video,
         total_bytes=part_total,
         name_for=lambda extension: f"fox.{extension}",
+        believed_sha256=believed,
     )
 
 
@@ -195,6 +202,21 @@ async def test_other_media_get_no_name(content: bytes, *, expects_video: bool) -
     saved = await finish(outputs, part=part, part_total=len(PICTURE))
 
     assert (files.seen, saved.sha256) == ({"/out/fox.png": PICTURE}, SAVED.sha256)
+
+
+async def test_a_file_without_its_end_gets_no_name() -> None:
+    """What was announced came, and is less than a picture: it is taken only when the caller believes it."""
+    files = FaultyFiles()
+    outputs = OutputFiles(files)
+    part = await outputs.open_part(OUT, "fox")
+    await part.write(PICTURE[:-1])
+    with pytest.raises(DownloadCut) as cut:
+        await finish(outputs, part=part, part_total=len(PICTURE) - 1)
+    assert files.seen.keys() == {"/out/.fox.part"}
+
+    saved = await finish(outputs, part=part, part_total=len(PICTURE) - 1, believed=cut.value.sha256)
+
+    assert files.seen == {saved.path: PICTURE[:-1]}
 
 
 async def test_pieces_are_gathered_before_the_disk_is_asked() -> None:

@@ -31,6 +31,28 @@ async def test_broken_download_is_continued_by_range(world: World) -> None:
     assert world.one("SELECT size_bytes FROM output") == len(content_of("gen-1"))
 
 
+async def test_file_without_its_end_is_fetched_again(world: World) -> None:
+    """Law 7: that all announced bytes came does not make them a whole picture."""
+    world.service.downloads_cut = 2
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert world.outputs.files == {f"/out/job/{item}.png": content_of("gen-1")}
+
+
+async def test_file_that_always_lacks_its_end_is_believed_at_last(world: World) -> None:
+    """What was paid for is not thrown away for an opinion on formats."""
+    world.service.downloads_cut = 100
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert world.service.downloads_cut == 95
+    assert world.outputs.files.keys() == {f"/out/job/{item}.png"}
+
+
 async def test_expired_link_is_read_afresh(world: World) -> None:
     """One more read gives a fresh link, ten seconds after the last. Service section 2.1, rule 4.4."""
     world.service.links_refused = 1

@@ -116,6 +116,31 @@ async def test_refused_ticket_is_asked_anew(world: World) -> None:
     assert world.state(item) is ItemState.DONE
 
 
+async def test_images_are_refused_for_good_only_after_several_refusals(world: World) -> None:
+    """Other troubles between do not count: a lost reply says nothing about the image."""
+    owl = world.inputs.put("owl.png", b"owl")
+    refused = Refused(RefusalKind.INVALID, NO)
+    world.service.say("put", Lost.REQUEST, Lost.REQUEST, Lost.REQUEST)
+    world.service.say("upload", refused, refused)
+    (item,) = world.enqueue(inputs=(owl,))
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+
+
+async def test_images_that_are_refused_again_and_again_reject_the_item(world: World) -> None:
+    """Uploads would otherwise go on for ever; nothing is charged."""
+    owl = world.inputs.put("owl.png", b"owl")
+    world.service.say("upload", *[Refused(RefusalKind.INVALID, NO)] * 3)
+    (item,) = world.enqueue(inputs=(owl,))
+
+    await world.run()
+
+    assert world.state(item) is ItemState.REJECTED
+    assert world.money() == (0, 0, 0)
+
+
 async def test_asset_that_is_gone_is_uploaded_again(world: World) -> None:
     """A create refused for its asset is made again with a new upload, and not charged. Service rule 2.2.5."""
     owl = world.inputs.put("owl.png", b"owl")

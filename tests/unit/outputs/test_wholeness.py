@@ -1,0 +1,103 @@
+"""Whether a file ends where its format says."""
+
+import io
+import tempfile
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from batchkiln.outputs.media import SNIFFED_BYTES, sniff_media
+from batchkiln.outputs.wholeness import is_whole
+
+
+def picture(form: str) -> bytes:
+    file = io.BytesIO()
+    Image.effect_noise((64, 48), 40).convert("RGB").save(file, form)
+    return file.getvalue()
+
+
+def clip(form: str = "mp4", **options: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:  # a start that is fast is written by opening the file again
+        path = Path(folder) / "clip"
+        _film(path, form, options)
+        return path.read_bytes()
+
+
+def _film(path: Path, form: str, options: dict[str, str]) -> None:
+    with av.open(str(path), "w", format=form, options=options) as container:
+        stream = container.add_stream("libx264" if form != "webm" else "libvpx", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for number in range(5):
+            shade = np.full((48, 64, 3), 40 * number, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(shade)))
+        container.mux(stream.encode())
+
+
+def is_taken(content: bytes) -> bool:
+    media = sniff_media(content[:SNIFFED_BYTES])
+    assert media is not None
+    return is_whole(media, len(content), lambda offset, size: content[offset : offset + size])
+
+
+WHOLE = {
+    "png": picture("png"),
+    "jpeg": picture("jpeg"),
+    "gif": picture("gif"),
+    "webp": picture("webp"),
+    "avif": picture("avif"),
+    "mp4": clip(),
+    "mp4 that starts fast": clip(movflags="faststart"),
+    "mp4 in fragments": clip(movflags="frag_keyframe+empty_moov"),
+    "mov": clip("mov"),
+    "webm": clip("webm"),
+}
+TELLING = WHOLE.keys() - {"webm"}  # whose length may be left open
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_what_real_programs_write_is_whole(form: str) -> None:
+    """A file that was paid for must never be refused."""
+    assert is_taken(WHOLE[form])
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 2, 7, 100])
+@pytest.mark.parametrize("form", sorted(TELLING))
+def test_a_file_without_its_end_is_not(form: str, lost_bytes: int) -> None:
+    """Also where the server announced just as many bytes as it sent."""
+    assert not is_taken(WHOLE[form][:-lost_bytes])
+
+
+def test_a_clip_that_was_cut_between_boxes_is_not() -> None:
+    """Without its index nothing of it can be shown."""
+    content = WHOLE["mp4"]
+    index = content.rindex(b"moov") - 4
+
+    assert not is_taken(content[:index])
+
+
+@pytest.mark.parametrize("length", [2, 7])
+def test_a_box_that_is_shorter_than_its_own_head_ends_the_walk(length: int) -> None:
+    """Made lengths do not keep a thread busy for ever."""
+    content = WHOLE["mp4"]
+    first = int.from_bytes(content[:4], "big")
+
+    assert not is_taken(content[:first] + length.to_bytes(4, "big") + content[first + 4 :])
+
+
+def test_a_last_box_may_leave_its_length_open() -> None:
+    """Length zero means: to the end of the file."""
+    head = b"\0\0\0\x10ftypisom\0\0\0\0"
+
+    assert is_taken(head + b"\0\0\0\x08moov" + b"\0\0\0\0mdat" + b"x" * 100)
+
+
+def test_a_long_box_tells_its_length_in_eight_bytes() -> None:
+    """As boxes beyond 4 GiB do."""
+    head = b"\0\0\0\x10ftypisom\0\0\0\0" + b"\0\0\0\x08moov"
+    long = b"\0\0\0\1mdat" + (16 + 100).to_bytes(8, "big")
+
+    assert is_taken(head + long + b"x" * 100)
+    assert not is_taken(head + long + b"x" * 99)
