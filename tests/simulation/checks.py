@@ -56,6 +56,11 @@ class Aftermath:
     def _is_upset(self, arrived_at_ms: int) -> bool:
         return any(-LATE_MS <= arrived_at_ms - late_ms <= UPSET_MS for late_ms in self.late_ms)
 
+    def account_days(self) -> int:
+        """Count the days of accounts on which the service was asked for anything."""
+        sql = f"SELECT DISTINCT account, arrived_at_ms / {DAY_MS} FROM requests WHERE account IS NOT NULL"
+        return len(self._service(sql))
+
     def generations(self) -> int:
         """Count what the service made."""
         return len(self._service("SELECT id FROM generations"))

@@ -23,7 +23,7 @@ class Outcome:
     points: int
     died_at: tuple[str, ...]
     violations: tuple[str, ...]
-    days: float
+    account_days: int = 0
     generations: int = 0
 
 
@@ -34,7 +34,7 @@ def play(plan: Plan, *, killed_at: int | None = None) -> Outcome:
     """
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None, prefix="batchkiln-"))
-    generations = 0
+    generations = account_days = 0
     try:
         with seeded_secrets(plan.seed):
             if killed_at is not None:
@@ -54,11 +54,10 @@ def play(plan: Plan, *, killed_at: int | None = None) -> Outcome:
                     *aftermath.violations(),
                     *world.canaries.left_in([world.program_folder]),
                 ]
-                generations = aftermath.generations()
+                generations, account_days = aftermath.generations(), aftermath.account_days()
             except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
                 violations = [f"{type(error).__name__}: {error}"]
-        days = world.loop.time() / 86_400
-        return Outcome(world.points.count, tuple(world.died_at), tuple(violations), days, generations)
+        return Outcome(world.points.count, tuple(world.died_at), tuple(violations), account_days, generations)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

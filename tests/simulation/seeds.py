@@ -35,10 +35,10 @@ def main() -> int:
         for seed in args.seeds:
             print(play(draw(seed, options)))
         return 0
-    began, broken, days, generations = time.perf_counter(), 0, 0.0, 0
+    began, broken, days, generations = time.perf_counter(), 0, 0, 0
     with multiprocessing.get_context("fork").Pool(args.processes) as pool:
         for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), args.seeds):
-            days += outcome.days * len(draw(seed, options).accounts)
+            days += outcome.account_days
             generations += outcome.generations
             if outcome.violations:
                 broken += 1
@@ -47,7 +47,7 @@ def main() -> int:
                 print("\n".join(f"    {violation}" for violation in outcome.violations[:5]), flush=True)
     seconds = time.perf_counter() - began
     print(
-        f"{len(args.seeds)} worlds, {broken} with a broken promise; {days:.0f} account-days, {generations} generations,"
+        f"{len(args.seeds)} worlds, {broken} with a broken promise; {days} account-days, {generations} generations,"
         f" {seconds:.1f} s: {days / seconds / args.processes:.1f} account-days a second and process"
     )
     return 1 if broken else 0

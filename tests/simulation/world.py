@@ -40,7 +40,6 @@ from .virtual_loop import VirtualLoop
 from .watch import Watch
 
 ADDRESS: Final = "service"
-HORIZON_SECONDS: Final = 60 * 86_400.0
 STANDSTILL_SECONDS: Final = 3_600.0  # between two lives, when the first ended with work left
 _CONFIG: Final = """
 default_profile: simulated
@@ -97,7 +96,7 @@ class World:
         with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed):
             self.loop.network.on_write = self.points.pass_by
             self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
-            self.loop.run_until_complete(asyncio.wait_for(self._history(), HORIZON_SECONDS))
+            self.loop.run_until_complete(self._history_in_time())
         self.violations += self.watch.violations
 
     def wall(self) -> datetime:
@@ -163,6 +162,12 @@ class World:
             (self.program_folder / name).write_text(text)
         for number, name in enumerate(self.plan.pictures):
             Image.new("RGB", (8, 8), (40 * number % 256, 60, 30)).save(self.program_folder / name)
+
+    async def _history_in_time(self) -> None:
+        try:
+            await asyncio.wait_for(self._history(), self.plan.ends_by)
+        except TimeoutError:
+            self.violations.append(f"not everything has ended by day {self.plan.ends_by / 86_400:.1f}")
 
     async def _history(self) -> None:
         await self.start_service()

@@ -1,0 +1,100 @@
+"""What the simulated worlds ask for: manifests drawn from a seed, by what their items cost."""
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+DAY_CREDITS: Final = 2000
+PICTURES: Final = tuple(f"picture-{number}.png" for number in range(3))
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One way to spend credits; `takes_picture` where it starts from an image."""
+
+    price: int
+    request: str
+    takes_picture: bool = False
+
+
+def _image(model: str, resolution: str, price: int) -> Offer:
+    return Offer(price, f"model: {model}, mode: text-to-image, parameters: {{resolution: {resolution}}}")
+
+
+def _edit(model: str, resolution: str, price: int) -> Offer:
+    request = f"model: {model}, mode: image-to-image, parameters: {{resolution: {resolution}}}"
+    return Offer(price, request, takes_picture=True)
+
+
+def _clip(model: str, resolution: str, seconds: int, price: int) -> Offer:
+    parameters = f"{{resolution: {resolution}, duration_seconds: {seconds}}}"
+    return Offer(price, f"model: {model}, mode: text-to-video, parameters: {parameters}")
+
+
+def _moved(model: str, resolution: str, seconds: int, price: int) -> Offer:
+    parameters = f"{{resolution: {resolution}, duration_seconds: {seconds}}}"
+    return Offer(price, f"model: {model}, mode: image-to-video, parameters: {parameters}", takes_picture=True)
+
+
+_CHEAP: Final = (
+    _image("epsilon-2", "512x512", 2),
+    _edit("epsilon-2", "1024x1024", 5),
+    _clip("alpha-2.5-lite", "480p", 5, 50),
+    _clip("alpha-2.5-lite", "480p", 8, 80),
+    _clip("alpha-2.5-lite", "480p", 10, 100),
+    _moved("alpha-2.5-lite", "480p", 5, 50),
+    _moved("alpha-2.0-mini", "720p", 10, 60),
+)
+_DEAR: Final = (
+    _clip("gamma-3.1-fast", "1080p", 8, 160),
+    _moved("gamma-3.1-fast", "1080p", 8, 160),
+    _clip("alpha-2.0-pro", "1080p", 10, 300),
+    _moved("beta-3.0", "720p", 15, 240),
+    _clip("beta-3.0", "1080p", 15, 420),
+    _clip("alpha-2.5", "1080p", 12, 480),
+)
+_STYLES: Final = (_DEAR, _DEAR, _DEAR, _DEAR, _CHEAP, _CHEAP + _DEAR)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The manifests of a world, and within how many days of calm all of it can be had, at the very worst."""
+
+    manifests: dict[str, str]
+    days_at_most: float
+    busy_hours: float  # after each midnight, about: then the day's credits are spent
+
+
+def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...]) -> Wishes:
+    """Draw one to three jobs whose cost takes about so many days of the accounts."""
+    style = chance.choice(_STYLES)
+    credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
+    jobs = [f"job-{number}" for number in range(chance.randint(1, 3))]
+    drawn = [_draw_job(chance, job, credits_in_all // len(jobs), accounts=accounts, style=style) for job in jobs]
+    return Wishes(
+        manifests={f"{job}.yaml": text for job, (text, _) in zip(jobs, drawn, strict=True)},
+        days_at_most=sum(needed for _, needed in drawn),
+        busy_hours=0.25 if style is _DEAR else 0.6,
+    )
+
+
+def _draw_job(
+    chance: random.Random, job: str, credits_in_all: int, *, accounts: tuple[str, ...], style: tuple[Offer, ...]
+) -> tuple[str, float]:
+    lines = ["version: 1", f"job: {job}", f"accounts: [{', '.join(accounts)}]"]
+    lines.append(f"order: {chance.choice(('manifest', 'pack'))}")
+    a_day = DAY_CREDITS
+    if chance.random() < 0.3:
+        a_day = chance.choice((800, 1500))
+        lines.append(f"budget: {{credits_per_day: {a_day}}}")
+    lines += ["items:"]
+    spent, number = 0, 0
+    while spent < credits_in_all or not number:
+        number += 1
+        offer = chance.choice(style)
+        spent += offer.price
+        inputs = f", inputs: [{chance.choice(PICTURES)}]" if offer.takes_picture else ""
+        priority = chance.choice((0, 0, 0, 5))
+        lines.append(f"  - {{id: i{number}, priority: {priority}, prompt: {job} {number}{inputs}, {offer.request}}}")
+    dearest = max(offer.price for offer in style)
+    return "\n".join(lines) + "\n", number / (a_day // dearest)
