@@ -73,6 +73,7 @@ async def _revoke(world: "World") -> None:
         first = min(desk.list(account), key=lambda key: key.created_at_ms)
         (world.program_folder / "new-key").write_text(desk.create(account).secret)
         desk.revoke(first.id)
+    world.note("a person", f"revokes the first API key of {account}")
     world.revoked_key = digest_of(service.api_key(account))
     world.write_config("{file: new-key}")
 

@@ -61,6 +61,7 @@ class MemoryNetwork:
         self.weather: Weather = weather or FairWeather()
         self.on_write: Callable[[str], None] = lambda _: None  # told before and after each write of a node
         self.on_bytes: list[Callable[[str, bytes], None]] = []  # told what a node is about to write
+        self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None  # told whose bytes it befell
         self.late: list[float] = []  # when bytes arrived much later than their sender could know
         self._listeners: dict[str, _Listener] = {}
         self._ends: list[End] = []
@@ -148,7 +149,10 @@ class End(asyncio.Transport):
         self._network.on_write("after send")
 
     def _write(self, content: bytes) -> None:
-        match self._network.weather.misfortune(self.node, asyncio.get_running_loop().time()):
+        befalls = self._network.weather.misfortune(self.node, asyncio.get_running_loop().time())
+        if befalls != "none":
+            self._network.on_misfortune(self.node, befalls)
+        match befalls:
             case "none":
                 self._send(content)
             case "lost":

@@ -40,7 +40,7 @@ class Plan:
     pictures: tuple[str, ...] = ()  # names of input images
     accounts: tuple[str, ...] = ("main",)
     service: dict[str, object] = field(default_factory=dict)  # fields of its configuration
-    weather: Weather | None = None
+    weather: Callable[[], Weather] | None = None
     deaths: tuple[int, ...] = ()  # points of the program, life by life
     cuts_power: bool = False  # at deaths, and at kills
     kills: tuple[float, ...] = ()  # moments at which the program is killed

@@ -13,7 +13,10 @@ from unittest import mock
 from .checks import Aftermath
 from .forking import play_until_killed
 from .plan import Plan
+from .story import tell
 from .world import World
+
+MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -25,41 +28,53 @@ class Outcome:
     violations: tuple[str, ...]
     account_days: int = 0
     generations: int = 0
+    story: tuple[str, ...] = ()  # only of a run that broke a promise, or where it was asked for
 
 
-def play(plan: Plan, *, killed_at: int | None = None) -> Outcome:
+def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Outcome:
     """Play a world in a folder of its own, in memory where the machine has such a place.
 
     With `killed_at`, the process that plays it is killed when the program passes that point, and another goes on.
+    With `tells`, the outcome has its story.
     """
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None, prefix="batchkiln-"))
-    generations = account_days = 0
+    folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None, prefix="batchkiln-"))
     try:
         with seeded_secrets(plan.seed):
             if killed_at is not None:
                 plan = play_until_killed(folder, plan, point=killed_at)
             world = World(folder, plan)
-            try:
-                world.play()
-                start_ms = round(plan.starts_at.timestamp() * 1000)
-                aftermath = Aftermath(
-                    folder,
-                    tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late),
-                    has_stranger=plan.stranger_until > 0,
-                    revoked_key=world.revoked_key,
-                )
-                violations = [
-                    *world.violations,
-                    *aftermath.violations(),
-                    *world.canaries.left_in([world.program_folder]),
-                ]
-                generations, account_days = aftermath.generations(), aftermath.account_days()
-            except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
-                violations = [f"{type(error).__name__}: {error}"]
-        return Outcome(world.points.count, tuple(world.died_at), tuple(violations), account_days, generations)
+            violations = _violations(world)
+        aftermath = _aftermath(world)
+        return Outcome(
+            points=world.points.count,
+            died_at=tuple(world.died_at),
+            violations=tuple(violations),
+            account_days=aftermath.account_days(),
+            generations=aftermath.generations(),
+            story=tuple(tell(folder, plan, world.happenings)) if violations or tells else (),
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _violations(world: World) -> list[str]:
+    """Play a world; return everything that is wrong with it then."""
+    try:
+        world.play()
+        left = world.canaries.left_in([world.program_folder])
+        return [*world.violations, *_aftermath(world).violations(), *left]
+    except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
+        return [f"{type(error).__name__}: {error}"]
+
+
+def _aftermath(world: World) -> Aftermath:
+    start_ms = round(world.plan.starts_at.timestamp() * 1000)
+    return Aftermath(
+        world.folder,
+        late_ms=tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late),
+        has_stranger=world.plan.stranger_until > 0,
+        revoked_key=world.revoked_key,
+    )
 
 
 @contextmanager

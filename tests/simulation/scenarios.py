@@ -1,8 +1,10 @@
 """Worlds drawn from a seed: what is asked for, and everything that goes wrong until the calm."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from batchkiln.service.faults import Endpoint, Misbehaviour
@@ -16,7 +18,7 @@ DAY: Final = 86_400.0
 HOUR: Final = 3_600.0
 GRACE_DAYS: Final = 3.0  # for a first and a last day that are not whole, and for outages and standstills
 _MISFORTUNES: Final[tuple[Misfortune, ...]] = ("lost", "reset_before", "reset_after", "cut", "slow")
-_FAULTS: Final[tuple[tuple[Misbehaviour, tuple[Endpoint, ...]], ...]] = (
+FAULTS: Final[tuple[tuple[Misbehaviour, tuple[Endpoint, ...]], ...]] = (
     ("reply_lost", ("create", "quote", "upload", "complete", "poll", "openapi", "download")),
     ("reset_before", ("create", "quote", "upload", "poll", "put", "download")),
     ("reset_after", ("create", "quote", "complete", "poll", "put", "download")),
@@ -104,17 +106,9 @@ def _roughen(chance: random.Random, plan: Plan, busy_hours: float) -> None:
     def moment() -> float:
         return _busy_moment(chance, plan, busy_hours)
 
-    plan.weather = Storms(plan.seed, probability=chance.choice((0.0, 0.003, 0.01, 0.05)), calm_at=plan.calm_at)
-    faults = []
-    for kind, endpoints in _FAULTS:
-        for endpoint in endpoints:
-            if chance.random() < 0.3:
-                rule: dict[str, object] = {"kind": kind, "endpoint": endpoint, "times": None}
-                rule["probability"] = chance.choice((0.01, 0.05, 0.05 if kind == "wrong_length" else 0.2))
-                if kind in _LASTING:
-                    rule["seconds"] = chance.choice((1, 20, 90))
-                faults.append(rule)
-    plan.service["faults"] = faults
+    roughness = chance.choice((0.0, 0.003, 0.01, 0.05))
+    plan.weather = partial(Storms, plan.seed, probability=roughness, calm_at=plan.calm_at)
+    plan.service["faults"] = list(_faults(chance))
     plan.service["duration_scale"] = chance.choice((1.0, 1.0, 0.3, 0.05))  # so fast that the minute's creates run out
     plan.kills = tuple(sorted(moment() for _ in range(chance.randint(0, 12))))
     plan.cuts_power = chance.random() < 0.4
@@ -127,21 +121,38 @@ def _roughen(chance: random.Random, plan: Plan, busy_hours: float) -> None:
             for _ in range(chance.randint(1, 3))
         )
     if chance.random() < 0.3:
-        plan.troubles = tuple(
-            Trouble(
-                life=chance.randint(1, 5),
-                first=chance.randint(1, 2000),
-                count=chance.choice((1, 1, 20, 10**9)),
-                kind=chance.choice(("full", "failing")),
-            )
-            for _ in range(chance.randint(1, 4))
-        )
+        plan.troubles = tuple(_trouble(chance) for _ in range(chance.randint(1, 4)))
     if chance.random() < 0.1:
         plan.revoked_at = moment()
     if chance.random() < 0.1:
         plan.stranger_until = plan.calm_at
     if chance.random() < 0.1:
         plan.rests = tuple(chance.choice((5.0, 3600.0, DAY, 13.5 * DAY)) for _ in range(3))
+
+
+def _faults(chance: random.Random) -> Iterator[dict[str, object]]:
+    """Draw rules of the service's misbehaviour."""
+    for kind, endpoints in FAULTS:
+        for endpoint in endpoints:
+            if chance.random() < 0.3:
+                # The same file cut in the same way again and again is believed at last.
+                often = 0.05 if kind == "wrong_length" else 0.2
+                probability = chance.choice((0.01, 0.05, often))
+                rule: dict[str, object] = {"kind": kind, "endpoint": endpoint, "times": None}
+                yield (
+                    rule
+                    | {"probability": probability}
+                    | ({"seconds": chance.choice((1, 20, 90))} if kind in _LASTING else {})
+                )
+
+
+def _trouble(chance: random.Random) -> Trouble:
+    return Trouble(
+        life=chance.randint(1, 5),
+        first=chance.randint(1, 2000),
+        count=chance.choice((1, 1, 20, 10**9)),
+        kind=chance.choice(("full", "failing")),
+    )
 
 
 def _busy_moment(chance: random.Random, plan: Plan, busy_hours: float) -> float:

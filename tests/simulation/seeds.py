@@ -1,18 +1,20 @@
 """Play worlds drawn from seeds, and look whether the program kept its promises.
 
-A finding is told with the command that plays it again.
+A finding is told with the command that plays it again, and with the story of the smallest world that has it.
 
     python tests/simulation/seeds.py --seeds 0-999 --days 2     many worlds, in parallel processes
     python tests/simulation/seeds.py --seeds 17 --verbose       one world, told in full
 """
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -20,6 +22,10 @@ if not __package__:
 from simulation.playing import Outcome, play
 from simulation.quiet import silence
 from simulation.scenarios import Options, draw
+from simulation.shrinking import shrunken
+from simulation.story import summary
+
+STORIES_MAX: Final = 3  # so many findings are told whole; the others can be asked for one by one
 
 
 def play_seed(seed: int, options: Options) -> tuple[int, Outcome]:
@@ -32,25 +38,48 @@ def main() -> int:
     args = _arguments()
     options = Options(days=args.days, is_rough=not args.fair)
     if args.verbose:
-        for seed in args.seeds:
-            print(play(draw(seed, options)))
-        return 0
-    began, broken, days, generations = time.perf_counter(), 0, 0, 0
-    with multiprocessing.get_context("fork").Pool(args.processes) as pool:
+        return max(_tell_of(seed, options) for seed in args.seeds)
+    began, broken, days, generations = time.perf_counter(), list[int](), 0, 0
+    with multiprocessing.get_context("fork").Pool(args.processes, gc.freeze) as pool:
         for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), args.seeds):
             days += outcome.account_days
             generations += outcome.generations
             if outcome.violations:
-                broken += 1
-                how = " --fair" if args.fair else ""
-                print(f"--seeds {seed} --days {args.days:g}{how}: {len(outcome.violations)} broken")
+                broken.append(seed)
+                print(f"{_command(seed, options)}: {len(outcome.violations)} broken")
                 print("\n".join(f"    {violation}" for violation in outcome.violations[:5]), flush=True)
     seconds = time.perf_counter() - began
+    for seed in broken[:STORIES_MAX]:
+        _tell_shortest(seed, options)
+    speed = days / seconds / args.processes
     print(
-        f"{len(args.seeds)} worlds, {broken} with a broken promise; {days} account-days, {generations} generations,"
-        f" {seconds:.1f} s: {days / seconds / args.processes:.1f} account-days a second and process"
+        f"{len(args.seeds)} worlds, {len(broken)} with a broken promise; {days} account-days,"
+        f" {generations} generations, {seconds:.1f} s: {speed:.1f} account-days a second and process"
     )
     return 1 if broken else 0
+
+
+def _command(seed: int, options: Options) -> str:
+    return f"--seeds {seed} --days {options.days:g}{'' if options.is_rough else ' --fair'}"
+
+
+def _tell_of(seed: int, options: Options) -> int:
+    """Play one world and tell all of it."""
+    with silence():
+        plan = draw(seed, options)
+        outcome = play(plan, tells=True)
+    print("\n".join([*summary(plan), "", *outcome.story, "", *outcome.violations]))
+    print(f"{_command(seed, options)}: {len(outcome.violations)} broken")
+    return 1 if outcome.violations else 0
+
+
+def _tell_shortest(seed: int, options: Options) -> None:
+    """Leave out of a broken world what can be left out, and tell what is left."""
+    with silence():
+        plan = shrunken(draw(seed, options), lambda smaller: play(smaller).violations)
+        outcome = play(plan)
+    print(f"\nThe smallest world that was found for {_command(seed, options)}:")
+    print("\n".join([*summary(plan), "", *outcome.story, "", *outcome.violations]), flush=True)
 
 
 def _arguments() -> argparse.Namespace:

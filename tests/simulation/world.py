@@ -36,6 +36,7 @@ from .plan import Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
 from .remains import left_behind
+from .story import Happening
 from .virtual_loop import VirtualLoop
 from .watch import Watch
 
@@ -75,7 +76,7 @@ class World:
         self.plan = plan
         self.service: LocalService | None = None
         self._is_serving = asyncio.Event()
-        self.loop = VirtualLoop(MemoryNetwork(plan.weather), now=plan.goes_on_at)
+        self.loop = VirtualLoop(MemoryNetwork(plan.weather() if plan.weather else None), now=plan.goes_on_at)
         self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
         self.program_folder = folder / "program"
         self.watch = Watch(self.program_folder / "queue.db")
@@ -83,6 +84,7 @@ class World:
         self.lives = 0
         self.service_lives = 0
         self.died_at: list[str] = []
+        self.happenings: list[Happening] = []
         self.revoked_key: str | None = None  # its hash
         self.violations: list[str] = []
         self._died = asyncio.Event()
@@ -95,9 +97,14 @@ class World:
         """Run the manifests to their end, through as many lives as it takes."""
         with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed):
             self.loop.network.on_write = self.points.pass_by
+            self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
             self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
             self.loop.run_until_complete(self._history_in_time())
         self.violations += self.watch.violations
+
+    def note(self, who: str, what: str) -> None:
+        """Keep in mind what happens, for the story of this world."""
+        self.happenings.append(Happening(self.loop.time(), who, what))
 
     def wall(self) -> datetime:
         """Return what the machine's clock shows."""
@@ -113,6 +120,7 @@ class World:
         """Let the service die now, unless it is dead."""
         if self.service is None:
             return
+        self.note("service", "is killed")
         self._graves.append(self.service)
         self.service = None
         self._is_serving.clear()
@@ -128,6 +136,7 @@ class World:
     async def start_service(self) -> None:
         """Start the service, where its last life left it."""
         self.service_lives += 1
+        self.note("service", f"life {self.service_lives} begins")
         config = ServiceConfig.model_validate(
             {
                 "state_dir": self.folder / "service",
@@ -188,6 +197,7 @@ class World:
         self._disk = Disk(self.program_folder)
         self._died.clear()
         self.lives += 1
+        self.note("program", f"life {self.lives} begins")
         with as_node(f"program-{self.lives}"):
             life = asyncio.create_task(self._program())
         death = asyncio.create_task(self._died.wait())
@@ -201,6 +211,7 @@ class World:
             self._die(f"trouble: {life.exception()!r}")
             return self.plan.rest_seconds(self.lives)
         left = life.result()
+        self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
         if left:
             give_up_unreachable(self.program_folder / "queue.db")
@@ -209,6 +220,7 @@ class World:
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""
         self.died_at.append(point)
+        self.note("program", f"dies at {point}")
         _bury(self.program_folder, self.folder / f"grave-{self.lives}")
         if self.plan.cuts_power:
             self._disk.cut(self.program_folder, random.Random(f"{self.plan.seed} {self.lives} {self.points.count}"))
