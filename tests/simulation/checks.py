@@ -1,185 +1,224 @@
 """What has to hold of a world that has come to its end, read from the service's books and the disk.
 
-The queue's own word is compared with them, never believed. Each check returns what is wrong, in sentences.
+The queue's own word is compared with them, never believed. Each check tells what is wrong, in sentences.
 """
 
 import hashlib
 import json
+import re
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from batchkiln.service.books.credits import audit
 from crash.ledger import DAY_MS, Books
 
 from .fates import STRANGE_PROMPT
+from .plan import Plan
 
 MEDIA: Final = {".png", ".jpg", ".mp4"}
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
 UPSET_MS: Final = 10_000  # for how long a late request can be in the way of the next
+ENDS: Final = {"done", "failed", "rejected", "expired", "canceled", "held"}
+_ITEM: Final = re.compile(r"\{id: ([^,}]+)")
+_JOB: Final = re.compile(r"^job: (\S+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+class Made(NamedTuple):
+    """A generation, as the service knows it."""
+
+    id: str
+    prompt: str
+    key_sha256: str
+    cost_credits: int
+    outcome: str
+    day: int
+
+
 class Aftermath:
-    """A world's folder after its end: `service/`, `program/` with the queue, and the outputs below it."""
+    """A world's folder after its end: `service/`, `program/` with the queue, and the outputs below it.
 
-    folder: Path
-    late_ms: tuple[int, ...] = ()  # when the network delivered something much later than its sender could know
-    has_stranger: bool = False  # whether somebody else used an account, whose requests are not ours
-    revoked_key: str | None = None  # the hash of a key that was revoked: what it created can be read no more
+    `late_ms` tells when the network delivered something much later than its sender could know; `revoked_key` is the
+    hash of a key that was revoked, so that what it created can be read no more.
+    """
+
+    def __init__(
+        self, folder: Path, plan: Plan, *, late_ms: tuple[int, ...] = (), revoked_key: str | None = None
+    ) -> None:
+        """Read everything at once."""
+        self._folder = folder
+        self._plan = plan
+        self._late_ms = late_ms
+        self._revoked_key = revoked_key
+        self._books = Books.read(folder / "service")
+        with closing(sqlite3.connect(folder / "service" / "service.db")) as connection:
+            connection.row_factory = sqlite3.Row
+            self._audit = audit(connection)
+            sql = "SELECT generation_id, sha256 FROM outputs"
+            self._hashes = {row["generation_id"]: row["sha256"] for row in connection.execute(sql)}
+        every = [_made(row) for row in self._books.generations]
+        self._made = [made for made in every if made.prompt != STRANGE_PROMPT]
+        self._read_queue(folder / "program" / "queue.db")
+
+    def _read_queue(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.row_factory = sqlite3.Row
+            self._jobs = connection.execute("SELECT * FROM job").fetchall()
+            self._items = connection.execute(
+                "SELECT item.id, item.name, item.state, item.prompt, item.error_code, job.name AS job,"
+                " recipe.attempts AS tries_allowed FROM item JOIN job ON job.id = item.job_id"
+                " JOIN recipe ON recipe.id = item.recipe_id"
+            ).fetchall()
+            self._attempts = connection.execute("SELECT * FROM attempt WHERE generation_id IS NOT NULL").fetchall()
+            self._saved = connection.execute(
+                "SELECT output.item_id, output.path, output.sha256, attempt.generation_id FROM output"
+                " JOIN attempt ON attempt.id = output.attempt_id"
+            ).fetchall()
 
     def violations(self) -> list[str]:
         """Return everything that is wrong; nothing for a program that kept its promises."""
-        books = self._in_time(Books.read(self.folder / "service"))
-        prompts = [row["prompt"] for row in self._queue("SELECT prompt FROM item")]
+        books = self._in_time(self._books)
+        is_alone = not self._plan.stranger_until
         return [
-            *(books.violations_of_gaps() if self.has_stranger else books.violations_of_limits()),
-            *self._audit(),
+            *(books.violations_of_limits() if is_alone else books.violations_of_gaps()),
+            *self._audit,
+            *self._lost(),
             *self._paid_once(),
-            *self._invented(prompts),
+            *self._invented(),
             *self._unfinished(),
             *self._known_to_both(),
+            *self._added_up(),
             *self._files(),
             *self._tries(),
             *self._budgets(),
             *self._rejected(),
         ]
 
+    def account_days(self) -> int:
+        """Count the days of accounts on which the service was asked for anything."""
+        return len({(row["account"], row["arrived_at_ms"] // DAY_MS) for row in self._books.requests if row["account"]})
+
+    def generations(self) -> int:
+        """Count what the service made."""
+        return len(self._books.generations)
+
     def _in_time(self, books: Books) -> Books:
         """Leave out the requests that the network held back, and the refusals that they caused for the next ones."""
         return replace(books, requests=[row for row in books.requests if not self._is_upset(row["arrived_at_ms"])])
 
     def _is_upset(self, arrived_at_ms: int) -> bool:
-        return any(-LATE_MS <= arrived_at_ms - late_ms <= UPSET_MS for late_ms in self.late_ms)
+        return any(-LATE_MS <= arrived_at_ms - late_ms <= UPSET_MS for late_ms in self._late_ms)
 
-    def account_days(self) -> int:
-        """Count the days of accounts on which the service was asked for anything."""
-        sql = f"SELECT DISTINCT account, arrived_at_ms / {DAY_MS} FROM requests WHERE account IS NOT NULL"
-        return len(self._service(sql))
+    def _lost(self) -> Iterator[str]:
+        """Law 9: what a manifest asks for is in the queue, and nothing else."""
+        asked = Counter((_JOB.findall(text)[0], name) for text in self._wishes() for name in _ITEM.findall(text))
+        queued = Counter((row["job"], row["name"]) for row in self._items)
+        yield from (f"item {name} of {job} was lost" for job, name in asked - queued)
+        yield from (f"item {name} of {job} was invented" for job, name in queued - asked)
 
-    def generations(self) -> int:
-        """Count what the service made."""
-        return len(self._service("SELECT id FROM generations"))
-
-    def _queue(self, sql: str) -> list[sqlite3.Row]:
-        return _rows(self.folder / "program" / "queue.db", sql)
-
-    def _service(self, sql: str) -> list[sqlite3.Row]:
-        return _rows(self.folder / "service" / "service.db", sql)
-
-    def _audit(self) -> list[str]:
-        with closing(sqlite3.connect(self.folder / "service" / "service.db")) as connection:
-            connection.row_factory = sqlite3.Row
-            return audit(connection)
+    def _wishes(self) -> Iterator[str]:
+        return (text for name, text in self._plan.manifests.items() if name.endswith(".yaml"))
 
     def _paid_once(self) -> Iterator[str]:
         """Law 2: what is not refunded is paid once for each prompt."""
-        kept: Counter[str] = Counter()
-        for row in self._service("SELECT drawing_json FROM generations WHERE outcome != 'failed'"):
-            if (prompt := json.loads(row["drawing_json"])["prompt"]) != STRANGE_PROMPT:
-                kept[prompt] += 1
-        for prompt, count in kept.items():
-            if count > 1:
-                yield f"{prompt!r} is paid {count} times"
+        kept = Counter(made.prompt for made in self._made if made.outcome != "failed")
+        yield from (f"{prompt!r} is paid {count} times" for prompt, count in kept.items() if count > 1)
 
-    def _invented(self, prompts: list[str]) -> Iterator[str]:
-        for row in self._service("SELECT id, drawing_json FROM generations"):
-            if json.loads(row["drawing_json"])["prompt"] not in [*prompts, STRANGE_PROMPT]:
-                yield f"generation {row['id']} belongs to no item"
+    def _invented(self) -> Iterator[str]:
+        prompts = {row["prompt"] for row in self._items}
+        yield from (f"generation {made.id} belongs to no item" for made in self._made if made.prompt not in prompts)
 
     def _unfinished(self) -> Iterator[str]:
         """Law 9, and liveness: every item has come to an end."""
-        ends = {"done", "failed", "rejected", "expired", "canceled", "held"}
-        for row in self._queue("SELECT name, state FROM item"):
-            if row["state"] not in ends:
-                yield f"item {row['name']} is still {row['state']}"
+        yield from (f"item {row['name']} is still {row['state']}" for row in self._items if row["state"] not in ENDS)
 
     def _known_to_both(self) -> Iterator[str]:
         """Law 3: the queue knows each generation, its cost and its refund as the service does."""
-        ours = {
-            row["generation_id"]: row for row in self._queue("SELECT * FROM attempt WHERE generation_id IS NOT NULL")
-        }
-        for theirs in self._service("SELECT id, key_sha256, cost_credits, outcome, drawing_json FROM generations"):
-            attempt = ours.pop(theirs["id"], None)
-            is_strange = json.loads(theirs["drawing_json"])["prompt"] == STRANGE_PROMPT
-            if is_strange or theirs["key_sha256"] == self.revoked_key:
+        ours = {row["generation_id"]: row for row in self._attempts}
+        for made in self._made:
+            attempt = ours.pop(made.id, None)
+            if made.key_sha256 == self._revoked_key:
                 continue
             if attempt is None:
-                yield f"the queue does not know generation {theirs['id']}, which was paid for"
-            elif attempt["cost_credits"] != theirs["cost_credits"]:
-                yield f"{theirs['id']} cost {theirs['cost_credits']} credits; the queue says {attempt['cost_credits']}"
-            elif bool(attempt["is_refunded"]) != (theirs["outcome"] == "failed"):
-                yield f"{theirs['id']} is {theirs['outcome']}; the queue's word on its refund is wrong"
-        for unknown in ours:
-            yield f"the queue has generation {unknown}, which the service does not know"
+                yield f"the queue does not know generation {made.id}, which was paid for"
+            elif attempt["cost_credits"] != made.cost_credits:
+                yield f"{made.id} cost {made.cost_credits} credits; the queue says {attempt['cost_credits']}"
+            elif bool(attempt["is_refunded"]) != (made.outcome == "failed"):
+                yield f"{made.id} is {made.outcome}; the queue's word on its refund is wrong"
+        yield from (f"the queue has generation {unknown}, which the service does not know" for unknown in ours)
+
+    def _added_up(self) -> Iterator[str]:
+        """What the queue says of a job's credits is what the service took and gave back for it."""
+        if self._revoked_key is not None:
+            return  # what became of the generations of a key that is gone cannot be asked
+        jobs = {row["prompt"]: row["job"] for row in self._items}
+        charged, refunded = Counter[str](), Counter[str]()
+        for made in self._made:
+            charged[jobs[made.prompt]] += made.cost_credits
+            refunded[jobs[made.prompt]] += made.cost_credits if made.outcome == "failed" else 0
+        for row in self._jobs:
+            told = (row["charged"], row["refunded"], row["reserved"])
+            truth = (charged[row["name"]], refunded[row["name"]], 0)
+            if told != truth:
+                yield f"job {row['name']} has charged, refunded, reserved {told} in the queue, and in truth {truth}"
 
     def _files(self) -> Iterator[str]:
         """Law 7: what stands under a final name is whole, is what was paid for, and is all that stands there."""
-        theirs = {
-            row["generation_id"]: row["sha256"] for row in self._service("SELECT generation_id, sha256 FROM outputs")
-        }
-        saved = self._queue(
-            "SELECT output.path, output.sha256, attempt.generation_id FROM output"
-            " JOIN attempt ON attempt.id = output.attempt_id"
-        )
-        recorded: dict[Path, str] = {}
-        for row in saved:
+        for row in self._saved:
             path = Path(row["path"])
-            recorded[path] = row["sha256"]
             if not path.exists():
                 yield f"{path.name} is recorded and not there"
-            elif (
-                hashlib.sha256(path.read_bytes()).hexdigest() != row["sha256"]
-                or row["sha256"] != theirs[row["generation_id"]]
-            ):
+            elif {_sha256(path), row["sha256"]} != {self._hashes[row["generation_id"]]}:
                 yield f"{path.name} is not what was paid for"
-        done = self._queue("SELECT id, name FROM item WHERE state = 'done'")
-        with_files = {row["item_id"] for row in self._queue("SELECT item_id FROM output")}
-        yield from (f"item {row['name']} is done and has no file" for row in done if row["id"] not in with_files)
-        for path in (self.folder / "program" / "out").rglob("*"):
-            if path.suffix in MEDIA and path not in recorded:
+        saved = {row["item_id"] for row in self._saved}
+        for row in self._items:
+            if row["state"] == "done" and row["id"] not in saved:
+                yield f"item {row['name']} is done and has no file"
+        recorded = {row["path"] for row in self._saved}
+        for path in (self._folder / "program" / "out").rglob("*"):
+            if path.suffix in MEDIA and str(path) not in recorded:
                 yield f"{path.name} stands there and is not recorded"
 
     def _tries(self) -> Iterator[str]:
         """No item is tried more often than its manifest allows."""
-        for row in self._queue(
-            "SELECT item.name, recipe.attempts, count(*) AS tries FROM attempt JOIN item ON item.id = attempt.item_id"
-            " JOIN recipe ON recipe.id = item.recipe_id WHERE generation_id IS NOT NULL GROUP BY item.id"
-        ):
-            if row["tries"] > row["attempts"]:
-                yield f"item {row['name']} was tried {row['tries']} times, {row['attempts']} are allowed"
+        tries = Counter(row["item_id"] for row in self._attempts)
+        for row in self._items:
+            if tries[row["id"]] > row["tries_allowed"]:
+                yield f"item {row['name']} was tried {tries[row['id']]} times, {row['tries_allowed']} are allowed"
 
     def _budgets(self) -> Iterator[str]:
         """Law 6: a job keeps its daily budget, in the service's days and by the service's prices."""
-        budgets = {
-            row["name"]: row["budget_credits_per_day"]
-            for row in self._queue("SELECT name, budget_credits_per_day FROM job")
-            if row["budget_credits_per_day"] is not None
-        }
-        jobs = {
-            row["prompt"]: row["name"]
-            for row in self._queue("SELECT item.prompt, job.name FROM item JOIN job ON job.id = item.job_id")
-        }
-        spent: Counter[tuple[str, int]] = Counter()
-        for row in self._service("SELECT drawing_json, created_at_ms, cost_credits FROM generations"):
-            job = jobs.get(json.loads(row["drawing_json"])["prompt"])
-            if job is not None and job in budgets:
-                spent[job, row["created_at_ms"] // DAY_MS] += row["cost_credits"]
-        for (job, day), count in spent.items():
-            if count > budgets[job]:
-                yield f"job {job} spent {count} credits on day {day}, {budgets[job]} are allowed"
+        jobs = {row["prompt"]: row["job"] for row in self._items}
+        spent: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for made in self._made:
+            spent[jobs[made.prompt]][made.day] += made.cost_credits
+        for row in self._jobs:
+            allowed = row["budget_credits_per_day"]
+            for day, count in spent[row["name"]].items():
+                if allowed is not None and count > allowed:
+                    yield f"job {row['name']} spent {count} credits on day {day}, {allowed} are allowed"
 
     def _rejected(self) -> Iterator[str]:
         """Nothing that the scenarios ask for is refused for good, and nobody is away for longer than the retention."""
-        for row in self._queue("SELECT name, state, error_code FROM item WHERE state IN ('rejected', 'expired')"):
-            yield f"item {row['name']} is {row['state']}: {row['error_code']}"
+        for row in self._items:
+            if row["state"] in {"rejected", "expired"}:
+                yield f"item {row['name']} is {row['state']}: {row['error_code']}"
 
 
-def _rows(path: Path, sql: str) -> list[sqlite3.Row]:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.row_factory = sqlite3.Row
-        return connection.execute(sql).fetchall()
+def _made(row: sqlite3.Row) -> Made:
+    return Made(
+        id=row["id"],
+        prompt=json.loads(row["drawing_json"])["prompt"],
+        key_sha256=row["key_sha256"],
+        cost_credits=row["cost_credits"],
+        outcome=row["outcome"],
+        day=row["created_at_ms"] // DAY_MS,
+    )
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

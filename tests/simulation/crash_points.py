@@ -10,7 +10,6 @@ One way of dying at a time; a point is a step of the program, or an operation on
 """
 
 import argparse
-import multiprocessing
 import os
 import random
 import sys
@@ -25,7 +24,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.playing import Outcome, play
-from simulation.quiet import silence
+from simulation.quiet import silence, silent_pool
 from simulation.standard import plan
 
 How = Literal["kill", "power", "process"]
@@ -46,11 +45,8 @@ def pairs(count: int, seed: int) -> list[_Deaths]:
 def broken(deaths: Iterable[_Deaths], *, how: How, processes: int) -> Iterator[tuple[_Deaths, Outcome]]:
     """Play them all; give those in which a promise was broken."""
     work = list(deaths)
-    if processes == 1:
-        yield from _broken(work, map(partial(play_quietly, how=how), work))
-        return
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from _broken(work, pool.imap(partial(play_quietly, how=how), work, chunksize=10))
+    with silent_pool(processes) as pool:
+        yield from _broken(work, pool.imap(partial(play_deaths, how=how), work, chunksize=10))
 
 
 def _broken(work: Iterable[_Deaths], results: Iterable[Outcome]) -> Iterator[tuple[_Deaths, Outcome]]:
@@ -59,13 +55,14 @@ def _broken(work: Iterable[_Deaths], results: Iterable[Outcome]) -> Iterator[tup
             yield chosen, outcome
 
 
-def play_quietly(deaths: _Deaths, *, how: How = "kill") -> Outcome:
+def play_quietly(deaths: _Deaths) -> Outcome:
     """Play the standard run without a word."""
     with silence():
-        return _play(deaths, how)
+        return play_deaths(deaths)
 
 
-def _play(deaths: _Deaths, how: How) -> Outcome:
+def play_deaths(deaths: _Deaths, how: How = "kill") -> Outcome:
+    """Play the standard run with its deaths."""
     if how == "process":
         (point,) = deaths
         return play(plan(), killed_at=point)
@@ -75,7 +72,8 @@ def _play(deaths: _Deaths, how: How) -> Outcome:
 def main() -> int:
     args = _arguments()
     if args.only:
-        print(_play(args.only, args.how))
+        outcome = play_deaths(args.only, args.how)
+        print("\n".join([*outcome.story, *outcome.violations, f"died at {', then '.join(outcome.died_at)}"]))
         return 0
     began = time.perf_counter()
     deaths = pairs(args.pairs, args.seed) if args.pairs else every_point()

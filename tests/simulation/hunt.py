@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Iterator
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.pool import Pool
 from typing import get_args
 
-from simulation.crash_points import How, every_point, pairs, play_quietly
+from simulation.crash_points import How, every_point, pairs, play_deaths, play_quietly
 from simulation.playing import Outcome
+from simulation.quiet import silent_pool
 from simulation.scenarios import Options
 from simulation.seeds import play_seed
 
@@ -17,7 +17,7 @@ PROCESSES = 2
 
 
 def main() -> int:
-    with get_context("fork").Pool(PROCESSES) as pool:
+    with silent_pool(PROCESSES) as pool:
         for how, outcome in _runs(pool):
             if outcome.violations:
                 print(f"{how}: {outcome.violations[0]}")
@@ -30,11 +30,11 @@ def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:
     yield "standard run", play_quietly(())
     deaths = every_point(share=SHARE)
     for how in get_args(How):
-        for outcome in pool.imap(partial(play_quietly, how=how), deaths, chunksize=4):
+        for outcome in pool.imap(partial(play_deaths, how=how), deaths, chunksize=4):
             yield how, outcome
     for seed, outcome in pool.imap(partial(play_seed, options=Options(days=2.0)), range(60)):
         yield f"seed {seed}", outcome
-    for outcome in pool.imap(partial(play_quietly, how="power"), pairs(100, seed=1), chunksize=4):
+    for outcome in pool.imap(partial(play_deaths, how="power"), pairs(100, seed=1), chunksize=4):
         yield "two deaths", outcome
 
 

@@ -6,14 +6,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
 from .checks import Aftermath
 from .forking import play_until_killed
 from .plan import Plan
-from .story import tell
 from .world import World
 
 MEMORY = Path("/dev/shm")
@@ -43,36 +42,35 @@ def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Ou
             if killed_at is not None:
                 plan = play_until_killed(folder, plan, point=killed_at)
             world = World(folder, plan)
-            violations = _violations(world)
-        aftermath = _aftermath(world)
-        return Outcome(
-            points=world.points.count,
-            died_at=tuple(world.died_at),
-            violations=tuple(violations),
-            account_days=aftermath.account_days(),
-            generations=aftermath.generations(),
-            story=tuple(tell(folder, plan, world.happenings)) if violations or tells else (),
-        )
+            outcome = _outcome(world)
+        return replace(outcome, story=tuple(world.story())) if tells or outcome.violations else outcome
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _violations(world: World) -> list[str]:
-    """Play a world; return everything that is wrong with it then."""
+def _outcome(world: World) -> Outcome:
+    """Play a world, and look at what it leaves."""
     try:
         world.play()
+        aftermath = _aftermath(world)
         left = world.canaries.left_in([world.program_folder])
-        return [*world.violations, *_aftermath(world).violations(), *left]
+        return Outcome(
+            points=world.points.count,
+            died_at=tuple(world.died_at),
+            violations=(*world.violations, *aftermath.violations(), *left),
+            account_days=aftermath.account_days(),
+            generations=aftermath.generations(),
+        )
     except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
-        return [f"{type(error).__name__}: {error}"]
+        return Outcome(world.points.count, tuple(world.died_at), (f"{type(error).__name__}: {error}",))
 
 
 def _aftermath(world: World) -> Aftermath:
     start_ms = round(world.plan.starts_at.timestamp() * 1000)
     return Aftermath(
         world.folder,
+        world.plan,
         late_ms=tuple(start_ms + round(moment * 1000) for moment in world.loop.network.late),
-        has_stranger=world.plan.stranger_until > 0,
         revoked_key=world.revoked_key,
     )
 

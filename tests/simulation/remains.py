@@ -1,11 +1,13 @@
 """What a process that ended by itself must not leave: tasks that wait for nobody, and files that nobody closes."""
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from .virtual_loop import VirtualLoop
 
-_DESCRIPTORS = Path("/proc/self/fd")
+_DESCRIPTORS = "/proc/self/fd"
 
 
 def left_behind(loop: VirtualLoop, node: str, folder: Path) -> list[str]:
@@ -15,10 +17,8 @@ def left_behind(loop: VirtualLoop, node: str, folder: Path) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    for descriptor in _DESCRIPTORS.iterdir() if _DESCRIPTORS.is_dir() else ():
-        try:
-            target = descriptor.readlink()
-        except OSError:
-            continue  # the very descriptor that lists the folder
-        if target.is_relative_to(folder):
-            yield f"{target.name} is left open"
+    for descriptor in os.listdir(_DESCRIPTORS) if os.path.isdir(_DESCRIPTORS) else ():  # noqa: PTH112, PTH208  often
+        with suppress(OSError):  # the very descriptor that lists the folder
+            target = os.readlink(f"{_DESCRIPTORS}/{descriptor}")  # noqa: PTH115
+            if target.startswith(f"{folder}/"):
+                yield f"{target} is left open"

@@ -7,8 +7,6 @@ A finding is told with the command that plays it again, and with the story of th
 """
 
 import argparse
-import gc
-import multiprocessing
 import os
 import sys
 import time
@@ -20,7 +18,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.playing import Outcome, play
-from simulation.quiet import silence
+from simulation.quiet import silence, silent_pool
 from simulation.scenarios import Options, draw
 from simulation.shrinking import shrunken
 from simulation.story import summary
@@ -29,9 +27,8 @@ STORIES_MAX: Final = 3  # so many findings are told whole; the others can be ask
 
 
 def play_seed(seed: int, options: Options) -> tuple[int, Outcome]:
-    """Play the world of a seed without a word."""
-    with silence():
-        return seed, play(draw(seed, options))
+    """Play the world of a seed."""
+    return seed, play(draw(seed, options))
 
 
 def main() -> int:
@@ -40,13 +37,13 @@ def main() -> int:
     if args.verbose:
         return max(_tell_of(seed, options) for seed in args.seeds)
     began, broken, days, generations = time.perf_counter(), list[int](), 0, 0
-    with multiprocessing.get_context("fork").Pool(args.processes, gc.freeze) as pool:
+    with silent_pool(args.processes) as pool:
         for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), args.seeds):
             days += outcome.account_days
             generations += outcome.generations
             if outcome.violations:
                 broken.append(seed)
-                print(f"{_command(seed, options)}: {len(outcome.violations)} broken")
+                print(f"{command_of(seed, options)}: {len(outcome.violations)} broken")
                 print("\n".join(f"    {violation}" for violation in outcome.violations[:5]), flush=True)
     seconds = time.perf_counter() - began
     for seed in broken[:STORIES_MAX]:
@@ -59,7 +56,8 @@ def main() -> int:
     return 1 if broken else 0
 
 
-def _command(seed: int, options: Options) -> str:
+def command_of(seed: int, options: Options) -> str:
+    """Return the arguments that play a world again."""
     return f"--seeds {seed} --days {options.days:g}{'' if options.is_rough else ' --fair'}"
 
 
@@ -69,7 +67,7 @@ def _tell_of(seed: int, options: Options) -> int:
         plan = draw(seed, options)
         outcome = play(plan, tells=True)
     print("\n".join([*summary(plan), "", *outcome.story, "", *outcome.violations]))
-    print(f"{_command(seed, options)}: {len(outcome.violations)} broken")
+    print(f"{command_of(seed, options)}: {len(outcome.violations)} broken")
     return 1 if outcome.violations else 0
 
 
@@ -78,7 +76,7 @@ def _tell_shortest(seed: int, options: Options) -> None:
     with silence():
         plan = shrunken(draw(seed, options), lambda smaller: play(smaller).violations)
         outcome = play(plan)
-    print(f"\nThe smallest world that was found for {_command(seed, options)}:")
+    print(f"\nThe smallest world that was found for {command_of(seed, options)}:")
     print("\n".join([*summary(plan), "", *outcome.story, "", *outcome.violations]), flush=True)
 
 

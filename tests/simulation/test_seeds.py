@@ -3,12 +3,23 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from .quiet import silence
 from .scenarios import Options
 from .seeds import play_seed
 
 ROUGH = Options(days=1.0)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The dead of these worlds have nothing to say to who reads the tests."""
+    with silence():
+        yield
 
 
 def test_fair_world_ends_with_everything_done() -> None:
@@ -28,10 +39,13 @@ def test_rough_worlds_break_no_promise() -> None:
 
 def test_seed_gives_the_same_world_in_another_process() -> None:
     """Whatever the hash seed is: a finding can be played again anywhere."""
-    script = (
-        "from simulation.seeds import play_seed; "
-        "from simulation.scenarios import Options; print(play_seed(5, Options(days=1.0))[1])"
-    )
+    script = """
+from simulation.quiet import silence
+from simulation.scenarios import Options
+from simulation.seeds import play_seed
+with silence():
+    print(play_seed(5, Options(days=1.0))[1])
+"""
     root = Path(__file__).parents[2]
     runs = [
         subprocess.run(

@@ -36,7 +36,7 @@ from .plan import Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
 from .remains import left_behind
-from .story import Happening
+from .story import Happening, tell
 from .virtual_loop import VirtualLoop
 from .watch import Watch
 
@@ -105,6 +105,10 @@ class World:
     def note(self, who: str, what: str) -> None:
         """Keep in mind what happens, for the story of this world."""
         self.happenings.append(Happening(self.loop.time(), who, what))
+
+    def story(self) -> list[str]:
+        """Tell what has happened, in order."""
+        return tell(self.folder, self.plan, self.happenings)
 
     def wall(self) -> datetime:
         """Return what the machine's clock shows."""

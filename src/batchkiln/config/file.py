@@ -114,7 +114,6 @@ def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
     """
     try:
         text = path.read_text("utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  builds nothing but texts, lists and mappings
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: the configuration cannot be read: {error}") from error
@@ -125,6 +124,7 @@ def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
     try:
         file = _File.model_validate(content or {})
     except ValidationError as error:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)  # only now: reading twice would cost each start
         mistakes = []
         for problem in error.errors():
             line, column = _place(node, problem["loc"])

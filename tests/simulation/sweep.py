@@ -1,0 +1,125 @@
+"""The sweep: every point of death in every way, pairs of them, and worlds drawn from seeds; all in one command.
+
+What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
+
+    python tests/simulation/sweep.py                        all points, 5,000 pairs, 10,000 account-days: over an hour
+    python tests/simulation/sweep.py --short                a small share of each, in about two minutes
+    python tests/simulation/sweep.py --short --seed 4711    the same share again
+"""
+
+import argparse
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import Final, get_args
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from simulation.crash_points import How, every_point, pairs, play_deaths
+from simulation.playing import Outcome
+from simulation.quiet import silent_pool
+from simulation.scenarios import Options
+from simulation.seeds import command_of, play_seed
+
+OPTIONS: Final = Options(days=2.0)
+BATCH: Final = 40  # worlds between two looks at how many days there are
+PAIRED: Final[tuple[How, ...]] = ("kill", "power")  # a process that is killed twice is no other case
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is played."""
+
+    share: int  # every how many points
+    pairs: int
+    account_days: int
+
+
+FULL: Final = Extent(share=1, pairs=5000, account_days=10_000)
+SHORT: Final = Extent(share=20, pairs=60, account_days=150)
+
+
+@dataclass
+class Tally:
+    """What was played, and what was found."""
+
+    runs: int = 0
+    account_days: int = 0
+    generations: int = 0
+    broken: int = 0
+
+    def add(self, where: str, outcome: Outcome) -> None:
+        """Count an outcome, and tell of a broken promise where it happened."""
+        self.runs += 1
+        self.account_days += outcome.account_days
+        self.generations += outcome.generations
+        if outcome.violations:
+            self.broken += 1
+            print(f"{where}\n" + "\n".join(f"    {violation}" for violation in outcome.violations[:5]), flush=True)
+
+
+def main() -> int:
+    args = _arguments()
+    extent = SHORT if args.short else FULL
+    print(f"seed {args.seed}, {args.processes} processes", flush=True)
+    broken = 0
+    with silent_pool(args.processes) as pool:
+        for how in get_args(How):
+            deaths = every_point(share=extent.share, offset=args.seed)
+            broken += _tell(f"points, {how}", _points(pool, deaths, how))
+        for how in PAIRED:
+            broken += _tell(f"pairs, {how}", _points(pool, pairs(extent.pairs // 2, args.seed), how))
+        broken += _tell("worlds", _worlds(pool, args.seed * 1_000_000, extent.account_days))
+    print("every promise was kept" if not broken else f"{broken} runs broke a promise")
+    return 1 if broken else 0
+
+
+def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How) -> Iterator[tuple[str, Outcome]]:
+    outcomes = pool.imap(partial(play_deaths, how=how), deaths, chunksize=10)
+    for chosen, outcome in zip(deaths, outcomes, strict=True):
+        points = ",".join(str(point) for point in chosen)
+        yield f"crash_points.py --only {points} --how {how}", outcome
+
+
+def _worlds(pool: Pool, first_seed: int, account_days: int) -> Iterator[tuple[str, Outcome]]:
+    """Play worlds until there are so many days."""
+    days = 0
+    for first in count(first_seed, BATCH):
+        for seed, outcome in pool.imap_unordered(partial(play_seed, options=OPTIONS), range(first, first + BATCH)):
+            days += outcome.account_days
+            yield f"seeds.py {command_of(seed, OPTIONS)}", outcome
+        if days >= account_days:
+            return
+
+
+def _tell(name: str, runs: Iterable[tuple[str, Outcome]]) -> int:
+    """Play all of them; tell how many there were, and return how many broke a promise."""
+    began, tally = time.perf_counter(), Tally()
+    for where, outcome in runs:
+        tally.add(where, outcome)
+    print(
+        f"{name:<16} {tally.runs:6} runs {tally.account_days:7} account-days {tally.generations:7} generations"
+        f" {time.perf_counter() - began:8.1f} s  {tally.broken} broken",
+        flush=True,
+    )
+    return tally.broken
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="play a small share of everything")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000), help="what is drawn from it is told")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
