@@ -16,7 +16,9 @@ from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import NewAttempt, RequestNote
 from batchkiln.queue.moves import move, note
-from batchkiln.queue.rows import attempt_of, input_ids_of, recipe_of, stored
+from batchkiln.queue.preparations import asset_urls
+from batchkiln.queue.rows import attempt_of, recipe_of, stored
+from batchkiln.queue.soundness import attempt_checksum, is_as_recorded
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import give_back_credits, take_credits, write_request
 
@@ -29,7 +31,7 @@ DayOf = Callable[[datetime], datetime]
 def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) -> bytes | None:
     """Return the body of a quote for an item, or None where it is no longer queued or its images not ready."""
     row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
-    urls = _asset_urls(connection, row["inputs"], account_id)
+    urls = asset_urls(connection, row["inputs"], account_id)
     if row["state"] != ItemState.QUEUED or urls is None:
         return None
     return request_body(recipe_of(row), prompt=row["prompt"], input_urls=urls, max_cost_credits=None)
@@ -43,7 +45,7 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
     refuses a second unresolved attempt of the account (Law 4).
     """
     row = connection.execute(query("item_request"), {"item_id": new.item_id}).fetchone()
-    urls = _asset_urls(connection, row["inputs"], new.account_id)
+    urls = asset_urls(connection, row["inputs"], new.account_id)
     if row["state"] != ItemState.QUEUED or row["cost_credits"] != new.cost_credits or urls is None:
         return None
     if not _is_within_budget(connection, row, new):
@@ -52,18 +54,22 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
     recipe = recipe_of(row)
     number = connection.execute(query("next_attempt_number"), {"item_id": new.item_id}).fetchone()[0]
     queue_uid = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()[0]
+    identity = {
+        "is_video": recipe.mode.makes_video,
+        "idempotency_key": idempotency_key(queue_uid, item_id=new.item_id, number=number),
+        "key_fingerprint": new.key_fingerprint,
+        "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
+    }
     attempt = attempt_of(
         connection.execute(
             query("insert_attempt"),
-            {
+            identity
+            | {
                 "item_id": new.item_id,
                 "job_id": row["job_id"],
                 "account_id": new.account_id,
                 "number": number,
-                "is_video": recipe.mode.makes_video,
-                "idempotency_key": idempotency_key(queue_uid, item_id=new.item_id, number=number),
-                "key_fingerprint": new.key_fingerprint,
-                "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
+                "checksum": attempt_checksum(identity),
                 "quote_credits": new.cost_credits,
                 "day": day,
                 "now": now,
@@ -87,8 +93,14 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
 
 def record_replay(
     connection: sqlite3.Connection, attempt_id: int, request: RequestNote, *, keep_seconds: float
-) -> Attempt:
-    """Count one more send of the same bytes, before it happens; return the attempt as it now stands."""
+) -> Attempt | None:
+    """Count one more send of the same bytes, before it happens; return the attempt as it now stands.
+
+    Returns None where the disk no longer gives what was recorded (Law 2): held then, as by a 409 (Service rule 4.3).
+    """
+    if not is_as_recorded(_row(connection, attempt_id)):
+        record_conflict(connection, attempt_id, _DAMAGED, to_milliseconds(request.at))
+        return None
     if connection.execute(query("count_send"), {"attempt_id": attempt_id}).rowcount != 1:
         raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, and must not be sent again")
     write_request(connection, request, keep_seconds=keep_seconds)
@@ -233,6 +245,9 @@ def record_generation(connection: sqlite3.Connection, attempt_id: int, record: G
             return ItemState.ACTIVE
 
 
+_DAMAGED: Final = ServiceError(
+    "attempt_damaged", "key or request changed on the disk since they were sent; they were not sent again"
+)
 _EXPIRED: Final = ServiceError("expired", "paid, but the service no longer holds the outputs")
 
 
@@ -383,14 +398,3 @@ def _change_money(
         query("change_job_money"),
         {"job_id": job_id, "reserved": reserved, "charged": charged, "refunded": refunded},
     )
-
-
-def _asset_urls(connection: sqlite3.Connection, inputs: str | None, account_id: int) -> list[str] | None:
-    """Return the urls of an item's images on an account, in order; None where one is not ready."""
-    urls = []
-    for input_id in input_ids_of(inputs):
-        row = connection.execute(query("asset_url"), {"account_id": account_id, "input_id": input_id}).fetchone()
-        if row is None:
-            return None
-        urls.append(row["url"])
-    return urls

@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
+import shutil
 import sqlite3
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
@@ -11,12 +13,14 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 import aiosqlite
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
+from batchkiln.queue.soundness import check_log, check_sound, damaged
 
 APPLICATION_ID: Final = 0x626B6C6E  # "bkln": tells a queue from any other SQLite file
 BUSY_SECONDS: Final = 60.0
 """How long a write waits for another process's transaction: an enqueue commits in chunks far shorter."""
 
 _OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
+_LEAST_ROOM_BYTES: Final = 64 * 1024  # for the index of the write-ahead log, and a little more
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,6 +111,8 @@ class Database:
             result: T = await self._connection._execute(work, raw, *args, **kwargs)  # type: ignore[no-untyped-call]  # noqa: SLF001
         except sqlite3.DatabaseError as error:
             raise translated(error, self.path) from error
+        except UnicodeDecodeError as error:  # met by the module in SQLite's own words about a damaged schema
+            raise damaged(self.path, "a text in it is not UTF-8") from error
         return result
 
 
@@ -150,13 +156,32 @@ def _in_snapshot(
 def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours, set it up, and apply the migrations that it lacks."""
     connection.row_factory = sqlite3.Row
+    _look_first(path)
     _check_ours(connection, path, may_be_empty=True)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # Law 1: a commit that returned survives a power cut
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
-    for version, script in migrations():
-        _migrate(connection, version, script)
+    if sum(_migrate(connection, version, script) for version, script in migrations()):
+        # A copy of the file without its log then is an older state of this queue, and no new queue with new keys.
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _look_first(path: Path) -> None:
+    """Check a file that is there, and change nothing in it: what is refused stays as it was, to the byte.
+
+    The last connection to close would fold the log, perhaps a damaged one, into the file. So the last is one that
+    may only read; yet for such a one SQLite leaves the CHECKs out of what it checks.
+    """
+    if not path.exists() or Path(f"{path}-journal").exists():  # the journal is of a kill in the file's first moment
+        return
+    check_log(path)
+    uri = path.absolute().as_uri()
+    with closing(sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as last:
+        if version := _check_ours(last, path, may_be_empty=True):
+            with closing(sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=BUSY_SECONDS)) as reader:
+                reader.execute("PRAGMA query_only = ON")
+                check_sound(reader, path, is_current=version == SCHEMA_VERSION)
 
 
 def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
@@ -166,14 +191,18 @@ def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA query_only = ON")
 
 
-def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> None:
+def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> int:
+    """Return the file's schema version, 0 for an empty file; raise where it is nothing that may become a queue."""
+    was_driven = Path(f"{path}.lock").exists()  # asked first: who makes a queue locks it only when it is whole
     application_id, version, tables = (
         connection.execute(statement).fetchone()[0]
         for statement in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema")
     )
     is_empty = application_id == 0 and version == 0 and tables == 0
+    if is_empty and was_driven:
+        raise damaged(path, "it is empty, yet was driven before; to begin anew on purpose, remove it")
     if is_empty and may_be_empty:
-        return
+        return 0
     if application_id != APPLICATION_ID:
         raise QueueUnusable(f"{path}: this SQLite file is no queue of batchkiln; name another with --queue")
     if version > SCHEMA_VERSION:
@@ -183,13 +212,15 @@ def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: boo
         )
     if version < SCHEMA_VERSION and not may_be_empty:
         raise QueueUnusable(f"{path}: the queue has an older schema; `batchkiln work` brings it up to date")
+    return int(version)
 
 
-def _migrate(connection: sqlite3.Connection, version: int, script: str) -> None:
-    """Apply one migration, unless another process was faster; whole or not at all."""
+def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
+    """Apply one migration, unless it was applied before; whole or not at all. Returns whether it was news."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if connection.execute("PRAGMA user_version").fetchone()[0] < version:
+        is_news: bool = connection.execute("PRAGMA user_version").fetchone()[0] < version
+        if is_news:
             for statement in _statements(script):
                 connection.execute(statement)
             if version == 1:
@@ -202,6 +233,7 @@ def _migrate(connection: sqlite3.Connection, version: int, script: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return is_news
 
 
 def _statements(script: str) -> list[str]:
@@ -218,15 +250,14 @@ def _statements(script: str) -> list[str]:
 def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | QueueBusy | sqlite3.DatabaseError:
     """Turn what the surroundings did into a named error; our own mistakes stay as they are."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if "decode to UTF-8" in str(error):  # the module's error about a row, without a code
+        code = sqlite3.SQLITE_CORRUPT
     match code:
         case sqlite3.SQLITE_NOTADB:
             return QueueUnusable(f"{path}: this file is no queue: {error}; name another with --queue")
         case sqlite3.SQLITE_CORRUPT:
-            return QueueUnusable(
-                f"{path}: the queue is damaged ({error}); nothing was sent. Keep the file and its -wal, and restore "
-                "a backup or recover it with the sqlite3 tool before going on"
-            )
-        case sqlite3.SQLITE_FULL:
+            return damaged(path, str(error))
+        case code if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
             return QueueBusy(f"{path}: the disk is full; nothing is lost: make room and run the same command again")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return QueueBusy(f"{path}: another process kept the queue locked; run the same command again")
@@ -234,3 +265,11 @@ def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | Queu
             return QueueBusy(f"{path}: the queue cannot be read or written: {error}")
         case _:
             return error
+
+
+def _is_full(path: Path) -> bool:
+    """Tell whether an error is for want of room: where it is the log's index, SQLite reports just any I/O error."""
+    try:
+        return shutil.disk_usage(path.parent).free < _LEAST_ROOM_BYTES
+    except OSError:
+        return False

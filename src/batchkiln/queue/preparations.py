@@ -212,3 +212,14 @@ def record_retention_ended(connection: sqlite3.Connection, task: DownloadTask, n
 def _is_queued(connection: sqlite3.Connection, item_id: int) -> bool:
     row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
     return bool(row["state"] == ItemState.QUEUED)
+
+
+def asset_urls(connection: sqlite3.Connection, inputs: str | None, account_id: int) -> list[str] | None:
+    """Return the urls of an item's images on an account, in order; None where one is not ready."""
+    urls = []
+    for input_id in input_ids_of(inputs):
+        row = connection.execute(query("asset_url"), {"account_id": account_id, "input_id": input_id}).fetchone()
+        if row is None:
+            return None
+        urls.append(row["url"])
+    return urls

@@ -164,8 +164,8 @@ class QueueStore:
         """Make an attempt durable before anything is sent (Law 1); None where the plan is no longer true."""
         return await self._record_quietly(attempts.record_attempt, new, keep_seconds=self._keep)
 
-    async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt:
-        """Count one more send of an attempt before it happens."""
+    async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt | None:
+        """Count one more send of an attempt before it happens; None where it is damaged, and now held."""
         return await self._record_quietly(attempts.record_replay, attempt_id, request, keep_seconds=self._keep)
 
     async def record_unknown(self, attempt: Attempt, reason: str, now: Now) -> None:

@@ -72,6 +72,9 @@ async def replay(lane: Lane, action: Replay, now: Now) -> None:
     request = lane.note(RequestKind.CREATE, now)
     async with lane.sending(request):
         counted = await lane.ports.queue.record_replay(attempt.id, request)
+        if counted is None:
+            lane.ports.queue.announce()
+            return
         await _send(lane, counted)
 
 

@@ -127,8 +127,8 @@ class QueueFile:
         number = self.one("SELECT count(*) + 1 FROM attempt WHERE item_id = ?", item["id"])
         attempt_id = self.connection.execute(
             "INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key,"
-            " key_fingerprint, body, quote_credits, day_start_at, sends, recorded_at)"
-            " VALUES (?, ?, (SELECT id FROM account WHERE name = ?), ?, 'sent', 0, ?, 'f', x'7b7d', ?, 0, 1, ?)",
+            " key_fingerprint, body, checksum, quote_credits, day_start_at, sends, recorded_at)"
+            " VALUES (?, ?, (SELECT id FROM account WHERE name = ?), ?, 'sent', 0, ?, 'f', x'7b7d', 0, ?, 0, 1, ?)",
             (item["id"], item["job_id"], account, number, f"key-{item['id']}-{number}", quote, NOW),
         ).lastrowid
         assert attempt_id is not None

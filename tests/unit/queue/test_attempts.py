@@ -47,7 +47,9 @@ def accept(world: World, attempt: Attempt, reply: GenerationRecord | None = None
 
 def resend(world: World, attempt: Attempt) -> Attempt:
     note = RequestNote(attempt.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
-    return world.write(attempts.record_replay, attempt.id, note, keep_seconds=300.0)
+    resent = world.write(attempts.record_replay, attempt.id, note, keep_seconds=300.0)
+    assert resent is not None
+    return resent
 
 
 def test_recording_reserves(world: World, sent: Attempt) -> None:

@@ -48,6 +48,7 @@ def test_other_account_may_have_its_own(world: World) -> None:
     [
         "UPDATE attempt SET idempotency_key = 'other'",
         "UPDATE attempt SET body = x'00'",
+        "UPDATE attempt SET checksum = 1",
         "UPDATE attempt SET key_fingerprint = 'other'",
         "UPDATE attempt SET item_id = 2",
         "UPDATE attempt SET account_id = 2",

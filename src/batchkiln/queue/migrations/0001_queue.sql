@@ -120,6 +120,7 @@ CREATE TABLE attempt (
     idempotency_key       TEXT NOT NULL UNIQUE,
     key_fingerprint       TEXT NOT NULL,                     -- of the API key; never the key (Law 8)
     body                  BLOB NOT NULL,
+    checksum              INTEGER NOT NULL,                  -- of key, API key and bytes: looked at before a resend
     quote_credits         INTEGER NOT NULL CHECK (quote_credits >= 0),
     cost_credits          INTEGER CHECK (cost_credits >= 0),
     is_refunded           INTEGER NOT NULL DEFAULT 0 CHECK (is_refunded IN (0, 1)),
@@ -147,7 +148,7 @@ CREATE UNIQUE INDEX attempt_unresolved ON attempt (account_id) WHERE state IN ('
 
 -- Law 1 and rule 4.2: what identifies an attempt never changes, and is never deleted.
 CREATE TRIGGER attempt_is_never_edited
-BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, is_video ON attempt
+BEFORE UPDATE OF item_id, account_id, number, idempotency_key, key_fingerprint, body, checksum, is_video ON attempt
 BEGIN SELECT RAISE (ABORT, 'an attempt is never edited'); END;
 
 CREATE TRIGGER attempt_is_never_deleted BEFORE DELETE ON attempt

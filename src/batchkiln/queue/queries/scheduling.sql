@@ -144,9 +144,9 @@ SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE item_id = :item_id;
 
 -- name: insert_attempt
 INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body,
-                     quote_credits, day_start_at, sends, recorded_at)
+                     checksum, quote_credits, day_start_at, sends, recorded_at)
 VALUES (:item_id, :job_id, :account_id, :number, 'sent', :is_video, :idempotency_key, :key_fingerprint, :body,
-        :quote_credits, :day, 1, :now)
+        :checksum, :quote_credits, :day, 1, :now)
 RETURNING *;
 
 -- name: select_attempt

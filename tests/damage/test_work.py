@@ -1,0 +1,88 @@
+"""A damaged queue and the real command: what it says, how it ends, and that the service hears nothing."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from .harm import HARMS, PAGE, sound_queue
+
+SOURCE: Final = Path(__file__).parents[2] / "src"
+CONFIG: Final = """
+default_profile: test
+profiles:
+  test:
+    base_url: http://127.0.0.1:{port}/api/v1
+    accounts:
+      - {{name: main, keys: [{{file: key}}]}}
+      - {{name: second, keys: [{{file: key}}]}}
+      - {{name: third, keys: [{{file: key}}]}}
+      - {{name: fourth, keys: [{{file: key}}]}}
+"""
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[socket.socket]:
+    """A port where the service would be, and a configuration that names it."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        made.settimeout(0)
+        (tmp_path / "batchkiln.yaml").write_text(CONFIG.format(port=made.getsockname()[1]))
+        (tmp_path / "key").write_text("vk_live_" + "0" * 40)
+        yield made
+
+
+def lose_a_page(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    HARMS["zero"](content, 20 * PAGE, Random(1))
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def put_a_wrong_log(path: Path) -> None:
+    Path(f"{path}-wal").write_bytes(Random(2).randbytes(5 * PAGE))
+
+
+@pytest.mark.parametrize("harm", [lose_a_page, empty, put_a_wrong_log])
+def test_work_refuses_a_damaged_queue_and_sends_nothing(
+    tmp_path: Path, listener: socket.socket, harm: Callable[[Path], None]
+) -> None:
+    """Exit 2, a sentence with the next step, no connection to the service, and every byte as it was."""
+    path = sound_queue(tmp_path)
+    harm(path)
+    before = _bytes_of(tmp_path)
+
+    result = _work(tmp_path)
+
+    assert result.returncode == 2, result.stderr
+    assert "the queue is damaged" in result.stderr
+    assert "restore a backup" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert json.loads(result.stdout or "null") is None
+    assert _bytes_of(tmp_path) == before
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def _bytes_of(folder: Path) -> dict[str, bytes]:
+    """Return what the queue's files hold; the index of the log is no part of what is kept."""
+    found = {path.name: path.read_bytes() for path in folder.glob("queue.db*") if not path.name.endswith("-shm")}
+    return {name: content for name, content in found.items() if content or name == "queue.db"}
+
+
+def _work(folder: Path) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
+    command = [sys.executable, "-m", "batchkiln", "work", "--json", "--queue", "queue.db"]
+    environment = kept | {"PYTHONPATH": str(SOURCE), "XDG_CONFIG_HOME": str(folder)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )

@@ -1,0 +1,249 @@
+"""Queues that every earlier schema version wrote: opened, resumed to the end, and read by the newest code."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from textwrap import dedent
+from typing import Final
+
+import pytest
+
+from batchkiln.cli.main import run_program
+from batchkiln.core.errors import QueueUnusable
+from batchkiln.core.states import ItemState
+from batchkiln.queue import connection as queue_connection
+from batchkiln.queue.connection import SCHEMA_VERSION, Database
+from golden.files import COMMAND, dump, load, queue_file, resumed_world, schema, surroundings_file
+from support.fake_service import Create, content_of
+from support.world import World
+
+SOURCE: Final = Path(__file__).parents[2] / "src"
+VERSIONS: Final = [version for version in range(1, SCHEMA_VERSION + 1) if queue_file(version).exists()]
+ENDINGS: Final = ("", "-wal")
+MORE: Final = "CREATE TABLE more (x);\nINSERT INTO more SELECT id FROM item;\n"
+
+ENDS: Final = {
+    "done": "done",
+    "second-try": "done",
+    "failed": "failed",
+    "canceled-there": "failed",
+    "expired": "expired",
+    "over-cap": "rejected",
+    "rejected": "rejected",
+    "with-image": "done",
+    "canceled": "canceled",
+    "held-conflict": "held",
+    "held-in-doubt": "held",
+    "held-image": "held",
+    "held-lost": "held",
+    "held-key": "done",  # its key is back
+    "two-views": "done",
+    "active": "done",
+    "queued-behind": "done",
+    "unknown-made": "done",
+    "unknown-unmade": "done",
+    "queued-unquoted": "done",
+    "queued-image": "done",
+    "paused": "queued",
+}
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_every_schema_version_has_a_golden_queue(version: int) -> None:
+    """A migration comes with the queue of its version, which every later one is tried on."""
+    for path in (queue_file(version), surroundings_file(version)):
+        assert path.exists(), f"schema version {version} has no golden file {path.name}: run `{COMMAND}` and commit it"
+
+
+def test_golden_queue_has_todays_schema(tmp_path: Path) -> None:
+    """The golden queue of the current version is what today's code writes; a change needs a migration."""
+    load(SCHEMA_VERSION, tmp_path / "golden.db")
+    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as connection:
+        queue_connection.prepare_for_writing(connection, tmp_path / "new.db")
+
+    assert schema(tmp_path / "golden.db") == schema(tmp_path / "new.db"), f"run `{COMMAND}`"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_golden_queue_holds_an_item_in_every_state(tmp_path: Path, version: int) -> None:
+    """None of the ways in which an item can be met is left out."""
+    load(version, tmp_path / "queue.db")
+    with closing(sqlite3.connect(tmp_path / "queue.db")) as connection:
+        states = {state for (state,) in connection.execute("SELECT DISTINCT state FROM item")}
+        doubts = connection.execute("SELECT count(*) FROM attempt WHERE state = 'sent' AND sends > 1").fetchone()
+
+    assert states == {state.value for state in ItemState}
+    assert doubts == (2,)
+
+
+async def resumed(folder: Path, version: int) -> World:
+    """Run a golden queue to its end."""
+    world = resumed_world(folder, version)
+    await world.run()
+    return world
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_golden_queue_is_resumed_and_nothing_paid_twice(tmp_path: Path, version: int) -> None:
+    """Law 2: what was unresolved is sent with the same key, bytes and API key; no other attempt is made of it."""
+    load(version, tmp_path / "before.db")
+    recorded = _recorded(tmp_path / "before.db")
+
+    world = await resumed(tmp_path, version)
+
+    sent: dict[str, set[Create]] = defaultdict(set)
+    for create in world.service.creates:
+        sent[json.loads(create.body)["prompt"]].add(create)
+    for prompt, create in recorded.items():
+        assert sent.pop(prompt) == {create}
+    assert set(sent) == {"a queued-behind", "a queued-unquoted", "a queued-image"}
+    assert {name: world.state(name).value for name in ENDS} == ENDS
+    assert all(world.service.charges_of(f"a {name}") <= 1 for name in ENDS)
+    assert world.service.violations == []
+    world.close()
+
+
+def _recorded(path: Path) -> dict[str, Create]:
+    """Return what was sent of each prompt whose reply is not known."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(
+            "SELECT account.name, is_video, body, idempotency_key, key_fingerprint"
+            " FROM attempt JOIN account ON account.id = account_id WHERE state = 'sent'"
+        )
+        return {json.loads(row[2])["prompt"]: Create(row[0], bool(row[1]), *row[2:]) for row in rows}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_every_paid_file_of_a_golden_queue_is_fetched(tmp_path: Path, version: int) -> None:
+    """Law 7: also the second file of two, of which the first was saved by the older program."""
+    world = await resumed(tmp_path, version)
+
+    outputs = {row[0] for row in world.rows("SELECT path FROM output")}
+    done = [name for name, state in ENDS.items() if state == "done"]
+    assert outputs == set(world.outputs.files)
+    assert {Path(path).stem for path in outputs} == {*done, "two-views-2"}
+    generation_id = world.one(
+        "SELECT generation_id FROM attempt JOIN item ON item_id = item.id WHERE name = 'two-views'"
+    )
+    assert world.outputs.files["/out/guide/two-views.png"] == content_of(generation_id)
+    assert world.outputs.files["/out/guide/two-views-2.png"] == content_of(f"{generation_id}/2")
+    world.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_money_of_a_golden_queue_adds_up(tmp_path: Path, version: int) -> None:
+    """What the queue says was charged and refunded is what the service's ledger says."""
+    world = await resumed(tmp_path, version)
+
+    charged, refunded = world.rows("SELECT sum(charged), sum(refunded) FROM job")[0]
+    known = list(world.service.generations.values())
+    assert charged == sum(generation.cost for generation in known)
+    assert refunded == sum(generation.cost for generation in known if generation.refunded)
+    world.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_golden_queue_is_read_by_the_commands(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status`, `items` and `show` tell of an older queue, once it is brought up to date."""
+    resumed_world(tmp_path, version).close()
+    monkeypatch.chdir(tmp_path)
+
+    def told(*arguments: str) -> str:
+        assert run_program([*arguments, "--json", "--queue", "queue.db"]) == 0
+        return capsys.readouterr().out
+
+    status = json.loads(told("status", "guide"))
+    items = {item["item"]: item for item in map(json.loads, told("items", "guide").splitlines())}
+    stories = {name: json.loads(told("show", "guide", name)) for name in items}
+    assert status["items"]["total"] == len(items) == 18
+    assert status["items"]["held"] == 4
+    assert items["active"]["generation_id"].startswith("gen-")
+    assert {story["state"] for story in stories.values()} >= {"done", "active", "held", "queued", "downloading"}
+
+
+# --- migrations ---
+
+
+@pytest.fixture
+def next_version(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let this code know one more migration."""
+    version = SCHEMA_VERSION + 1
+    known = [*queue_connection.migrations(), (version, MORE)]
+    monkeypatch.setattr(queue_connection, "migrations", lambda: known)
+    monkeypatch.setattr(queue_connection, "SCHEMA_VERSION", version)
+    return version
+
+
+async def test_older_queue_is_migrated_and_resumed(tmp_path: Path, next_version: int) -> None:
+    """The first command that writes brings a queue up to date; what was under way goes on."""
+    world = await resumed(tmp_path, SCHEMA_VERSION)
+
+    assert world.one("PRAGMA user_version") == next_version
+    assert world.one("SELECT count(*) FROM more") == len(ENDS)
+    assert {name: world.state(name).value for name in ENDS} == ENDS
+    world.close()
+
+
+@pytest.mark.usefixtures("next_version")
+async def test_older_queue_opened_for_reading_says_what_to_do(tmp_path: Path) -> None:
+    """A reader has no right to migrate: it names the command that does, and changes nothing."""
+    load(SCHEMA_VERSION, tmp_path / "queue.db")
+    before = (tmp_path / "queue.db").read_bytes()
+
+    with pytest.raises(QueueUnusable, match="older schema; `batchkiln work` brings it up to date"):
+        await Database.open_for_reading(tmp_path / "queue.db")
+
+    assert (tmp_path / "queue.db").read_bytes() == before
+
+
+def test_kill_in_the_middle_of_a_migration_leaves_the_queue_as_it_was(tmp_path: Path) -> None:
+    """A migration is whole or not at all, also when SIGKILL comes between two of its statements."""
+    path = tmp_path / "queue.db"
+    load(SCHEMA_VERSION, path)
+    before = dump(path)
+    script = dedent(
+        """
+        import os, signal, sqlite3, sys
+        from pathlib import Path
+        from batchkiln.queue import connection as queue
+        known = [*queue.migrations(), (queue.SCHEMA_VERSION + 1, sys.argv[2] + "SELECT die();\\n")]
+        queue.migrations = lambda: known
+        connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+        connection.create_function("die", 0, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        queue.prepare_for_writing(connection, Path(sys.argv[1]))
+        """
+    )
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+
+    process = subprocess.run([sys.executable, "-c", script, str(path), MORE], env=environment, check=False)
+
+    assert process.returncode == -signal.SIGKILL
+    assert dump(path) == before
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        queue_connection.prepare_for_writing(connection, path)
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("mode", ["writing", "reading"])
+async def test_queue_of_the_future_is_left_alone_to_the_byte(tmp_path: Path, mode: str) -> None:
+    """An older program changes nothing of what a newer one wrote, not even what is still in its log."""
+    load(SCHEMA_VERSION, tmp_path / "newer.db")
+    with closing(sqlite3.connect(tmp_path / "newer.db", isolation_level=None)) as newer:
+        newer.execute("PRAGMA journal_mode = WAL")
+        newer.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        before = {ending: (tmp_path / f"newer.db{ending}").read_bytes() for ending in ENDINGS}
+    for ending, content in before.items():
+        (tmp_path / f"queue.db{ending}").write_bytes(content)
+
+    with pytest.raises(QueueUnusable, match="nothing was changed: update batchkiln"):
+        await getattr(Database, f"open_for_{mode}")(tmp_path / "queue.db")
+
+    assert {ending: (tmp_path / f"queue.db{ending}").read_bytes() for ending in ENDINGS} == before
