@@ -194,11 +194,13 @@ class Driver:
         self.control.pulse.set()
 
     async def close(self) -> None:
-        """Close what was opened, the services last."""
-        for service in self.services.values():
-            if service.clock.is_observed:
-                await service.store.remember_time(service.clock.now())
-        await self._stack.aclose()
+        """Close what was opened, the services last, also where the disk takes no more."""
+        try:
+            for service in self.services.values():
+                if service.clock.is_observed:
+                    await service.store.remember_time(service.clock.now())
+        finally:
+            await self._stack.aclose()
 
     async def _check_outputs(self, work: Work) -> None:
         """Refuse to spend anything while a folder for the results cannot be written."""
