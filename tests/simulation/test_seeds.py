@@ -24,7 +24,7 @@ def quiet() -> Iterator[None]:
 
 def test_fair_world_ends_with_everything_done() -> None:
     """Without misfortune nothing is held, failed, or late."""
-    _, outcome = play_seed(1, Options(days=1.0, is_rough=False))
+    _, outcome = play_seed(5, Options(days=1.0, is_rough=False))
 
     assert outcome.violations == ()
     assert outcome.generations > 10

@@ -116,7 +116,8 @@ def _safe_ascii(value: str) -> str:
 
 
 def _safe(value: str, size_bytes: int) -> str:
-    clean = _cleaned(value)
+    # The beginning is enough, as a longer value is cut: normalizing takes the square of a run of accents.
+    clean = _cleaned(value[: 8 * size_bytes])
     if clean == value and len(clean.encode()) <= size_bytes and not _HASHED.fullmatch(value):
         return value
     return f"{_cut(clean, size_bytes - HASH_LENGTH - 1)}~{_hash(value)}"

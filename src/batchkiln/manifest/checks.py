@@ -2,12 +2,13 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from batchkiln.manifest.findings import Findings, Mark, shown
+from batchkiln.manifest.findings import Findings, Mark, Remedy, shown
 from batchkiln.manifest.scalars import type_names
 from batchkiln.manifest.tree import MapNode, Node, SeqNode, plain_value
 
@@ -25,6 +26,10 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "model_attributes_type": "a mapping",
 }
 
+# Comparing two names takes the product of their lengths, and a file may have ten thousand columns.
+_COMPARED_LENGTH: Final = 60
+_COMPARED_NAMES: Final = 300
+
 _GROUPS: Final = frozenset({"a mapping", "a list"})
 
 
@@ -34,6 +39,9 @@ def check(model: type[Model], tree: MapNode, findings: Findings, *, home: str = 
         return model.model_validate(plain_value(tree))
     except ValidationError as error:
         for detail in _without_echoes(error.errors(include_url=False)):
+            if findings.is_full:
+                findings.omitted += 1
+                continue
             _report(detail, tree, findings, model=model, home=home)
     return None
 
@@ -43,14 +51,15 @@ def check_names(tree: MapNode, known: Iterable[str], findings: Findings) -> None
     names = list(known)
     for name, (key, _) in tree.pairs.items():
         if name not in names:
-            findings.at(key.start_mark, f"unknown field `{shown(name)}`", suggestion(name, names))
+            findings.at(key.start_mark, f"unknown field `{shown(name)}`", partial(suggestion, name, names))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Say which known name was meant, or which there are."""
     names = sorted(set(known))
-    close = difflib.get_close_matches(name[:100], names, n=2, cutoff=0.75)
-    close = close or difflib.get_close_matches(name[:100], names, n=1, cutoff=0.6)
+    compared = [one for one in names if len(one) <= _COMPARED_LENGTH][:_COMPARED_NAMES]
+    close = difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=2, cutoff=0.75)
+    close = close or difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=1, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(f'`{one}`' for one in close)}?"
     listed = ", ".join(names[:40]) + (", …" if len(names) > 40 else "")  # noqa: PLR2004  a bound for the eye
@@ -75,9 +84,10 @@ def _report(detail: ErrorDetails, tree: MapNode, findings: Findings, *, model: t
     mark, node = _locate(tree, location, at_key=detail["type"] == "extra_forbidden" or "[key]" in detail["loc"])
     field = home + "".join(f"[{part + 1}]" if isinstance(part, int) else f".{shown(part)}" for part in location)
     field = field.removeprefix(".")
+    remedy: Remedy
     reason, remedy = _sentence(detail, field, _found(node))
     if detail["type"] == "extra_forbidden":
-        remedy = suggestion(str(location[-1]), _field_names(model, location[:-1]))
+        remedy = partial(suggestion, str(location[-1]), _field_names(model, location[:-1]))
     findings.at(mark, reason, remedy)
 
 

@@ -1,7 +1,8 @@
 """An entry of `items` that is written out, to its items; and what such entries share with templated ones."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,14 @@ from batchkiln.manifest.tree import MapNode, Node, SeqNode, scalar_value
 
 _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 _ALONE: Final = frozenset({"id", "prompt"})
+MAX_COMBINATIONS: Final = 10_000_000
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What is left, for a whole manifest, of work that a few words of it can ask for."""
+
+    combinations: int = MAX_COMBINATIONS
 
 
 @dataclass(slots=True)
@@ -40,6 +49,7 @@ class Frame:
     stem: str
     folder: Path
     shown_folder: str
+    allowance: Allowance = field(default_factory=Allowance)
 
 
 class NotMade(Exception):
@@ -66,7 +76,7 @@ def _inline(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
     if prompt_node is None:
         frame.findings.at(entry.start_mark, "`prompt` is missing", "an item says what is to be made: `prompt: …`")
     prompt = None if prompt_node is None else _text(frame, prompt_node, "prompt")
-    name = _text(frame, pairs["id"][1], "id") if "id" in pairs else f"{frame.stem}-{position}"
+    name = _text(frame, pairs["id"][1], "id") if "id" in pairs else _default_id(frame, entry, position)
     inputs = frame.settings.inputs(entry)
     settled = frame.settings.settled(entry, frame.settings.inputs_count(entry) if inputs is None else len(inputs))
     metadata = frame.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
@@ -82,6 +92,15 @@ def _inline(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
         raise NotMade from error
     spec = ItemSpec(name, settled.recipe, prompt, inputs, settled.priority, text, file_name)
     return repeated(frame, spec, repeat, Place(frame.findings.file, line))
+
+
+def _default_id(frame: Frame, entry: MapNode, position: int) -> str | None:
+    """Give the manifest's name and the position; a file may have a name that no id can have."""
+    try:
+        return checked_id(f"{frame.stem}-{position}")
+    except NotAllowed as error:
+        frame.findings.at(entry.start_mark, f"by the manifest's own name, {error.reason}", "set `id`, or rename it")
+        return None
 
 
 def _text(frame: Frame, node: Node, field: str) -> str | None:
@@ -142,9 +161,17 @@ def file_name_for(frame: Frame, metadata: Mapping[str, Any], variables: Mapping[
         source = metadata if name in metadata else variables
         if name not in source:
             known = {*naming.BUILT_IN_FIELDS, *variables, *metadata} - {"col"}
-            raise NotAllowed(f"`output.filename` names {{{name}}}, which this item has not", suggestion(name, known))
+            raise NotAllowed(
+                f"`output.filename` names {{{name}}}, which this item has not", partial(suggestion, name, known)
+            )
         try:
             texts[name] = text_of(source[name])
         except TypeError as error:
             raise NotAllowed(f"`output.filename` names {{{name}}}: {error}") from error
-    return naming.prerender(frame.pattern, texts)
+    file_name = naming.prerender(frame.pattern, texts)
+    if len(file_name) > naming.MAX_PATTERN_LENGTH:
+        raise NotAllowed(
+            f"`output.filename` becomes {len(file_name):,} characters long with this item's values",
+            f"at most {naming.MAX_PATTERN_LENGTH:,}: let it name fewer fields",
+        )
+    return file_name

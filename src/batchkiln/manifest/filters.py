@@ -1,7 +1,7 @@
 """The filters, tests and operators of templates: text in, text out, and never much more of it than there was."""
 
 import operator as operators
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from jinja2 import Undefined
@@ -9,9 +9,11 @@ from jinja2.filters import do_capitalize, do_float, do_int, do_round, do_title, 
 
 MAX_TEXT_LENGTH: Final = 1 << 20
 MAX_NUMBER_BITS: Final = 4096
+MAX_PLACES: Final = 300  # beyond the digits of any number that a template holds
+MAX_TRIMMED: Final = 100
 TESTS: Final = (
     *("defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "true", "false", "mapping"),
-    *("sequence", "odd", "even", "divisibleby", "in", "lower", "upper", "sameas"),
+    *("sequence", "in", "sameas"),
     *("eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">", "ge", ">="),
 )
 
@@ -69,7 +71,10 @@ def _check_number(number: float) -> None:
 def _text(value: object) -> str:
     """Give the text that a filter works on; undefined and null are errors, as they are in output."""
     if isinstance(value, (Undefined, str)):
-        return str(value)
+        text = str(value)
+        if len(text) > MAX_TEXT_LENGTH:
+            raise TooLarge("the text is too long for a filter")
+        return text
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
@@ -79,10 +84,12 @@ def _text(value: object) -> str:
 
 def _replace(value: object, old: str, new: str, count: int | None = None) -> str:
     text, old, new = _text(value), _text(old), _text(new)
-    found = text.count(old) if count is None else min(text.count(old), count)
+    found = text.count(old)
+    if count is not None and count >= 0:  # Python takes a negative one for all
+        found = min(found, count)
     if len(text) + found * len(new) > MAX_TEXT_LENGTH:
         raise TooLarge("`replace` gives too long a text")
-    return text.replace(old, new, -1 if count is None else count)
+    return text.replace(old, new, found)
 
 
 def _join(value: object, separator: str = "") -> str:
@@ -92,6 +99,35 @@ def _join(value: object, separator: str = "") -> str:
     if sum(map(len, parts)) + len(parts) * len(separator) > MAX_TEXT_LENGTH:
         raise TooLarge("`join` gives too long a text")
     return separator.join(parts)
+
+
+def joined_texts(parts: Iterable[object]) -> str:
+    """Join values as text, for `~`; refuses a result that is too long before it is made."""
+    texts = [_text(part) for part in parts]
+    if sum(map(len, texts)) > MAX_TEXT_LENGTH:
+        raise TooLarge("`~` gives too long a text")
+    return "".join(texts)
+
+
+def _rounded(value: float, precision: Any = 0, method: Any = "common") -> float:  # noqa: ANN401  a template's values
+    """Round as Jinja does; it raises 10 to the power of the places, whatever their number is."""
+    if not isinstance(precision, int) or abs(precision) > MAX_PLACES:
+        raise TooLarge(f"`round` takes at most {MAX_PLACES} places")
+    return do_round(value, precision, method)
+
+
+def _trimmed(value: object, characters: str | None = None) -> str:
+    """Strip; each character of the text is looked for in all of `characters`."""
+    if characters is not None and len(characters) > MAX_TRIMMED:
+        raise TooLarge(f"`trim` takes at most {MAX_TRIMMED} characters")
+    return do_trim(_text(value), characters)
+
+
+def _is_multiple(value: Any, divisor: Any) -> bool:  # noqa: ANN401  a template's values
+    """Divide, numbers only: on a text, Python's `%` is a format that can ask for any width."""
+    if not _are_numbers(value, divisor):
+        raise TypeError("the test is for numbers; `| int` makes a number of a text")
+    return bool(value % divisor == 0)
 
 
 def _default(value: object, instead: object = "", replace_false: object = False) -> object:  # noqa: FBT002  Jinja's own order
@@ -122,10 +158,18 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "length": _length,
     "lower": lambda value: _text(value).lower(),
     "replace": _replace,
-    "round": do_round,
+    "round": _rounded,
     "string": _text,
     "title": lambda value: do_title(_text(value)),
-    "trim": lambda value, characters=None: do_trim(_text(value), characters),
+    "trim": _trimmed,
     "truncate": _truncate,
     "upper": lambda value: _text(value).upper(),
+}
+
+OWN_TESTS: Final[Mapping[str, Callable[..., bool]]] = {
+    "divisibleby": _is_multiple,
+    "even": lambda value: _is_multiple(value, 2),
+    "odd": lambda value: not _is_multiple(value, 2),
+    "lower": lambda value: _text(value).islower(),
+    "upper": lambda value: _text(value).isupper(),
 }

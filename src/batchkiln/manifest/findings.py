@@ -3,7 +3,8 @@
 import gzip
 import io
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
@@ -17,6 +18,10 @@ LINE_SIZE_BYTES: Final = 4 << 20  # a longer line is shown by its beginning
 # What the YAML parser counts as the end of a line besides a line feed.
 _OTHER_BREAKS: Final = re.compile("\r(?!\n|$)|[\x85\u2028\u2029]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+# What would be right; a function where finding it out takes long, asked only for a mistake that is kept.
+Remedy = str | Callable[[], str] | None
 
 
 class Mark(Protocol):
@@ -74,20 +79,25 @@ class Findings:
         twin.paths, twin.omitted, twin._kept = self.paths, self.omitted, dict(self._kept)
         return twin
 
-    def at(self, mark: Mark, reason: str, remedy: str | None = None) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether further mistakes are only counted."""
+        return len(self._kept) >= MISTAKES_KEPT
+
+    def at(self, mark: Mark, reason: str, remedy: Remedy = None) -> None:
         """Add a mistake at a mark of the manifest."""
         self.add(Place(self.file, mark.line + 1, mark.column + 1), reason, remedy)
 
-    def add(self, place: Place, reason: str, remedy: str | None = None) -> None:
+    def add(self, place: Place, reason: str, remedy: Remedy = None) -> None:
         """Add a mistake; the same one at the same place is kept once."""
         key = place, reason.replace("`defaults.", "`")  # an item inherits what is wrong in the defaults
         if key in self._kept:
             return
-        if len(self._kept) >= MISTAKES_KEPT:
+        if self.is_full:
             self.omitted += 1
             return
         entry_line = (place.line or 0) if place.file == self.file else self.entry_line
-        self._kept[key] = _Finding(place, reason, remedy, entry_line)
+        self._kept[key] = _Finding(place, reason, remedy() if callable(remedy) else remedy, entry_line)
 
     def error(self) -> InputError:
         """Give the error that reports them, in the order of the text, each with its line."""
@@ -106,12 +116,15 @@ class Findings:
 def _mistake(finding: _Finding, lines: dict[str, dict[int, str]]) -> Mistake:
     place = finding.place
     text = lines.get(place.file, {}).get(place.line or 0)
-    source_line, mark = (None, None) if text is None else excerpt(text, place.column)
+    column = place.column
+    if column is None and place.line is not None:  # a whole line is meant: its text begins there
+        column = 1 if text is None else len(text) - len(text.lstrip()) + 1
+    source_line, mark = (None, None) if text is None else excerpt(text, column)
     return Mistake(
         reason=shown(finding.reason, 600),
         file=place.file,
         line=place.line,
-        column=place.column,
+        column=column,
         source_line=source_line,
         mark=mark,
         remedy=None if finding.remedy is None else shown(finding.remedy, 600),
@@ -146,11 +159,11 @@ def read_lines(path: Path, wanted: set[int]) -> dict[int, str]:
     try:
         with open_bytes(path) as stream:
             for number, line in _numbered_lines(stream):
-                if number > last:
-                    break
                 if number in wanted:
                     found[number] = line
-    except (OSError, EOFError, ValueError):
+                if number >= last:  # before the rest of a line without end is passed over
+                    break
+    except (OSError, EOFError, ValueError, zlib.error):
         return found
     return found
 

@@ -3,7 +3,9 @@
 import hashlib
 import os
 import stat
+import struct
 import warnings
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +16,14 @@ from batchkiln.manifest.findings import shown
 
 MAX_SIZE_BYTES: Final = 30 << 20  # Service section 4, image upload flow, step 1
 MAX_PIXELS: Final = 100_000_000  # decoding takes four bytes for each
-_MEDIA_TYPES: Final = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+# MPO is what Pillow calls a JPEG that holds further pictures behind its own, as many telephones write them.
+_MEDIA_TYPES: Final = {"JPEG": "image/jpeg", "MPO": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+_FORMATS: Final = ("JPEG", "PNG", "WEBP")
 # What Pillow raises for bytes that are not the image they begin as; its decoders are not more exact.
-_BROKEN: Final = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, OverflowError, MemoryError)
+_BROKEN: Final = (
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, ArithmeticError, MemoryError),
+    *(AttributeError, AssertionError, RuntimeError, struct.error, zlib.error),
+)
 
 
 class ImageRefused(Exception):
@@ -45,7 +52,7 @@ class Images:
                 known = refused
             self._known[name] = known
         if isinstance(known, ImageRefused):
-            raise known
+            raise ImageRefused(known.reason, known.remedy)  # one kept for all would grow by a traceback each time
         return known
 
 
@@ -55,6 +62,7 @@ def _examine(folder: Path, name: str) -> InputFile:
         raise ImageRefused(f"`{shown(name)}` is an address; the service refuses external images", remedy)
     path = Path(os.path.abspath(folder / name))  # noqa: PTH100  resolve() would follow links, and name another file
     try:
+        str(path).encode()  # the queue keeps it as UTF-8
         content = _read(path, name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -81,7 +89,7 @@ def _media_type(path: Path, name: str) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large images; the bound below is ours
-            with Image.open(path, formats=tuple(_MEDIA_TYPES)) as image:
+            with Image.open(path, formats=_FORMATS) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise ImageRefused(f"`{shown(name)}` has {image.width} x {image.height} pixels", "make it smaller")
                 image.load()

@@ -3,20 +3,23 @@
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from batchkiln.core.job import InputFile, ItemSpec
 from batchkiln.manifest.checks import suggestion
 from batchkiln.manifest.entries import Frame, NotMade, PlacedItem, file_name_for, read_repeat, repeated
 from batchkiln.manifest.events import ScalarEvent
-from batchkiln.manifest.findings import Place
+from batchkiln.manifest.findings import Place, Remedy
 from batchkiln.manifest.prompts import NotAllowed, checked_id, checked_prompt
+from batchkiln.manifest.schema import MAX_INPUTS, Parameters
 from batchkiln.manifest.settings import RECIPE_FIELDS, Settled, describe
 from batchkiln.manifest.sources import Row
 from batchkiln.manifest.templates import Condition, Template, TemplateFailed, compile_condition, compile_template
 from batchkiln.manifest.tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 _KEPT_SETTINGS: Final = 10_000
+_KEPT_LENGTH: Final = 2_000  # of the texts that make a setting; longer ones are no setting, and not worth keeping
 
 Variables = Mapping[str, Any]
 
@@ -39,7 +42,7 @@ class Maker:
         self._findings = frame.findings
         self._file = file
         self._entry = entry
-        self._columns = columns
+        self._columns = None if columns is None else frozenset(columns)
         self._is_sound = True
         self._uses_col = False
         self._prompt = self._slot("prompt", defaults["prompt"])
@@ -150,7 +153,7 @@ class Maker:
             if self._columns is not None and name not in self._columns:
                 self._is_sound = False
                 missing = "there is no column `prompt`" if node is self._entry else f"`{name}` is undefined"
-                self._findings.at(node.start_mark, missing, suggestion(name, set(self._columns) - {"col"}))
+                self._findings.at(node.start_mark, missing, partial(suggestion, name, self._columns - {"col"}))
 
     def _where(self) -> tuple[Condition | None, Node]:
         pair = self._entry.pairs.get("where")
@@ -169,8 +172,8 @@ class Maker:
     def _input_slots(self) -> list[_Slot]:
         """Compile the names of inputs; empty where none of them is a template."""
         pair = self._entry.pairs.get("inputs")
-        if pair is None or not isinstance(pair[1], SeqNode):
-            return []
+        if pair is None or not isinstance(pair[1], SeqNode) or len(pair[1].items) > MAX_INPUTS:
+            return []  # too many are refused before they are looked at
         slots = [self._compiled(node, self._string(node, "inputs")) for node in pair[1].items]
         return [] if all(slot.template.is_constant for slot in slots) else slots
 
@@ -184,6 +187,7 @@ class Maker:
         if isinstance(node, MapNode):
             if self._frame.settings.metadata(node) is None:
                 self._is_sound = False
+                return []
             return [(name, self._value_maker(value)) for name, (_, value) in node.pairs.items()]
         self._is_sound = False
         self._findings.at(node.start_mark, "`metadata` must be a list of columns, or a mapping of names to values")
@@ -199,6 +203,7 @@ class Maker:
     def _column_maker(self, node: Node) -> tuple[str, Callable[[Variables, int], Any]]:
         name = self._string(node, "metadata")
         self._need([name] if name else [], node)
+        self._uses_col = self._uses_col or name == "col"
 
         def value(variables: Variables, line: int) -> Any:  # noqa: ANN401  a column's value
             try:
@@ -223,7 +228,8 @@ class Maker:
             inner = pair[1] if pair is not None else None
             leaves: list[tuple[tuple[str, ...], Node | None]] = [((name,), inner)]
             if isinstance(inner, MapNode):
-                leaves = [((name, key), value) for key, (_, value) in inner.pairs.items()]
+                known = Parameters.model_fields  # others are refused before they are looked at
+                leaves = [((name, key), value) for key, (_, value) in inner.pairs.items() if key in known]
             for path, node in leaves:
                 if isinstance(node, ScalarEvent):
                     slot = self._compiled(node, node.value)
@@ -238,7 +244,7 @@ class Maker:
         for name in sorted(self._frame.pattern_fields - known):
             self._is_sound = False
             reason = f"`output.filename` names {{{name}}}, which these items have not"
-            self._findings.at(self._entry.start_mark, reason, suggestion(name, known - {"col"}))
+            self._findings.at(self._entry.start_mark, reason, partial(suggestion, name, known - {"col"}))
 
     # --- a row -------------------------------------------------------------------------------
 
@@ -258,6 +264,8 @@ class Maker:
     def _row_settings(self, variables: Variables, line: int, inputs_count: int) -> Settled | None:
         texts = tuple(self._rendered(slot, variables, line) for _, slot in self._slots)
         key = (*texts, str(inputs_count))
+        if sum(map(len, texts)) > _KEPT_LENGTH:
+            return self._settle(self._filled(texts), inputs_count)
         if key not in self._settings:
             if len(self._settings) >= _KEPT_SETTINGS:
                 self._settings.clear()
@@ -295,10 +303,14 @@ class Maker:
     def _row_failed(self, failed: TemplateFailed, node: Node, variables: Variables, line: int) -> None:
         """Report a template that fails for a row: at the template, with the first row it failed for."""
         where = f"first in {self._file}, line {line}"
-        remedy = f"{suggestion(failed.missing, set(variables) - {'col'})} ({where})" if failed.missing else where
+        missing = failed.missing
+
+        def remedy() -> str:
+            return f"{suggestion(missing, set(variables) - {'col'})} ({where})" if missing else where
+
         self._template_failed(failed, node, remedy)
 
-    def _template_failed(self, failed: TemplateFailed, node: Node, remedy: str | None = None) -> None:
+    def _template_failed(self, failed: TemplateFailed, node: Node, remedy: Remedy = None) -> None:
         self._is_sound = False
         mark = node.start_mark
         is_block = isinstance(node, ScalarEvent) and node.style in {"|", ">"}

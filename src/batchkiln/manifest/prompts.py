@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from batchkiln.manifest.findings import shown
+from batchkiln.manifest.findings import Remedy, shown
 from batchkiln.manifest.schema import MAX_ID_LENGTH, MAX_PROMPT_LENGTH
 
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -14,7 +14,7 @@ _FORBIDDEN_IN_ID: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udf
 class NotAllowed(Exception):
     """A prompt or id that cannot be used: the reason and the remedy."""
 
-    def __init__(self, reason: str, remedy: str | None = None) -> None:
+    def __init__(self, reason: str, remedy: Remedy = None) -> None:
         self.reason = reason
         self.remedy = remedy
         super().__init__(reason)

@@ -1,5 +1,6 @@
 """A manifest read twice: once for its header, once for the stream of its items."""
 
+import itertools
 import os
 import re
 import stat
@@ -31,6 +32,9 @@ STDIN_NAME: Final = "<stdin>"
 STDIN_STEM: Final = "item"
 DEFAULT_DIR: Final = "out"
 DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
+MAX_FOLDERS: Final = 16
+MAX_PATH_SIZE_BYTES: Final = 4000  # what Linux takes, less a sign or two that make a second file's name another one
+MAX_ITEMS: Final = 10_000_000
 _COPY_SIZE_BYTES: Final = 1 << 20
 _LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # what stands before an entry of `items` in its line
 
@@ -115,11 +119,13 @@ class _Scan:
             )
         if header is None:
             return None
+        output, budget = header.output, header.budget
+        directory = os.path.abspath(working_dir / ((output and output.dir) or DEFAULT_DIR))  # noqa: PTH100  links are left as they are
         self._check_header(header)
+        if not self.findings:
+            self._check_room(directory, (output and output.filename) or DEFAULT_FILENAME)
         if self.findings:
             return None
-        output, budget = header.output, header.budget
-        directory = (output and output.dir) or DEFAULT_DIR
         return JobSpec(
             name=header.job,
             description=header.description or "",
@@ -128,7 +134,7 @@ class _Scan:
             order=Order(header.order or "manifest"),
             budget_credits=budget.credits if budget else None,
             budget_credits_per_day=budget.credits_per_day if budget else None,
-            output_dir=os.path.abspath(working_dir / directory),  # noqa: PTH100  links are left as they are
+            output_dir=directory,
             filename=(output and output.filename) or DEFAULT_FILENAME,
             manifest_path=self._text.manifest_path,
         )
@@ -151,7 +157,11 @@ class _Scan:
         )
         try:
             with self._text.path.open("rb") as stream:
-                yield from self._entries_to_items(TreeReader(stream, findings), frame)
+                items = self._entries_to_items(TreeReader(stream, findings), frame)
+                yield from itertools.islice(items, MAX_ITEMS)
+                if next(items, None) is not None:
+                    place = Place(findings.file, findings.entry_line)
+                    findings.add(place, f"more than {MAX_ITEMS:,} items", "make it several manifests")
         except _BROKEN as error:
             self._report(error, findings)
         if self._version != _version_of(self._text.path):
@@ -233,12 +243,33 @@ class _Scan:
     def _check_pattern(self, node: Node) -> None:
         assert isinstance(node, ScalarEvent)
         try:
-            naming.fields(node.value)
+            is_ambiguous = "index" in naming.fields(node.value) and not naming.identifies_item(node.value)
         except naming.PatternError as error:
             mark = node.start_mark
             offset = error.offset + (0 if node.implicit[0] else 1)
             place = Place(self.findings.file, mark.line + 1, mark.column + 1 + offset)
             self.findings.add(place, f"`output.filename`: {error.reason}", 'as in "{job}/{item}.{ext}"')
+            return
+        if is_ambiguous:
+            reason = "`output.filename`: {index} runs into the field beside it, and two items could get one name"
+            self.findings.at(node.start_mark, reason, "set it apart, as in {kind}-{index}, or use {item}")
+
+    def _check_room(self, directory: str, pattern: str) -> None:
+        """Refuse a folder in which files could get a path that the system does not take: they would be paid for."""
+        output = self._header.pairs.get("output")
+        mark = output[1].start_mark if output is not None else self._header.start_mark
+        if not _is_utf8(directory):
+            self.findings.at(mark, "the output folder's path is not UTF-8", "name another one by `output.dir`")
+            return
+        depth = pattern.count("/") + 1
+        if depth > MAX_FOLDERS:
+            self.findings.at(mark, f"`output.filename` has {depth} levels of folders", f"at most {MAX_FOLDERS}")
+        longest = len(directory.encode()) + depth * (naming.COMPONENT_SIZE_BYTES + 1)
+        if longest > MAX_PATH_SIZE_BYTES:
+            reason = (
+                f"the paths of outputs may become {longest:,} bytes long, and the system takes {MAX_PATH_SIZE_BYTES:,}"
+            )
+            self.findings.at(mark, reason, "choose a shorter `output.dir`, or fewer folders in `output.filename`")
 
     def _report(self, error: Exception, findings: Findings) -> None:
         match error:
@@ -275,6 +306,9 @@ def _located(path: str, stdin: BinaryIO | None, working_dir: Path) -> tuple[_Tex
         return _Text(spool, working_dir, "", STDIN_STEM, "-"), spool
     absolute = Path(os.path.abspath(working_dir / path))  # noqa: PTH100  a link's own folder is meant
     shown_folder = os.path.dirname(path)  # noqa: PTH120  as the person wrote it
+    if not _is_utf8(str(absolute)):
+        shown_path = os.fsencode(path).decode("utf-8", "replace")
+        raise InputError([Mistake("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
     text = _Text(absolute, absolute.parent, shown_folder, absolute.stem or STDIN_STEM, str(absolute))
     try:
         status = absolute.stat()
@@ -321,3 +355,12 @@ def _version_of(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
+
+
+def _is_utf8(path: str) -> bool:
+    """Whether the queue can keep a path; a system may have names that are no text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from batchkiln.manifest.checks import check, check_names
-from batchkiln.manifest.entries import Frame, NotMade, PlacedItem
-from batchkiln.manifest.findings import Place
+from batchkiln.manifest.entries import MAX_COMBINATIONS, Frame, NotMade, PlacedItem
+from batchkiln.manifest.findings import Mark, Place
 from batchkiln.manifest.maker import Maker
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
 from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, open_source, source_for
 from batchkiln.manifest.tree import MapNode, Node
 
-MAX_COMBINATIONS: Final = 10_000_000
+_COUNTABLE: Final = 10**15  # a longer number tells nobody anything, and Python writes none of 4,300 digits
 
 
 def items_of_rows(frame: Frame, entry: MapNode) -> Iterator[PlacedItem]:
@@ -69,12 +69,20 @@ def _source(frame: Frame, name: str, node: Node) -> Source:
             node.start_mark, f"`{name}` has none of the known endings", f"one of {', '.join(KINDS)}, or .gz after it"
         )
         raise NotMade
-    if not path.is_file():
+    if not _is_file(path):
         remedy = f"looked for {path}; a path is relative to the manifest"
         frame.findings.at(node.start_mark, f"`{name}` is no file", remedy)
         raise NotMade
     frame.findings.paths[shown_name] = path
     return source
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a regular file is there; a name that is too long, or in a closed folder, is none that can be read."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _opened(frame: Frame, source: Source, node: Node) -> BinaryIO:
@@ -92,9 +100,7 @@ def _matrix_items(frame: Frame, entry: MapNode) -> Iterator[PlacedItem]:
         raise NotMade
     names, values = list(steer.matrix), list(steer.matrix.values())
     mark = entry.pairs["matrix"][1].start_mark
-    if (count := math.prod(map(len, values))) > MAX_COMBINATIONS:
-        frame.findings.at(mark, f"the matrix has {count:,} combinations", f"at most {MAX_COMBINATIONS:,}")
-        raise NotMade
+    _check_combinations(frame, math.prod(map(len, values)) * (steer.repeat or 1), mark)
     if "prompt" not in entry.pairs:
         frame.findings.at(
             entry.start_mark, "`prompt` is missing", 'a matrix needs a template, as in `prompt: "{{ animal }}"`'
@@ -109,6 +115,19 @@ def _matrix_items(frame: Frame, entry: MapNode) -> Iterator[PlacedItem]:
         for number, combination in enumerate(itertools.product(*values), 1)
     )
     yield from maker.items(maker.chosen(rows))
+
+
+def _check_combinations(frame: Frame, count: int, mark: Mark) -> None:
+    """Refuse more items of matrices, repeated ones included, than a manifest may have."""
+    if count > MAX_COMBINATIONS:
+        many = f"{count:,}" if count < _COUNTABLE else "more than a quadrillion"
+        frame.findings.at(mark, f"the matrix has {many} combinations", f"at most {MAX_COMBINATIONS:,}")
+        raise NotMade
+    frame.allowance.combinations -= count
+    if frame.allowance.combinations < 0:
+        reason = f"the matrices up to here have more than {MAX_COMBINATIONS:,} combinations"
+        frame.findings.at(mark, reason, "make it several manifests")
+        raise NotMade
 
 
 def _part(entry: MapNode, model: type[Fields]) -> MapNode:

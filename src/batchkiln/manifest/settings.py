@@ -43,7 +43,10 @@ class SettingsReader:
         self._settled: dict[tuple[object, ...], Settled] = {}
         shared = self._defaults.get("metadata")
         self._metadata = plain_value(shared[1]) if shared is not None and isinstance(shared[1], MapNode) else {}
-        self._metadata_text = _canonical(self._metadata)
+        try:
+            self._metadata_text = _canonical(self._metadata)
+        except TypeError:  # found wrong with the header, and reported there
+            self._metadata, self._metadata_text = {}, None
 
     @property
     def default_metadata(self) -> Mapping[str, Any]:

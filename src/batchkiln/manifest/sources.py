@@ -4,6 +4,7 @@ import codecs
 import csv
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,10 @@ KINDS: Final = ("csv", "tsv", "jsonl", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20
 MAX_FIELD_LENGTH: Final = 1 << 20
 MAX_COLUMNS: Final = 10_000
-_TSV_FIELD: Final = re.compile(r'(?:"((?:[^"]|"")*)"|([^\t]*))(?:\t|$)')
+MAX_EXPANSION: Final = 100  # how many times its size a compressed file may hold: rows of text come to a tenth of it
+FREE_EXPANSION_SIZE_BYTES: Final = 8 << 20
+# Possessive: what a quote begins is never read again in another way.
+_TSV_FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^\t]*))(?:\t|$)')
 
 
 class SourceUnreadable(Exception):
@@ -61,9 +65,10 @@ class Rows:
     def __init__(self, source: Source, stream: BinaryIO, findings: Findings) -> None:
         self._source = source
         self._findings = findings
-        self._lines = _Lines(stream)
+        self._lines = _Lines(stream, _size_allowed(source))
         self.columns: tuple[str, ...] | None = ("prompt",) if source.kind == "txt" else None
         self._records: Iterator[tuple[int, list[str]]] | None = None
+        self._record_line = 1
         if source.kind in {"csv", "tsv"}:
             self._records = self._csv_records() if source.kind == "csv" else self._tsv_records()
             self.columns = self._header(self._records)
@@ -80,7 +85,7 @@ class Rows:
             raise SourceUnreadable("the file is empty", line=None, remedy="its first line names the columns")
         if len(names) > MAX_COLUMNS:
             raise SourceUnreadable(f"{len(names):,} columns; at most {MAX_COLUMNS:,}", line=line)
-        twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+        twice = [name for name, count in Counter(names).items() if name and count > 1]
         if twice:
             raise SourceUnreadable(
                 f"the column `{shown(twice[0])}` is there twice", line=line, remedy="rename one of them"
@@ -103,16 +108,25 @@ class Rows:
 
     def _csv_records(self) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(MAX_FIELD_LENGTH)
-        reader = csv.reader(self._lines, strict=True)
-        line = 1
+        reader = csv.reader(self._record_lines(), strict=True)
+        line = self._record_line = 1
         try:
             for fields in reader:
+                self._lines.record_size_bytes = 0
                 if fields:
                     yield line, fields
-                line = reader.line_num + 1
+                line = self._record_line = reader.line_num + 1
         except csv.Error as error:
             remedy = "a field that holds a comma, a quote or a line break stands in quotes, its own quotes doubled"
             raise SourceUnreadable(f"no csv: {error}", line=line, remedy=remedy) from error
+
+    def _record_lines(self) -> Iterator[str]:
+        """Give the lines; a quote that is opened in each of them would make one record of the whole file."""
+        for text in self._lines:
+            self._lines.record_size_bytes += len(text)
+            if self._lines.record_size_bytes > MAX_LINE_SIZE_BYTES:
+                raise SourceUnreadable(f"a row of more than {MAX_LINE_SIZE_BYTES >> 20} MiB", line=self._record_line)
+            yield text
 
     def _tsv_records(self) -> Iterator[tuple[int, list[str]]]:
         for line, text in enumerate(self._lines, 1):
@@ -144,10 +158,15 @@ class Rows:
 
 
 class _Lines:
-    """Lines of UTF-8 text, each bounded, without a byte order mark at the start."""
+    """Lines of UTF-8 text, each bounded, without a byte order mark at the start.
 
-    def __init__(self, stream: BinaryIO) -> None:
+    `record_size_bytes` is for a reader that makes one record of several lines: it sets it to 0 after each.
+    """
+
+    def __init__(self, stream: BinaryIO, allowed_size_bytes: int | None) -> None:
+        self.record_size_bytes = 0
         self._stream = stream
+        self._left_size_bytes = allowed_size_bytes
 
     def __iter__(self) -> Iterator[str]:
         number = 0
@@ -158,6 +177,8 @@ class _Lines:
                     raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901  the line without the mark
                 if len(raw) >= MAX_LINE_SIZE_BYTES:
                     raise SourceUnreadable(f"a line of more than {MAX_LINE_SIZE_BYTES >> 20} MiB", line=number)
+                if self._left_size_bytes is not None:
+                    self._expand(len(raw), number)
                 yield raw.decode()
         except UnicodeDecodeError as error:
             column = len(error.object[: error.start].decode("utf-8", "replace")) + 1
@@ -165,6 +186,20 @@ class _Lines:
             raise SourceUnreadable(reason, line=number, column=column, remedy="save the file as UTF-8") from error
         except (OSError, EOFError, zlib.error) as error:
             raise SourceUnreadable(f"the file cannot be read: {error}", line=number or None) from error
+
+    def _expand(self, size_bytes: int, line: int) -> None:
+        assert self._left_size_bytes is not None
+        self._left_size_bytes -= size_bytes
+        if self._left_size_bytes < 0:
+            reason = f"the file holds more than {MAX_EXPANSION} times its own size"
+            raise SourceUnreadable(reason, line=line, remedy="no rows are packed so tightly; unpack it to use it")
+
+
+def _size_allowed(source: Source) -> int | None:
+    """Give what a compressed file may hold; None for one that holds what it shows."""
+    if source.path.suffix.lower() != ".gz":
+        return None
+    return max(source.path.stat().st_size * MAX_EXPANSION, FREE_EXPANSION_SIZE_BYTES)
 
 
 def open_source(source: Source) -> BinaryIO:

@@ -89,15 +89,17 @@ def _bad_character(path: Path, file: str) -> tuple[Place, str, str]:
     line, column = 1, 1
     with path.open("rb") as stream:
         raw = stream.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
-        while raw:
-            raw += stream.read(_CHUNK_SIZE_BYTES)
-            text = decoder.decode(raw)
+        is_over = False
+        while not is_over:
+            chunk = stream.read(_CHUNK_SIZE_BYTES)
+            is_over = not chunk
+            text = decoder.decode(raw + chunk, final=is_over)  # at the end, half a character is a mistake
+            raw = b""
             found = _NOT_PRINTABLE.search(text)
             before = _LINE_END.split(text[: found.start()] if found else text)
             line, column = line + len(before) - 1, len(before[-1]) + (column if len(before) == 1 else 1)
             if found:
                 return Place(file, line, column), *_named(found[0])
-            raw = stream.read(_CHUNK_SIZE_BYTES)
     return Place(file), "", "save the file as UTF-8"
 
 

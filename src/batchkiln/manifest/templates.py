@@ -5,21 +5,24 @@ mapping), a short list of filters, and bounds on what multiplies. Each part of a
 once, so its time and size are bounded by the template and its variables.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, UndefinedError, nodes
 from jinja2 import meta as jinja_meta
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from batchkiln.manifest.filters import FILTERS, TESTS, TooLarge, bounded_binary
+from batchkiln.manifest.filters import FILTERS, OWN_TESTS, TESTS, TooLarge, bounded_binary, joined_texts
 
 MAX_TEMPLATE_LENGTH: Final = 20_000
 MAX_RENDERED_LENGTH: Final = 1 << 20
+MAX_DEPTH: Final = 40  # Jinja takes the cube of it to compile: two hundred signs before a name took seconds
 
 Variables = Mapping[str, Any]
 
@@ -72,10 +75,24 @@ class TemplateFailed(Exception):
         super().__init__(reason)
 
 
+class _BoundedCode(CodeGenerator):
+    """Jinja's own, but that `~` asks the environment: a sandbox does not see that operator."""
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  Jinja's name
+        """Write the joining of texts."""
+        self.write("environment.joined_texts((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+
 class _Environment(ImmutableSandboxedEnvironment):
     """The sandbox, narrowed: a dot and brackets look into mappings, lists and text, and nowhere else."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+    code_generator_class = _BoundedCode
+    joined_texts = staticmethod(joined_texts)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401, ARG002  Jinja's
         return bounded_binary(operator, left, right)
@@ -121,7 +138,7 @@ def _environment() -> _Environment:
     environment.globals.clear()
     environment.filters.clear()
     environment.filters.update(FILTERS)
-    environment.tests = {name: environment.tests[name] for name in TESTS}
+    environment.tests = {name: environment.tests[name] for name in TESTS} | dict(OWN_TESTS)
     return environment
 
 
@@ -155,8 +172,16 @@ def compile_template(text: str) -> Template:
     """Compile a text. Raises `TemplateFailed`, with the line within the text (from 1)."""
     if not is_template(text):
         return Template(text, frozenset(), lambda _: text, is_constant=True)
+    compiled = _compiled(text)
+    if isinstance(compiled, TemplateFailed):
+        raise TemplateFailed(compiled.reason, line=compiled.line, missing=compiled.missing)
+    return compiled
+
+
+@lru_cache(maxsize=256)  # an alias may name one text a million times, and compiling takes up to a second
+def _compiled(text: str) -> Template | TemplateFailed:
     if len(text) > MAX_TEMPLATE_LENGTH:
-        raise TemplateFailed(f"a template of {len(text):,} characters; at most {MAX_TEMPLATE_LENGTH:,}")
+        return TemplateFailed(f"a template of {len(text):,} characters; at most {MAX_TEMPLATE_LENGTH:,}")
     try:
         tree = _ENVIRONMENT.parse(text)
         _check_nodes(tree)
@@ -166,17 +191,14 @@ def compile_template(text: str) -> Template:
             return Template(text, names, simple)
         compiled = _ENVIRONMENT.from_string(tree)
     except _FAILURES as error:
-        raise _failed(error) from error
+        return _failed(error)
     root, environment = compiled.root_render_func, _ENVIRONMENT
 
     def render(variables: Variables) -> str:
         try:
-            result = "".join(root(Context(environment, cast("dict[str, Any]", variables), None, {})))
+            return _bounded(root(Context(environment, cast("dict[str, Any]", variables), None, {})))
         except _FAILURES as error:
             raise _failed(error) from error
-        if len(result) > MAX_RENDERED_LENGTH:
-            raise TemplateFailed(f"the template gives {len(result):,} characters; at most {MAX_RENDERED_LENGTH:,}")
-        return result
 
     return Template(text, names, render)
 
@@ -211,7 +233,12 @@ def compile_condition(expression: str) -> Condition:
 
 
 def _check_nodes(tree: nodes.Template) -> None:
-    for node in tree.find_all(nodes.Node):
+    pending: list[tuple[nodes.Node, int]] = [(child, 1) for child in tree.iter_child_nodes()]
+    while pending:
+        node, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise TemplateSyntaxError(f"more than {MAX_DEPTH} levels deep", node.lineno)
+        pending.extend((child, depth + 1) for child in node.iter_child_nodes())
         if isinstance(node, _REFUSED) or not isinstance(node, _ALLOWED):
             what = {"Call": "a call", "For": "a loop", "Assign": "an assignment"}.get(type(node).__name__)
             reason = f"{what or f'`{type(node).__name__.lower()}`'} is not available in a manifest's templates"
@@ -295,12 +322,22 @@ def _joined(parts: list[tuple[str | None, str]]) -> Callable[[Variables], str]:
             if type(value) is not str and type(value) is not int:
                 values = [_looked_up(variables, name) for name in names]
                 break
-        result = pattern % tuple(values)
-        if len(result) > MAX_RENDERED_LENGTH:
-            raise TemplateFailed(f"the template gives {len(result):,} characters; at most {MAX_RENDERED_LENGTH:,}")
-        return result
+        if sum(len(value) for value in values if type(value) is str) > MAX_RENDERED_LENGTH:
+            raise TemplateFailed(f"the template gives more than {MAX_RENDERED_LENGTH:,} characters")
+        return pattern % tuple(values)
 
     return render
+
+
+def _bounded(parts: Iterable[str]) -> str:
+    """Join what a template gives, and stop where it becomes too long."""
+    texts, length = [], 0
+    for part in parts:
+        length += len(part)
+        if length > MAX_RENDERED_LENGTH:
+            raise TemplateFailed(f"the template gives more than {MAX_RENDERED_LENGTH:,} characters")
+        texts.append(part)
+    return "".join(texts)
 
 
 def _looked_up(variables: Variables, name: str) -> str:

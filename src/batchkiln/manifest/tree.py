@@ -28,6 +28,7 @@ MAX_SCALAR_LENGTH: Final = 1 << 20
 MAX_ENTRY_SIZE_BYTES: Final = 64 << 20  # of text that one entry may take
 MAX_NODES_AN_ENTRY: Final = 100_000
 MAX_ALIASED_NODES: Final = 20_000_000  # in all: a million items may each name a small tree
+MAX_ALIASED_LENGTH: Final = 16 << 20  # characters that aliases add to one entry
 MAX_ANCHORS: Final = 10_000
 MAX_ANCHORED_NODES: Final = 1_000_000
 
@@ -115,8 +116,8 @@ class TreeReader:
         self._parser = YamlParser(self._stream)
         self._get = self._parser.get_event
         self.findings = findings
-        self._anchors: dict[str, tuple[Node, int, int] | None] = {}
-        self._anchored_nodes = self._aliased_nodes = self._nodes = 0
+        self._anchors: dict[str, tuple[Node, int, int, int] | None] = {}
+        self._anchored_nodes = self._aliased_nodes = self._nodes = self._aliased_length = 0
 
     def open_root(self) -> MappingStartEvent | None:
         """Read up to the start of the document's mapping; None for an empty stream."""
@@ -177,12 +178,12 @@ class TreeReader:
         self._check_tag(start, list)
         get, stream = self._get, self._stream
         while type(event := get()) is not SequenceEndEvent:
-            stream.since_entry_size_bytes = self._nodes = 0
+            stream.since_entry_size_bytes = self._nodes = self._aliased_length = 0
             yield self._node(event, 2)
 
     def _begin_entry(self) -> None:
         self._stream.since_entry_size_bytes = 0
-        self._nodes = 0
+        self._nodes = self._aliased_length = 0
 
     def _node(self, event: Any, depth: int) -> Node:  # noqa: ANN401  the parser's event
         if type(event) is MappingStartEvent and event.anchor is None and depth <= MAX_DEPTH:
@@ -292,8 +293,9 @@ class TreeReader:
                 event.start_mark, f"`*{event.anchor}` stands inside the value that it names", "write the value out"
             )
             raise Unreadable
-        node, size, height = known
+        node, size, height, length = known
         self._nodes += size
+        self._aliased_length += length
         self._aliased_nodes += size
         if depth + height > MAX_DEPTH + 1:
             self._fail(
@@ -305,6 +307,12 @@ class TreeReader:
                 f"`*{event.anchor}` makes the aliases expand to too many values",
                 f"at most {MAX_NODES_AN_ENTRY:,} in one entry and {MAX_ALIASED_NODES:,} in the manifest",
             )
+        if self._aliased_length > MAX_ALIASED_LENGTH:
+            self._fail(
+                event.start_mark,
+                f"`*{event.anchor}` makes the aliases expand to too much text",
+                f"at most {MAX_ALIASED_LENGTH:,} characters in one entry",
+            )
         return node
 
     def _keep_anchor(self, event: Any, node: Node, size: int) -> None:  # noqa: ANN401  the parser's event
@@ -315,7 +323,7 @@ class TreeReader:
                 "too many anchors",
                 f"at most {MAX_ANCHORS:,}, of {MAX_ANCHORED_NODES:,} values in all",
             )
-        self._anchors[event.anchor] = node, size, _height(node)
+        self._anchors[event.anchor] = node, size, _height(node), _length(node)
 
     def _check_scalar(self, event: ScalarEvent) -> None:
         if len(event.value) > MAX_SCALAR_LENGTH:
@@ -347,3 +355,12 @@ def _height(node: Node) -> int:
     if isinstance(node, SeqNode):
         return 1 + max(map(_height, node.items), default=0)
     return 0
+
+
+def _length(node: Node) -> int:
+    """Count the characters of all its texts, as often as they are named."""
+    if isinstance(node, MapNode):
+        return sum(len(name) + _length(value) for name, (_, value) in node.pairs.items())
+    if isinstance(node, SeqNode):
+        return sum(map(_length, node.items))
+    return len(node.value)

@@ -45,7 +45,7 @@ def test_tsv_quotes_are_literal_unless_they_hold_the_field(tmp_path: Path) -> No
 
     found = mistakes(tmp_path, HEADER + "- from: p.tsv\n")
 
-    assert places(found) == [(3, None)]
+    assert places(found) == [(3, 1)]
     assert found[0].source_line == '"whole→"" field"'
     assert specs(tmp_path, "- {from: p.tsv, limit: 1}\n")[0].prompt == '"HI" on a wall'
 
@@ -90,16 +90,16 @@ def test_matrix_is_an_ordered_product(tmp_path: Path) -> None:
     ("name", "content", "place", "part"),
     [
         ("p.tsv", "Prompt\tkind\nfox\tx\n", (5, 3), "no column `prompt`"),
-        ("p.csv", "prompt,a\nfox\n", (2, None), "1 column, where the header has 2"),
+        ("p.csv", "prompt,a\nfox\n", (2, 1), "1 column, where the header has 2"),
         ("p.csv", "", (None, None), "empty"),
         ("p.csv", b"prompt\nf\xffx\n", (2, 2), "0xFF is not UTF-8"),
-        ("p.csv", 'prompt\n"fox\n', (2, None), "no csv"),
-        ("p.csv", "prompt,prompt\n", (1, None), "twice"),
+        ("p.csv", 'prompt\n"fox\n', (2, 1), "no csv"),
+        ("p.csv", "prompt,prompt\n", (1, 1), "twice"),
         ("p.jsonl", '{"prompt": 1}\n{"prompt"}\n', (2, 10), "no JSON"),
-        ("p.jsonl", "[1]\n", (1, None), "not a JSON object"),
+        ("p.jsonl", "[1]\n", (1, 1), "not a JSON object"),
         ("p.jsonl", '{"prompt": null}\n', (5, 3), "null"),
         ("p.txt.gz", b"no gzip", (None, None), "cannot be read"),
-        ("p.txt", "a\x07b\n", (1, None), "U+0007"),
+        ("p.txt", "a\x07b\n", (1, 1), "U+0007"),
     ],
 )
 def test_bad_sources(
