@@ -1,10 +1,13 @@
 """Let the program die at every point of the standard run, and look whether it kept its promises.
 
 One way of dying at a time; a point is a step of the program, or an operation on its queue, its files or the network.
+Where nothing was done and no time has passed since the point before, dying here is dying there: such points are played
+with --each.
 
     python tests/simulation/crash_points.py                     every point, killed
     python tests/simulation/crash_points.py --how power         every point, the power cut
     python tests/simulation/crash_points.py --how process       every point, both sides in one process that is killed
+    python tests/simulation/crash_points.py --each              also those that differ in nothing from the one before
     python tests/simulation/crash_points.py --pairs 5000        as many pairs of points, drawn from --seed
     python tests/simulation/crash_points.py --only 17,230       one life after the other, told in full
 """
@@ -36,10 +39,15 @@ def every_point(*, share: int = 1, offset: int = 0) -> list[_Deaths]:
     return [(point,) for point in range(1 + offset % share, play_quietly(()).points + 1, share)]
 
 
+def every_turn(*, share: int = 1, offset: int = 0) -> list[_Deaths]:
+    """Return each `share`-th point that leaves another world behind than the one before it."""
+    return [(point,) for point in play_quietly(()).turns[offset % share :: share]]
+
+
 def pairs(count: int, seed: int) -> list[_Deaths]:
     """Return pairs of points: the second is counted from the restart after the first."""
-    chance, points = random.Random(seed), play_quietly(()).points
-    return [(chance.randint(1, points), chance.randint(1, points)) for _ in range(count)]
+    chance, standard = random.Random(seed), play_quietly(())
+    return [(chance.choice(standard.turns), chance.randint(1, standard.points)) for _ in range(count)]
 
 
 def broken(deaths: Iterable[_Deaths], *, how: How, processes: int) -> Iterator[tuple[_Deaths, Outcome]]:
@@ -76,7 +84,7 @@ def main() -> int:
         print("\n".join([*outcome.story, *outcome.violations, f"died at {', then '.join(outcome.died_at)}"]))
         return 0
     began = time.perf_counter()
-    deaths = pairs(args.pairs, args.seed) if args.pairs else every_point()
+    deaths = pairs(args.pairs, args.seed) if args.pairs else every_point() if args.each else every_turn()
     found: Counter[tuple[str, ...]] = Counter()
     for chosen, outcome in broken(deaths, how=args.how, processes=args.processes):
         if not found[outcome.violations]:
@@ -94,6 +102,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--how", choices=get_args(How), default="kill", help="kill the program, cut its power, or kill both sides"
     )
+    parser.add_argument("--each", action="store_true", help="play also points that leave the world as it was before")
     parser.add_argument("--pairs", type=int, default=0, help="so many pairs of points, drawn from --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)

@@ -6,13 +6,13 @@ from functools import partial
 from multiprocessing.pool import Pool
 from typing import get_args
 
-from simulation.crash_points import How, every_point, pairs, play_deaths, play_quietly
+from simulation.crash_points import How, every_turn, pairs, play_deaths, play_quietly
 from simulation.playing import Outcome
 from simulation.quiet import silent_pool
 from simulation.scenarios import Options
 from simulation.seeds import play_seed
 
-SHARE = 8
+SHARE = 2
 PROCESSES = 2
 
 
@@ -28,7 +28,7 @@ def main() -> int:
 
 def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:
     yield "standard run", play_quietly(())
-    deaths = every_point(share=SHARE)
+    deaths = every_turn(share=SHARE)
     for how in get_args(How):
         for outcome in pool.imap(partial(play_deaths, how=how), deaths, chunksize=4):
             yield how, outcome

@@ -62,6 +62,7 @@ class MemoryNetwork:
         self.on_write: Callable[[str], None] = lambda _: None  # told before and after each write of a node
         self.on_bytes: list[Callable[[str, bytes], None]] = []  # told what a node is about to write
         self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None  # told whose bytes it befell
+        self.acts = 0  # connections made and closed, and writes
         self.late: list[float] = []  # when bytes arrived much later than their sender could know
         self._listeners: dict[str, _Listener] = {}
         self._ends: list[End] = []
@@ -83,6 +84,7 @@ class MemoryNetwork:
             raise ConnectionRefusedError(f"nobody listens at {name}")
         near_protocol = factory()
         far_protocol = listener.context.copy().run(listener.factory)
+        self.acts += 1
         near, far = End(self, near_protocol, copy_context()), End(self, far_protocol, listener.context.copy())
         near.peer, far.peer = far, near
         self._ends = [end for end in self._ends if not end.is_over] + [near, far]
@@ -143,6 +145,7 @@ class End(asyncio.Transport):
             return
         content = bytes(data)
         self._network.on_write("before send")
+        self._network.acts += 1
         for listener in self._network.on_bytes:
             listener(self.node, content)
         self._write(content)
@@ -230,6 +233,7 @@ class End(asyncio.Transport):
         if self._is_closing:
             return
         self._is_closing = True
+        self._network.acts += 1
         asyncio.get_running_loop().call_soon(self._lose, None, context=self.context)
         self._at_arrival(self.peer._hear_of_end, peer_sees)
 

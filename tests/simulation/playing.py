@@ -20,9 +20,14 @@ MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. `points` counts those of the last life, `died_at` names where the others ended."""
+    """How a run ended.
+
+    `points` counts those of the last life, and `turns` are those at which the world was another than at the point
+    before; `died_at` names where the other lives ended.
+    """
 
     points: int
+    turns: tuple[int, ...]
     died_at: tuple[str, ...]
     violations: tuple[str, ...]
     account_days: int = 0
@@ -56,13 +61,14 @@ def _outcome(world: World) -> Outcome:
         left = world.canaries.left_in([world.program_folder])
         return Outcome(
             points=world.points.count,
+            turns=tuple(world.points.turns),
             died_at=tuple(world.died_at),
             violations=(*world.violations, *aftermath.violations(), *left),
             account_days=aftermath.account_days(),
             generations=aftermath.generations(),
         )
     except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
-        return Outcome(world.points.count, tuple(world.died_at), (f"{type(error).__name__}: {error}",))
+        return Outcome(world.points.count, (), tuple(world.died_at), (f"{type(error).__name__}: {error}",))
 
 
 def _aftermath(world: World) -> Aftermath:

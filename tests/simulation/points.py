@@ -1,6 +1,9 @@
 """Points at which a node can die: each of its steps, and each operation on database, network and disk within a step.
 
 The dead never do anything again: what unwinds, or is finalised later, meets `DiedError` at every door.
+
+Most points are no turns: since the one before, no time has passed, nobody else has moved, and the program itself has
+only thought. What dies with it makes no difference, so that dying there is dying at the point before.
 """
 
 from collections import Counter
@@ -43,6 +46,10 @@ class Points:
         self.count = 0
         self.operations = 0
         self.is_troubled = False  # whether an operation of this life has failed
+        self.turns: list[int] = []  # the points that leave another world behind than the one before them
+        self._done = 0  # operations on disk and database that are over, or halfway
+        self._steps_of_others = 0
+        self._last_world: object = None
         self.names: Counter[str] = Counter()
         loop.on_step = self._step
 
@@ -50,6 +57,7 @@ class Points:
         """Count from one again."""
         self._life += 1
         self.count = self.operations = 0
+        self.turns = []
         self.is_troubled = False
 
     def pass_by(self, name: str) -> None:
@@ -60,6 +68,8 @@ class Points:
         node = node_of(None)
         if not node.startswith("program"):
             return
+        if not name.startswith("before"):
+            self._done += 1
         if not self._loop.is_dead(node):
             self._count(name)
         if self._loop.is_dead(node):
@@ -77,10 +87,16 @@ class Points:
     def _step(self, node: str) -> None:
         if node.startswith("program"):
             self._count("step")
+        else:
+            self._steps_of_others += 1
 
     def _count(self, name: str) -> None:
         self.count += 1
         self.names[name] += 1
+        world = (self._loop.time(), self._steps_of_others, self._loop.network.acts, self._done)
+        if world != self._last_world:
+            self._last_world = world
+            self.turns.append(self.count)
         if self.deaths and self.count == self.deaths[0]:
             self.deaths.pop(0)
             self.on_death()

@@ -23,7 +23,7 @@ from typing import Final, get_args
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulation.crash_points import How, every_point, pairs, play_deaths
+from simulation.crash_points import How, every_point, every_turn, pairs, play_deaths
 from simulation.playing import Outcome
 from simulation.quiet import silent_pool
 from simulation.scenarios import Options
@@ -38,13 +38,13 @@ PAIRED: Final[tuple[How, ...]] = ("kill", "power")  # a process that is killed t
 class Extent:
     """How much is played."""
 
-    share: int  # every how many points
+    share: int  # every how many points that make a difference
     pairs: int
     account_days: int
 
 
 FULL: Final = Extent(share=1, pairs=5000, account_days=10_000)
-SHORT: Final = Extent(share=20, pairs=60, account_days=150)
+SHORT: Final = Extent(share=5, pairs=60, account_days=150)
 
 
 @dataclass
@@ -73,7 +73,7 @@ def main() -> int:
     broken = 0
     with silent_pool(args.processes) as pool:
         for how in get_args(How):
-            deaths = every_point(share=extent.share, offset=args.seed)
+            deaths = every_turn(share=extent.share, offset=args.seed) if args.short else every_point()
             broken += _tell(f"points, {how}", _points(pool, deaths, how))
         for how in PAIRED:
             broken += _tell(f"pairs, {how}", _points(pool, pairs(extent.pairs // 2, args.seed), how))
