@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from aiohttp import BaseConnector, ClientSession
 from batchkiln.client import ServiceClient, fingerprint, new_connector, new_session
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.config import Config, Profile
-from batchkiln.core.errors import InputError, OutputsUnwritable
+from batchkiln.core.errors import InputError, OutputsUnwritable, QueueBusy
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import JobSpec
 from batchkiln.core.views import Outstanding, Scope, Viewpoint
@@ -196,9 +196,10 @@ class Driver:
     async def close(self) -> None:
         """Close what was opened, the services last, also where the disk takes no more."""
         try:
-            for service in self.services.values():
-                if service.clock.is_observed:
-                    await service.store.remember_time(service.clock.now())
+            with suppress(QueueBusy):  # what was remembered at the start will do, and another error is to be told
+                for service in self.services.values():
+                    if service.clock.is_observed:
+                        await service.store.remember_time(service.clock.now())
         finally:
             await self._stack.aclose()
 

@@ -3,12 +3,13 @@
 import os
 import socket
 import sqlite3
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from batchkiln.core.errors import QueueHeld
+from batchkiln.core.errors import QueueBusy, QueueHeld
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.queue.connection import Database
 from batchkiln.queue.sql import query
@@ -28,12 +29,17 @@ class QueueLock:
             self._lock.acquire()
         except Timeout:
             raise QueueHeld(await database.read(_holder, self._path)) from None
-        await database.write(_write_lease, command, to_milliseconds(now))
+        try:
+            await database.write(_write_lease, command, to_milliseconds(now))
+        except BaseException:
+            self._lock.release()
+            raise
 
     async def release(self, database: Database) -> None:
-        """Give the lock back."""
+        """Give the lock back. A full disk keeps the holder's name, as a kill does, but not the lock."""
         try:
-            await database.write(_drop_lease)
+            with suppress(QueueBusy):
+                await database.write(_drop_lease)
         finally:
             self._lock.release()
 

@@ -1,6 +1,7 @@
 """`retry`, `cancel`, `pause`, `unpause` and `resolve`: they say what it costs, and change what they say."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -82,6 +83,16 @@ def test_show_tells_why_an_item_is_held_and_what_to_do(queued: Workspace) -> Non
 
     assert "a local image is gone" in told
     assert "batchkiln resolve" in told
+
+
+def test_show_does_not_blame_the_service_for_a_damaged_disk(queued: Workspace) -> None:
+    """What the disk no longer gives as it was sent is another case than a key that the service knows otherwise."""
+    hold(queued, "fox-1")
+    queue = queued.folder / ".batchkiln" / "queue.db"
+    with closing(sqlite3.connect(queue, isolation_level=None)) as connection:
+        connection.execute("UPDATE item SET error_code = 'attempt_damaged' WHERE name = 'fox-1'")
+
+    assert "look after the disk" in queued.call("show", "foxes", "fox-1").out
 
 
 def test_resolve_without_a_terminal_needs_the_items_id(queued: Workspace) -> None:

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from batchkiln.core.errors import ExitStatus, QueueHeld
+from batchkiln.core.errors import ExitStatus, QueueBusy, QueueHeld
 from batchkiln.queue.connection import Database
 from batchkiln.queue.lock import QueueLock
 from support.builders import NOON
@@ -79,3 +79,24 @@ async def test_released_lock_leaves_no_lease(tmp_path: Path) -> None:
     assert [row[0] for row in leases] == [os.getpid()]
     assert await database.read(lambda c: c.execute("SELECT count(*) FROM lease").fetchone()[0]) == 0
     await database.close()
+
+
+async def test_full_disk_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """What a run has to say at its end is not hidden by a name that could not be removed."""
+    database = await Database.open_for_writing(tmp_path / "queue.db")
+    lock, next_one = QueueLock(database.path), QueueLock(database.path)
+    await lock.acquire(database, command="run", now=NOON)
+
+    await lock.release(FullDatabase())  # type: ignore[arg-type]  # all that it uses
+
+    await next_one.acquire(database, command="run", now=NOON)
+    await next_one.release(database)
+    await database.close()
+
+
+class FullDatabase:
+    """A database on a disk without room."""
+
+    async def write(self, work: object) -> None:
+        del work
+        raise QueueBusy("the disk is full")
