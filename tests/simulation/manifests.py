@@ -6,6 +6,7 @@ from typing import Final
 
 DAY_CREDITS: Final = 2000
 PICTURES: Final = tuple(f"picture-{number}.png" for number in range(3))
+MANY_PICTURES: Final = tuple(f"picture-{number}.png" for number in range(40))
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ _DEAR: Final = (
     _clip("beta-3.0", "1080p", 15, 420),
     _clip("alpha-2.5", "1080p", 12, 480),
 )
-_STYLES: Final = (_DEAR, _DEAR, _DEAR, _DEAR, _CHEAP, _CHEAP + _DEAR)
+_RUSHED: Final = (_edit("epsilon-2", "512x512", 2),)  # over at once, each with an upload: the minutes are what is short
+_STYLES: Final = (_DEAR, _DEAR, _DEAR, _DEAR, _DEAR, _CHEAP, _CHEAP + _DEAR, _RUSHED)
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Wishes:
     manifests: dict[str, str]
     days_at_most: float
     busy_hours: float  # after each midnight, about: then the day's credits are spent
+    pictures: tuple[str, ...]
+    is_rushed: bool
 
 
 def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...]) -> Wishes:
@@ -70,16 +74,27 @@ def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...]
     style = chance.choice(_STYLES)
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = [f"job-{number}" for number in range(chance.randint(1, 3))]
-    drawn = [_draw_job(chance, job, credits_in_all // len(jobs), accounts=accounts, style=style) for job in jobs]
+    is_rushed = style is _RUSHED
+    pictures = MANY_PICTURES if is_rushed else PICTURES
+    price = 2 * len(pictures) if is_rushed else credits_in_all // len(jobs)
+    drawn = [_draw_job(chance, job, price, accounts=accounts, style=style, pictures=pictures) for job in jobs]
     return Wishes(
         manifests={f"{job}.yaml": text for job, (text, _) in zip(jobs, drawn, strict=True)},
         days_at_most=sum(needed for _, needed in drawn),
-        busy_hours=0.25 if style is _DEAR else 0.6,
+        busy_hours=0.25 if style is not _CHEAP else 0.6,
+        pictures=pictures,
+        is_rushed=is_rushed,
     )
 
 
 def _draw_job(
-    chance: random.Random, job: str, credits_in_all: int, *, accounts: tuple[str, ...], style: tuple[Offer, ...]
+    chance: random.Random,
+    job: str,
+    credits_in_all: int,
+    *,
+    accounts: tuple[str, ...],
+    style: tuple[Offer, ...],
+    pictures: tuple[str, ...],
 ) -> tuple[str, float]:
     lines = ["version: 1", f"job: {job}", f"accounts: [{', '.join(accounts)}]"]
     lines.append(f"order: {chance.choice(('manifest', 'pack'))}")
@@ -93,7 +108,7 @@ def _draw_job(
         number += 1
         offer = chance.choice(style)
         spent += offer.price
-        inputs = f", inputs: [{chance.choice(PICTURES)}]" if offer.takes_picture else ""
+        inputs = f", inputs: [{chance.choice(pictures)}]" if offer.takes_picture else ""
         priority = chance.choice((0, 0, 0, 5))
         lines.append(f"  - {{id: i{number}, priority: {priority}, prompt: {job} {number}{inputs}, {offer.request}}}")
     dearest = max(offer.price for offer in style)

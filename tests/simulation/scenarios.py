@@ -9,7 +9,7 @@ from typing import Final
 
 from batchkiln.service.faults import Endpoint, Misbehaviour
 
-from .manifests import PICTURES, draw_wishes
+from .manifests import Wishes, draw_wishes
 from .network import Misfortune
 from .plan import START, ClockStep, Outage, Plan
 from .troubles import Trouble
@@ -51,6 +51,9 @@ _LASTING: Final = frozenset(
     }
 )  # those that take `seconds`
 
+# So many replays that the minute's creates run out.
+_REPLAYS: Final = ({"kind": "reply_lost", "endpoint": "create", "times": None, "probability": 0.5},)
+
 
 class Storms:
     """Delays always, misfortunes until the calm."""
@@ -90,26 +93,26 @@ def draw(seed: int, options: Options) -> Plan:
         seed=seed,
         starts_at=START + timedelta(minutes=later_minutes),
         manifests=wishes.manifests,
-        pictures=PICTURES,
+        pictures=wishes.pictures,
         accounts=accounts,
         calm_at=calm_at,
     )
     if options.is_rough:
-        _roughen(chance, plan, wishes.busy_hours)
+        _roughen(chance, plan, wishes)
     plan.ends_by = calm_at + (wishes.days_at_most + GRACE_DAYS) * DAY + sum(plan.rests)
     return plan
 
 
-def _roughen(chance: random.Random, plan: Plan, busy_hours: float) -> None:
+def _roughen(chance: random.Random, plan: Plan, wishes: Wishes) -> None:
     """Draw what goes wrong, all of it before the calm."""
 
     def moment() -> float:
-        return _busy_moment(chance, plan, busy_hours)
+        return _busy_moment(chance, plan, wishes.busy_hours)
 
     roughness = chance.choice((0.0, 0.003, 0.01, 0.05))
     plan.weather = partial(Storms, plan.seed, probability=roughness, calm_at=plan.calm_at)
-    plan.service["faults"] = list(_faults(chance))
-    plan.service["duration_scale"] = chance.choice((1.0, 1.0, 0.3, 0.05))  # so fast that the minute's creates run out
+    plan.service["faults"] = [*_faults(chance), *(_REPLAYS if wishes.is_rushed else ())]
+    plan.service["duration_scale"] = 0.05 if wishes.is_rushed else chance.choice((1.0, 1.0, 0.3))
     plan.kills = tuple(sorted(moment() for _ in range(chance.randint(0, 12))))
     plan.cuts_power = chance.random() < 0.4
     plan.outages = tuple(
