@@ -149,6 +149,16 @@ def test_named_files_exist(page: Path) -> None:
     assert [str(path) for path in paths if not path.exists()] == []
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_named_tests_exist(page: Path) -> None:
+    """A test that a page names is there."""
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)(?:::\w+)?`", page.read_text("utf-8"))
+
+    assert [
+        name for path, name in named if not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text("utf-8"))
+    ] == []
+
+
 def test_every_assumption_is_complete() -> None:
     """The assumptions are numbered without a gap, and each says what is open, what both sides do, what to change."""
     entries = re.split(r"^### ", (DOCS / "assumptions.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
