@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,8 +20,8 @@ from crash.ledger import DAY_MS, Books
 
 from .fates import STRANGE_PROMPT
 from .plan import Plan
+from .watch import MEDIA
 
-MEDIA: Final = {".png", ".jpg", ".mp4"}
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
 UPSET_MS: Final = 10_000  # for how long a late request can be in the way of the next
 ENDS: Final = {"done", "failed", "rejected", "expired", "canceled", "held"}
@@ -37,6 +38,8 @@ class Made(NamedTuple):
     cost_credits: int
     outcome: str
     day: int
+    created_at_ms: int
+    ended_at_ms: int | None
 
 
 class Aftermath:
@@ -191,16 +194,29 @@ class Aftermath:
                 yield f"item {row['name']} was tried {tries[row['id']]} times, {row['tries_allowed']} are allowed"
 
     def _budgets(self) -> Iterator[str]:
-        """Law 6: a job keeps its daily budget, in the service's days and by the service's prices."""
+        """Law 6: a job keeps its budgets, in the service's days and by the service's prices."""
         jobs = {row["prompt"]: row["job"] for row in self._items}
         spent: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for made in self._made:
             spent[jobs[made.prompt]][made.day] += made.cost_credits
         for row in self._jobs:
+            most = self._most_spent(row["name"], jobs)
+            if row["budget_credits"] is not None and most > row["budget_credits"]:
+                yield f"job {row['name']} had spent {most} credits, {row['budget_credits']} are allowed"
             allowed = row["budget_credits_per_day"]
             for day, count in spent[row["name"]].items():
                 if allowed is not None and count > allowed:
                     yield f"job {row['name']} spent {count} credits on day {day}, {allowed} are allowed"
+
+    def _most_spent(self, job: str, jobs: dict[str, str]) -> int:
+        """Return the most that a job had spent at any time; what was refunded had been spent until then."""
+        changes = [(made.created_at_ms, made.cost_credits) for made in self._made if jobs[made.prompt] == job]
+        changes += [
+            (made.ended_at_ms or 0, -made.cost_credits)
+            for made in self._made
+            if jobs[made.prompt] == job and made.outcome == "failed"
+        ]
+        return max(accumulate(change for _, change in sorted(changes)), default=0)
 
     def _rejected(self) -> Iterator[str]:
         """Nothing that the scenarios ask for is refused for good, and nobody is away for longer than the retention."""
@@ -217,6 +233,8 @@ def _made(row: sqlite3.Row) -> Made:
         cost_credits=row["cost_credits"],
         outcome=row["outcome"],
         day=row["created_at_ms"] // DAY_MS,
+        created_at_ms=row["created_at_ms"],
+        ended_at_ms=row["ended_at_ms"],
     )
 
 

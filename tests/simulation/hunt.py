@@ -34,6 +34,9 @@ def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:
             yield how, outcome
     for seed, outcome in pool.imap(partial(play_seed, options=Options(days=2.0)), range(60)):
         yield f"seed {seed}", outcome
+    rushed = Options(days=2.0, is_rushed=True)
+    for seed, outcome in pool.imap(partial(play_seed, options=rushed), range(40)):
+        yield f"rushed seed {seed}", outcome
     for outcome in pool.imap(partial(play_deaths, how="power"), pairs(100, seed=1), chunksize=4):
         yield "two deaths", outcome
 

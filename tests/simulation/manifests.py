@@ -69,9 +69,9 @@ class Wishes:
     is_rushed: bool
 
 
-def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...]) -> Wishes:
+def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...], is_rushed: bool) -> Wishes:
     """Draw one to three jobs whose cost takes about so many days of the accounts."""
-    style = chance.choice(_STYLES)
+    style = _RUSHED if is_rushed else chance.choice(_STYLES)
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = [f"job-{number}" for number in range(chance.randint(1, 3))]
     is_rushed = style is _RUSHED
@@ -98,18 +98,17 @@ def _draw_job(
 ) -> tuple[str, float]:
     lines = ["version: 1", f"job: {job}", f"accounts: [{', '.join(accounts)}]"]
     lines.append(f"order: {chance.choice(('manifest', 'pack'))}")
-    a_day = DAY_CREDITS
-    if chance.random() < 0.3:
-        a_day = chance.choice((800, 1500))
-        lines.append(f"budget: {{credits_per_day: {a_day}}}")
-    lines += ["items:"]
-    spent, number = 0, 0
+    a_day = chance.choice((800, 1500)) if chance.random() < 0.3 else DAY_CREDITS
+    items, spent, number = list[str](), 0, 0
     while spent < credits_in_all or not number:
         number += 1
         offer = chance.choice(style)
         spent += offer.price
         inputs = f", inputs: [{chance.choice(pictures)}]" if offer.takes_picture else ""
         priority = chance.choice((0, 0, 0, 5))
-        lines.append(f"  - {{id: i{number}, priority: {priority}, prompt: {job} {number}{inputs}, {offer.request}}}")
+        items.append(f"  - {{id: i{number}, priority: {priority}, prompt: {job} {number}{inputs}, {offer.request}}}")
+    budget = [f"credits_per_day: {a_day}"] if a_day < DAY_CREDITS else []
+    budget += [f"credits: {spent}"] if chance.random() < 0.3 else []  # just enough, if refunds are counted
+    lines += [f"budget: {{{', '.join(budget)}}}"] if budget else []
     dearest = max(offer.price for offer in style)
-    return "\n".join(lines) + "\n", number / (a_day // dearest)
+    return "\n".join([*lines, "items:", *items]) + "\n", number / (a_day // dearest)

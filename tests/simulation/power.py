@@ -44,6 +44,7 @@ class Disk:
     _changes: list[_Change] = field(default_factory=list)
     _log_at_birth: bytes = b""
     _is_log_synced: bool = True
+    violations: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         log = self.folder / "queue.db-wal"
@@ -67,6 +68,8 @@ class Disk:
         self.file_synced(self._handles[handle])
 
     def linked(self, part: Path, final: Path) -> None:
+        if self._contents[part].synced_bytes < final.stat().st_size:
+            self.violations.append(f"{final.name} got its name before its content was safe")
         self._contents[final] = self._contents[part]
         self._changes.append(_Change(final, was_made=True, content=self._contents[final]))
 

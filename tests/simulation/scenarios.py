@@ -79,6 +79,7 @@ class Options:
 
     days: float = 2.0
     is_rough: bool = True
+    is_rushed: bool = False  # only worlds in which the minutes are what is short
 
 
 def draw(seed: int, options: Options) -> Plan:
@@ -86,7 +87,7 @@ def draw(seed: int, options: Options) -> Plan:
     chance = random.Random(seed)
     calm_at = options.days * DAY if options.is_rough else 0.0
     accounts = ("main",) if chance.random() < 0.7 else ("main", "second")
-    wishes = draw_wishes(chance, days=options.days, accounts=accounts)
+    wishes = draw_wishes(chance, days=options.days, accounts=accounts, is_rushed=options.is_rushed)
     just_before_midnight = 24 * 60 - (START.hour * 60 + START.minute) - 1
     later_minutes = chance.choice((0, chance.randrange(1440), just_before_midnight))
     plan = Plan(

@@ -33,7 +33,7 @@ def play_seed(seed: int, options: Options) -> tuple[int, Outcome]:
 
 def main() -> int:
     args = _arguments()
-    options = Options(days=args.days, is_rough=not args.fair)
+    options = Options(days=args.days, is_rough=not args.fair, is_rushed=args.rushed)
     if args.verbose:
         return max(_tell_of(seed, options) for seed in args.seeds)
     began, broken, days, generations = time.perf_counter(), list[int](), 0, 0
@@ -58,7 +58,8 @@ def main() -> int:
 
 def command_of(seed: int, options: Options) -> str:
     """Return the arguments that play a world again."""
-    return f"--seeds {seed} --days {options.days:g}{'' if options.is_rough else ' --fair'}"
+    kind = ("" if options.is_rough else " --fair") + (" --rushed" if options.is_rushed else "")
+    return f"--seeds {seed} --days {options.days:g}{kind}"
 
 
 def _tell_of(seed: int, options: Options) -> int:
@@ -85,6 +86,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=_range, default=range(20), help="one, or first-last")
     parser.add_argument("--days", type=float, default=2.0, help="for how long things go wrong")
     parser.add_argument("--fair", action="store_true", help="let nothing go wrong")
+    parser.add_argument("--rushed", action="store_true", help="only worlds in which the minutes' requests run out")
     parser.add_argument("--verbose", action="store_true", help="tell what happens, one world after the other")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()

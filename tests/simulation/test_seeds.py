@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from .playing import play
 from .quiet import silence
-from .scenarios import Options
+from .scenarios import Options, draw
 from .seeds import play_seed
 
 ROUGH = Options(days=1.0)
@@ -41,10 +42,10 @@ def test_seed_gives_the_same_world_in_another_process() -> None:
     """Whatever the hash seed is: a finding can be played again anywhere."""
     script = """
 from simulation.quiet import silence
-from simulation.scenarios import Options
-from simulation.seeds import play_seed
+from simulation.playing import play
+from simulation.scenarios import Options, draw
 with silence():
-    print(play_seed(5, Options(days=1.0))[1])
+    print(play(draw(5, Options(days=1.0)), tells=True))
 """
     root = Path(__file__).parents[2]
     runs = [
@@ -58,5 +59,6 @@ with silence():
         for seed in ("1", "2")
     ]
 
+    assert len(runs[0]) > 10_000  # with the whole story
     assert runs[0] == runs[1]
-    assert runs[0].strip() == str(play_seed(5, ROUGH)[1])
+    assert runs[0].strip() == str(play(draw(5, ROUGH), tells=True))

@@ -4,14 +4,17 @@ Law 1: key and exact bytes of a create are on the disk before its first byte is 
 idempotency key is what was recorded under it. Law 6: a create says what it may cost at most.
 """
 
+import hashlib
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 _CREATE: Final = re.compile(rb"POST /api/v1/(?:images|videos) HTTP/1\.1\r\n")
+MEDIA: Final = {".png", ".jpg", ".mp4"}
 _KEY: Final = re.compile(rb"\r\nIdempotency-Key: ([^\r]*)\r\n", re.IGNORECASE)
 
 
@@ -57,3 +60,15 @@ class Watch:
         with closing(sqlite3.connect(f"{self._queue.as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT body FROM attempt WHERE idempotency_key = ?", (key,)).fetchone()
         return None if row is None else bytes(row[0])
+
+
+def unpaid_files(folder: Path, books: Path) -> Iterator[str]:
+    """Tell of what stands under a final name at this instant, and is no whole output of the service (Law 7)."""
+    named = [path for path in folder.rglob("*") if path.suffix in MEDIA]
+    if not named:
+        return
+    with closing(sqlite3.connect(f"{books.as_uri()}?mode=ro", uri=True)) as connection:
+        known = {sha256 for (sha256,) in connection.execute("SELECT sha256 FROM outputs")}
+    for path in named:
+        if hashlib.sha256(path.read_bytes()).hexdigest() not in known:
+            yield f"{path.name} stood there at a death, and is no whole output"

@@ -38,7 +38,7 @@ from .power import Disk, FollowedFiles
 from .remains import left_behind
 from .story import Happening, tell
 from .virtual_loop import VirtualLoop
-from .watch import Watch
+from .watch import Watch, unpaid_files
 
 ADDRESS: Final = "service"
 STANDSTILL_SECONDS: Final = 3_600.0  # between two lives, when the first ended with work left
@@ -198,7 +198,7 @@ class World:
     async def _live(self) -> float | None:
         """Live one life of the program; return how long to rest before the next one, None when all is done."""
         self.points.begin_life()
-        self._disk = Disk(self.program_folder)
+        self._disk = Disk(self.program_folder, violations=self.violations)
         self._died.clear()
         self.lives += 1
         self.note("program", f"life {self.lives} begins")
@@ -228,6 +228,7 @@ class World:
         _bury(self.program_folder, self.folder / f"grave-{self.lives}")
         if self.plan.cuts_power:
             self._disk.cut(self.program_folder, random.Random(f"{self.plan.seed} {self.lives} {self.points.count}"))
+        self.violations += unpaid_files(self.program_folder / "out", self.folder / "service" / "service.db")
         self.loop.kill(f"program-{self.lives}")
         self.loop.call_soon(self._died.set, context=self._harness)
 
