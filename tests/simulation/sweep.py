@@ -3,7 +3,7 @@
 What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
 
     python tests/simulation/sweep.py                        all points, 5,000 pairs, 10,000 account-days: over an hour
-    python tests/simulation/sweep.py --short                a small share of each, in about two minutes
+    python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
 """
 
@@ -30,7 +30,7 @@ from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
 
 OPTIONS: Final = Options(days=2.0)
-BATCH: Final = 40  # worlds between two looks at how many days there are
+BATCH: Final = 20  # worlds between two looks at how many days there are
 PAIRED: Final[tuple[How, ...]] = ("kill", "power")  # a process that is killed twice is no other case
 
 
@@ -44,7 +44,7 @@ class Extent:
 
 
 FULL: Final = Extent(share=1, pairs=5000, account_days=10_000)
-SHORT: Final = Extent(share=5, pairs=60, account_days=150)
+SHORT: Final = Extent(share=8, pairs=40, account_days=100)
 
 
 @dataclass
