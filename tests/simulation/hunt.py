@@ -1,5 +1,7 @@
 """Look for a broken promise, the cheapest ways first, and tell the first that is found; silent when there is none."""
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -7,7 +9,7 @@ from multiprocessing.pool import Pool
 from typing import get_args
 
 from simulation.crash_points import How, every_turn, pairs, play_deaths, play_quietly
-from simulation.playing import Outcome
+from simulation.playing import PLACE, Outcome, place_for_worlds
 from simulation.quiet import silent_pool
 from simulation.scenarios import Options
 from simulation.seeds import play_seed
@@ -17,13 +19,17 @@ PROCESSES = 2
 
 
 def main() -> int:
-    with silent_pool(PROCESSES) as pool:
-        for how, outcome in _runs(pool):
-            if outcome.violations:
-                print(f"{how}: {outcome.violations[0]}")
-                pool.terminate()
-                return 1
-    return 0
+    folder = place_for_worlds()
+    os.environ[PLACE] = str(folder)
+    try:
+        with silent_pool(PROCESSES) as pool:
+            for how, outcome in _runs(pool):
+                if outcome.violations:
+                    print(f"{how}: {outcome.violations[0]}")
+                    return 1  # which ends the processes of the pool, in the middle of their worlds
+        return 0
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:

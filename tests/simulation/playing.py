@@ -1,5 +1,6 @@
 """From a plan to an outcome: a folder made, the world played, the aftermath checked."""
 
+import os
 import random
 import secrets
 import shutil
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 from unittest import mock
 
 from .checks import Aftermath
@@ -15,7 +17,8 @@ from .forking import play_until_killed
 from .plan import Plan
 from .world import World
 
-MEMORY = Path("/dev/shm")
+PLACE: Final = "BATCHKILN_SIMULATED_IN"  # a folder for the worlds of processes that are killed, to be removed with it
+_MEMORY: Final = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Ou
     With `killed_at`, the process that plays it is killed when the program passes that point, and another goes on.
     With `tells`, the outcome has its story.
     """
-    folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None, prefix="batchkiln-"))
+    folder = place_for_worlds()
     try:
         with seeded_secrets(plan.seed):
             if killed_at is not None:
@@ -51,6 +54,12 @@ def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Ou
         return replace(outcome, story=tuple(world.story())) if tells or outcome.violations else outcome
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def place_for_worlds() -> Path:
+    """Make a folder, in memory where the machine has such a place; the caller removes it."""
+    within = os.environ.get(PLACE) or (_MEMORY if _MEMORY.is_dir() else None)
+    return Path(tempfile.mkdtemp(dir=within, prefix="batchkiln-"))
 
 
 def _outcome(world: World) -> Outcome:
