@@ -5,7 +5,6 @@ The queue's own word is compared with them, never believed. Each check tells wha
 
 import hashlib
 import json
-import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -15,18 +14,18 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import yaml
+
 from batchkiln.service.books.credits import audit
-from crash.ledger import DAY_MS, Books
+from crash.ledger import DAY_MS, MINUTE_MS, Books
 
 from .fates import STRANGE_PROMPT
 from .plan import Plan
 from .watch import MEDIA
 
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
-UPSET_MS: Final = 10_000  # for how long a late request can be in the way of the next
-ENDS: Final = {"done", "failed", "rejected", "expired", "canceled", "held"}
-_ITEM: Final = re.compile(r"\{id: ([^,}]+)")
-_JOB: Final = re.compile(r"^job: (\S+)$", re.MULTILINE)
+UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in the way of others
+TOO_MANY_REQUESTS: Final = 429
 
 
 class Made(NamedTuple):
@@ -62,7 +61,7 @@ class Aftermath:
             connection.row_factory = sqlite3.Row
             self._audit = audit(connection)
             sql = "SELECT generation_id, sha256 FROM outputs"
-            self._hashes = {row["generation_id"]: row["sha256"] for row in connection.execute(sql)}
+            self._made_files = {(row["generation_id"], row["sha256"]) for row in connection.execute(sql)}
         every = [_made(row) for row in self._books.generations]
         self._made = [made for made in every if made.prompt != STRANGE_PROMPT]
         self._read_queue(folder / "program" / "queue.db")
@@ -78,8 +77,9 @@ class Aftermath:
             ).fetchall()
             self._attempts = connection.execute("SELECT * FROM attempt WHERE generation_id IS NOT NULL").fetchall()
             self._saved = connection.execute(
-                "SELECT output.item_id, output.path, output.sha256, attempt.generation_id FROM output"
-                " JOIN attempt ON attempt.id = output.attempt_id"
+                "SELECT output.item_id, output.path, output.sha256, attempt.generation_id, item.name AS item,"
+                " job.name AS job FROM output JOIN attempt ON attempt.id = output.attempt_id"
+                " JOIN item ON item.id = output.item_id JOIN job ON job.id = item.job_id"
             ).fetchall()
 
     def violations(self) -> list[str]:
@@ -92,13 +92,13 @@ class Aftermath:
             *self._lost(),
             *self._paid_once(),
             *self._invented(),
-            *self._unfinished(),
+            *self._ended_otherwise(),
+            *self._undelivered(),
             *self._known_to_both(),
             *self._added_up(),
             *self._files(),
             *self._tries(),
             *self._budgets(),
-            *self._rejected(),
         ]
 
     def account_days(self) -> int:
@@ -110,21 +110,19 @@ class Aftermath:
         return len(self._books.generations)
 
     def _in_time(self, books: Books) -> Books:
-        """Leave out the requests that the network held back, and the refusals that they caused for the next ones."""
-        return replace(books, requests=[row for row in books.requests if not self._is_upset(row["arrived_at_ms"])])
+        """Leave out the requests that the network held back, and what was refused for their sake a minute long."""
+        return replace(books, requests=[row for row in books.requests if not self._is_upset(row)])
 
-    def _is_upset(self, arrived_at_ms: int) -> bool:
-        return any(-LATE_MS <= arrived_at_ms - late_ms <= UPSET_MS for late_ms in self._late_ms)
+    def _is_upset(self, row: sqlite3.Row) -> bool:
+        after_ms = UPSET_MS if row["status"] == TOO_MANY_REQUESTS else LATE_MS
+        return any(-LATE_MS <= row["arrived_at_ms"] - late_ms <= after_ms for late_ms in self._late_ms)
 
     def _lost(self) -> Iterator[str]:
-        """Law 9: what a manifest asks for is in the queue, and nothing else."""
-        asked = Counter((_JOB.findall(text)[0], name) for text in self._wishes() for name in _ITEM.findall(text))
-        queued = Counter((row["job"], row["name"]) for row in self._items)
-        yield from (f"item {name} of {job} was lost" for job, name in asked - queued)
-        yield from (f"item {name} of {job} was invented" for job, name in queued - asked)
-
-    def _wishes(self) -> Iterator[str]:
-        return (text for name, text in self._plan.manifests.items() if name.endswith(".yaml"))
+        """Law 9: what a manifest asks for is in the queue, as it was asked for, and nothing else."""
+        asked = Counter(wish for name, text in self._plan.manifests.items() for wish in _wishes(name, text))
+        queued = Counter((row["job"], row["name"], row["prompt"]) for row in self._items)
+        yield from (f"item {name} of {job} was lost" for job, name, _ in asked - queued)
+        yield from (f"item {name} of {job} was invented" for job, name, _ in queued - asked)
 
     def _paid_once(self) -> Iterator[str]:
         """Law 2: what is not refunded is paid once for each prompt."""
@@ -135,9 +133,27 @@ class Aftermath:
         prompts = {row["prompt"] for row in self._items}
         yield from (f"generation {made.id} belongs to no item" for made in self._made if made.prompt not in prompts)
 
-    def _unfinished(self) -> Iterator[str]:
-        """Law 9, and liveness: every item has come to an end."""
-        yield from (f"item {row['name']} is still {row['state']}" for row in self._items if row["state"] not in ENDS)
+    def _ended_otherwise(self) -> Iterator[str]:
+        """Law 9, and liveness: every item is done, unless the service itself, or a key that is gone, kept it from that.
+
+        Nothing that the scenarios ask for is refused for good, and nobody is away for longer than the retention.
+        """
+        failures = Counter(made.prompt for made in self._made if made.outcome == "failed")
+        canceled = {made.prompt for made in self._made if made.outcome == "canceled"}
+        for row in self._items:
+            is_excused = self._revoked_key is not None and row["state"] in {"failed", "held"}
+            has_failed = row["prompt"] in canceled or failures[row["prompt"]] >= row["tries_allowed"]
+            is_right = row["state"] == "failed" if has_failed else row["state"] == "done"
+            if not is_right and not is_excused:
+                yield f"item {row['name']} is {row['state']}, not as it should be: {row['error_code']}"
+
+    def _undelivered(self) -> Iterator[str]:
+        """Law 3: for all that was paid and made, the file is here."""
+        here = {(row["generation_id"], row["sha256"]) for row in self._saved}
+        mine = {made.id for made in self._made if made.outcome == "success" and made.key_sha256 != self._revoked_key}
+        for generation_id, sha256 in self._made_files - here:
+            if generation_id in mine:
+                yield f"a file of generation {generation_id} was paid for, and is not here: {sha256}"
 
     def _known_to_both(self) -> Iterator[str]:
         """Law 3: the queue knows each generation, its cost and its refund as the service does."""
@@ -150,6 +166,8 @@ class Aftermath:
                 yield f"the queue does not know generation {made.id}, which was paid for"
             elif attempt["cost_credits"] != made.cost_credits:
                 yield f"{made.id} cost {made.cost_credits} credits; the queue says {attempt['cost_credits']}"
+            elif json.loads(attempt["body"])["max_cost_credits"] != made.cost_credits:
+                yield f"{made.id} was allowed to cost something else than its price, {made.cost_credits} credits"
             elif bool(attempt["is_refunded"]) != (made.outcome == "failed"):
                 yield f"{made.id} is {made.outcome}; the queue's word on its refund is wrong"
         yield from (f"the queue has generation {unknown}, which the service does not know" for unknown in ours)
@@ -170,17 +188,19 @@ class Aftermath:
                 yield f"job {row['name']} has charged, refunded, reserved {told} in the queue, and in truth {truth}"
 
     def _files(self) -> Iterator[str]:
-        """Law 7: what stands under a final name is whole, is what was paid for, and is all that stands there."""
+        """Law 7: what stands under a final name is whole, and is what was paid for that item; nothing else does."""
+        prompts = {made.id: made.prompt for made in self._made}
+        wanted = {row["id"]: row["prompt"] for row in self._items}
         for row in self._saved:
             path = Path(row["path"])
             if not path.exists():
                 yield f"{path.name} is recorded and not there"
-            elif {_sha256(path), row["sha256"]} != {self._hashes[row["generation_id"]]}:
+            elif _sha256(path) != row["sha256"] or (row["generation_id"], row["sha256"]) not in self._made_files:
                 yield f"{path.name} is not what was paid for"
-        saved = {row["item_id"] for row in self._saved}
-        for row in self._items:
-            if row["state"] == "done" and row["id"] not in saved:
-                yield f"item {row['name']} is done and has no file"
+            elif prompts[row["generation_id"]] != wanted[row["item_id"]]:
+                yield f"{path.name} was made for another item"
+            elif (path.parent.name, path.stem.partition("~")[0]) != (row["job"], row["item"]):
+                yield f"{path.name} has not the name of its item {row['item']} of {row['job']}"
         recorded = {row["path"] for row in self._saved}
         for path in (self._folder / "program" / "out").rglob("*"):
             if path.suffix in MEDIA and str(path) not in recorded:
@@ -218,11 +238,12 @@ class Aftermath:
         ]
         return max(accumulate(change for _, change in sorted(changes)), default=0)
 
-    def _rejected(self) -> Iterator[str]:
-        """Nothing that the scenarios ask for is refused for good, and nobody is away for longer than the retention."""
-        for row in self._items:
-            if row["state"] in {"rejected", "expired"}:
-                yield f"item {row['name']} is {row['state']}: {row['error_code']}"
+
+def _wishes(name: str, text: str) -> Iterator[tuple[str, str, str]]:
+    """Give job, item and prompt of all that a manifest asks for."""
+    if name.endswith(".yaml"):
+        manifest = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        yield from ((manifest["job"], item["id"], item["prompt"]) for item in manifest["items"])
 
 
 def _made(row: sqlite3.Row) -> Made:

@@ -25,7 +25,7 @@ def main() -> int:
         with silent_pool(PROCESSES) as pool:
             for how, outcome in _runs(pool):
                 if outcome.violations:
-                    print(f"{how}: {outcome.violations[0]}")
+                    print(f"FOUND {how}: {outcome.violations[0]}")
                     return 1  # which ends the processes of the pool, in the middle of their worlds
         return 0
     finally:
@@ -34,16 +34,15 @@ def main() -> int:
 
 def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:
     yield "standard run", play_quietly(())
-    deaths = every_turn(share=SHARE)
     for how in get_args(How):
-        for outcome in pool.imap(partial(play_deaths, how=how), deaths, chunksize=4):
+        for outcome in pool.imap(partial(play_deaths, how=how), every_turn(how, share=SHARE), chunksize=4):
             yield how, outcome
     for seed, outcome in pool.imap(partial(play_seed, options=Options(days=2.0)), range(60)):
         yield f"seed {seed}", outcome
     rushed = Options(days=2.0, is_rushed=True)
     for seed, outcome in pool.imap(partial(play_seed, options=rushed), range(40)):
         yield f"rushed seed {seed}", outcome
-    for outcome in pool.imap(partial(play_deaths, how="power"), pairs(100, seed=1), chunksize=4):
+    for outcome in pool.imap(partial(play_deaths, how="power"), pairs(100, seed=1, processes=PROCESSES), chunksize=4):
         yield "two deaths", outcome
 
 

@@ -1,20 +1,18 @@
 """SQLite without threads: aiosqlite's worker, and the local service's, do their work at once, in the loop's step."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from unittest import mock
 
 import aiosqlite.core
 
 from batchkiln.service.books.database import Database, Job, connect
-
-if TYPE_CHECKING:
-    import sqlite3
 
 Result = TypeVar("Result")
 _Call = tuple["asyncio.Future[Any] | None", Callable[[], Any]]
@@ -25,6 +23,7 @@ class _Inline:
 
     pass_by: Callable[[str], None]
     after: Callable[[Callable[[], Any]], None]
+    opened: Callable[[sqlite3.Connection], None]
 
     def put_nowait(self, call: _Call) -> None:
         future, function = call
@@ -36,6 +35,8 @@ class _Inline:
             settle = partial(_fail, future, error)
         else:
             settle = partial(_give, future, result)
+            if isinstance(result, sqlite3.Connection):
+                self.opened(result)
         self.after(function)
         self.pass_by("after database")
         if future is not None:
@@ -62,14 +63,17 @@ class _NoThread:
 
 @contextmanager
 def inline_aiosqlite(
-    pass_by: Callable[[str], None] = lambda _: None, after: Callable[[Callable[[], Any]], None] = lambda _: None
+    pass_by: Callable[[str], None] = lambda _: None,
+    after: Callable[[Callable[[], Any]], None] = lambda _: None,
+    opened: Callable[[sqlite3.Connection], None] = lambda _: None,
 ) -> Iterator[None]:
     """Let every connection that is opened within run inline. aiosqlite has no public way to ask for that.
 
-    `pass_by` is told before and after each call, `after` what was called.
+    `pass_by` is told before and after each call, `after` what was called, `opened` of each connection.
     """
     core = aiosqlite.core
-    queue = type("InlineQueue", (_Inline,), {"pass_by": staticmethod(pass_by), "after": staticmethod(after)})
+    told = {"pass_by": staticmethod(pass_by), "after": staticmethod(after), "opened": staticmethod(opened)}
+    queue = type("InlineQueue", (_Inline,), told)
     with mock.patch.object(core, "SimpleQueue", queue), mock.patch.object(core, "Thread", _NoThread):
         yield
 

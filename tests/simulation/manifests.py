@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 DAY_CREDITS: Final = 2000
+UPLOADS_A_DAY: Final = 100
 PICTURES: Final = tuple(f"picture-{number}.png" for number in range(3))
 MANY_PICTURES: Final = tuple(f"picture-{number}.png" for number in range(40))
+BEYOND_A_DAY: Final = tuple(f"picture-{number}.png" for number in range(104))  # a day takes 100 uploads
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...]
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
     jobs = [f"job-{number}" for number in range(chance.randint(1, 3))]
     is_rushed = style is _RUSHED
-    pictures = MANY_PICTURES if is_rushed else PICTURES
+    pictures = chance.choice((MANY_PICTURES, MANY_PICTURES, BEYOND_A_DAY)) if is_rushed else PICTURES
     price = 2 * len(pictures) if is_rushed else credits_in_all // len(jobs)
     drawn = [_draw_job(chance, job, price, accounts=accounts, style=style, pictures=pictures) for job in jobs]
     return Wishes(
@@ -104,11 +106,13 @@ def _draw_job(
         number += 1
         offer = chance.choice(style)
         spent += offer.price
-        inputs = f", inputs: [{chance.choice(pictures)}]" if offer.takes_picture else ""
+        picture = pictures[number % len(pictures)] if style is _RUSHED else chance.choice(pictures)
+        inputs = f", inputs: [{picture}]" if offer.takes_picture else ""
         priority = chance.choice((0, 0, 0, 5))
         items.append(f"  - {{id: i{number}, priority: {priority}, prompt: {job} {number}{inputs}, {offer.request}}}")
     budget = [f"credits_per_day: {a_day}"] if a_day < DAY_CREDITS else []
     budget += [f"credits: {spent}"] if chance.random() < 0.3 else []  # just enough, if refunds are counted
     lines += [f"budget: {{{', '.join(budget)}}}"] if budget else []
     dearest = max(offer.price for offer in style)
-    return "\n".join([*lines, "items:", *items]) + "\n", number / (a_day // dearest)
+    uploads = len(pictures) / UPLOADS_A_DAY
+    return "\n".join([*lines, "items:", *items]) + "\n", number / (a_day // dearest) + uploads

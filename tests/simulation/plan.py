@@ -8,6 +8,7 @@ from typing import Final
 from batchkiln.service import LocalService
 
 from .network import Weather
+from .power import Cut
 from .troubles import Trouble
 
 START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -42,7 +43,8 @@ class Plan:
     service: dict[str, object] = field(default_factory=dict)  # fields of its configuration
     weather: Callable[[], Weather] | None = None
     deaths: tuple[int, ...] = ()  # points of the program, life by life
-    cuts_power: bool = False  # at deaths, and at kills
+    cuts_power: Cut | None = None  # at deaths, and at kills
+    counts_statements: bool = False  # as points; only a real process can die within a transaction
     kills: tuple[float, ...] = ()  # moments at which the program is killed
     troubles: tuple[Trouble, ...] = ()  # with the program's disk and database
     outages: tuple[Outage, ...] = ()

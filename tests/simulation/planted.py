@@ -216,6 +216,63 @@ BUGS: Final = (
         "if False:",
     ),
     Bug(
+        "a transaction is none",
+        "queue/connection.py",
+        """    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(connection, *args, **kwargs)
+        connection.execute("COMMIT")
+""",
+        "    try:\n        result = work(connection, *args, **kwargs)\n",
+    ),
+    Bug(
+        "the journal is kept in memory",
+        "queue/connection.py",
+        "PRAGMA journal_mode = WAL",
+        "PRAGMA journal_mode = MEMORY",
+    ),
+    Bug(
+        "a download is given up after three troubles",
+        "scheduler/downloads.py",
+        "        tries += 1\n",
+        """        tries += 1
+        if tries >= 3:
+            task = await lane.ports.queue.download_task(attempt_id)
+            await lane.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, lane.ports.clock.now())
+            break
+""",
+    ),
+    Bug(
+        "a new folder's name is not synced",
+        "outputs/places.py",
+        "        files.sync_folder(path.parent)\n",
+        "        pass\n",
+    ),
+    Bug(
+        "one try too few",
+        "queue/attempts.py",
+        "Event.GENERATION_FAILED if failures < allowed else",
+        "Event.GENERATION_FAILED if failures + 1 < allowed else",
+    ),
+    Bug(
+        "a create may cost ten times its quote",
+        "queue/attempts.py",
+        "max_cost_credits=new.cost_credits),\n    }",
+        "max_cost_credits=10 * new.cost_credits),\n    }",
+    ),
+    Bug(
+        "uploads of a day are not bounded",
+        "scheduler/preparation.py",
+        "files_left = lane.limits.upload_files_per_day - account.today.usage.upload_files",
+        "files_left = 10**9",
+    ),
+    Bug(
+        "all results have one name",
+        "scheduler/downloads.py",
+        "name_for = await _names(lane, task, number)",
+        'name_for = lambda extension: f"x/file.{extension}"',
+    ),
+    Bug(
         "the API key is kept, not its fingerprint",
         "client/keys.py",
         'return "k-" + hashlib.sha256(_DOMAIN + api_key.encode()).hexdigest()[:16]',
@@ -267,10 +324,10 @@ def hunt(bug: Bug | None) -> str | None:
             check=False,
             timeout=PATIENCE_SECONDS,
         )
-    told = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    if tests is not None:
-        told = [line for line in told if line.startswith("FAILED")]
-    return told[-1] if told and done.returncode else None
+    told = [line for line in done.stdout.splitlines() if line.startswith("FAILED" if tests else "FOUND ")]
+    if not told and done.returncode:
+        raise RuntimeError(f"the hunt itself broke: {done.stdout}{done.stderr}")
+    return told[-1].removeprefix("FOUND ") if told else None
 
 
 def main() -> int:

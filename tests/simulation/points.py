@@ -77,6 +77,12 @@ class Points:
         if name.startswith("before ") and name != "before send":
             self._operate(name)
 
+    def state(self, sql: str) -> None:
+        """Pass a point before a statement that may change the queue. SQLite lets nobody die here but a real process."""
+        if not sql.lstrip().upper().startswith(("SELECT", "PRAGMA", "--")) and node_of(None).startswith("program"):
+            self._done += 1
+            self._count("statement")
+
     def _operate(self, name: str) -> None:
         self.operations += 1
         for trouble in self._troubles:

@@ -6,14 +6,17 @@ log, unless SQLite synced it at each commit, is what it was when the process beg
 """
 
 import random
+import shutil
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from .points import PointedFiles, Points
 
+Cut = Literal["all", "drawn"]
 _SYNCED_COMMITS = 2  # PRAGMA synchronous: FULL, or more
 
 
@@ -87,18 +90,21 @@ class Disk:
         if isinstance(connection, sqlite3.Connection):
             (level,) = connection.execute("PRAGMA synchronous").fetchone()
             self._is_log_synced = self._is_log_synced and level >= _SYNCED_COMMITS
+            (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+            if mode != "wal":
+                self.violations.append(f"a transaction that a power cut breaks in two: the journal is in {mode} mode")
 
-    def cut(self, picture: Path, chance: random.Random) -> None:
-        """Take from the picture of the folder, made at this instant, what was not synced."""
+    def cut(self, picture: Path, how: Cut, chance: random.Random) -> None:
+        """Take from the picture of the folder, made at this instant, what was not synced: all, or what is drawn."""
         for change in reversed(self._changes):
-            if chance.random() < 0.5:
+            if how == "all" or chance.random() < 0.5:
                 self._undo(change, picture / change.path.relative_to(self.folder))
         for path, content in self._contents.items():
             place = picture / path.relative_to(self.folder)
             if place.exists():
-                kept = chance.choice((content.synced_bytes, chance.randint(content.synced_bytes, place.stat().st_size)))
+                more = 0 if how == "all" or chance.random() < 0.5 else place.stat().st_size - content.synced_bytes
                 with place.open("r+b") as file:
-                    file.truncate(kept)
+                    file.truncate(content.synced_bytes + chance.randint(0, more))
         if not self._is_log_synced:
             (picture / "queue.db-wal").write_bytes(self._log_at_birth)
         (picture / "queue.db-shm").unlink(missing_ok=True)
@@ -108,8 +114,7 @@ class Disk:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(change.removed)
         elif change.content is None:
-            if place.exists() and not any(place.iterdir()):
-                place.rmdir()
+            shutil.rmtree(place, ignore_errors=True)  # with all that stands in it, synced or not
         else:
             place.unlink(missing_ok=True)
 

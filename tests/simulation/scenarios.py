@@ -115,7 +115,7 @@ def _roughen(chance: random.Random, plan: Plan, wishes: Wishes) -> None:
     plan.service["faults"] = [*_faults(chance), *(_REPLAYS if wishes.is_rushed else ())]
     plan.service["duration_scale"] = 0.05 if wishes.is_rushed else chance.choice((1.0, 1.0, 0.3))
     plan.kills = tuple(sorted(moment() for _ in range(chance.randint(0, 12))))
-    plan.cuts_power = chance.random() < 0.4
+    plan.cuts_power = chance.choice((None, None, None, "all", "drawn"))
     plan.outages = tuple(
         Outage(moment(), chance.choice((1.0, 60.0, 3600.0, 6 * 3600.0))) for _ in range(chance.choice((0, 0, 1, 2, 4)))
     )

@@ -6,6 +6,7 @@ from typing import Final
 from batchkiln.service import LocalService
 
 from .plan import Plan
+from .power import Cut
 
 MANIFEST: Final = """
 version: 1
@@ -18,9 +19,13 @@ items:
 """
 
 
-def plan(deaths: Sequence[int] = (), *, cuts_power: bool = False) -> Plan:
+def plan(
+    deaths: Sequence[int] = (), *, cuts_power: Cut | None = None, counts_statements: bool = False, seed: int = 0
+) -> Plan:
     """Return the standard run with its deaths."""
     return Plan(
+        seed=seed,
+        counts_statements=counts_statements,
         manifests={"standard.yaml": MANIFEST},
         pictures=("owl.png",),
         deaths=tuple(deaths),

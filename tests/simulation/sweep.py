@@ -52,6 +52,7 @@ class Tally:
     """What was played, and what was found."""
 
     runs: int = 0
+    deaths: int = 0
     account_days: int = 0
     generations: int = 0
     broken: int = 0
@@ -59,6 +60,7 @@ class Tally:
     def add(self, where: str, outcome: Outcome) -> None:
         """Count an outcome, and tell of a broken promise where it happened."""
         self.runs += 1
+        self.deaths += len(outcome.died_at)
         self.account_days += outcome.account_days
         self.generations += outcome.generations
         if outcome.violations:
@@ -70,23 +72,24 @@ def main() -> int:
     args = _arguments()
     extent = SHORT if args.short else FULL
     print(f"seed {args.seed}, {args.processes} processes", flush=True)
+    pairs_drawn = pairs(extent.pairs, args.seed, processes=args.processes)
     broken = 0
     with silent_pool(args.processes) as pool:
         for how in get_args(How):
-            deaths = every_turn(share=extent.share, offset=args.seed) if args.short else every_point()
-            broken += _tell(f"points, {how}", _points(pool, deaths, how))
-        for how in PAIRED:
-            broken += _tell(f"pairs, {how}", _points(pool, pairs(extent.pairs // 2, args.seed), how))
+            deaths = every_turn(how, share=extent.share, offset=args.seed) if args.short else every_point(how)
+            broken += _tell(f"points, {how}", _points(pool, deaths, how, args.seed))
+        for how, chosen in zip(PAIRED, (pairs_drawn[::2], pairs_drawn[1::2]), strict=True):
+            broken += _tell(f"pairs, {how}", _points(pool, chosen, how, args.seed))
         broken += _tell("worlds", _worlds(pool, args.seed * 1_000_000, extent.account_days))
     print("every promise was kept" if not broken else f"{broken} runs broke a promise")
     return 1 if broken else 0
 
 
-def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How) -> Iterator[tuple[str, Outcome]]:
-    outcomes = pool.imap(partial(play_deaths, how=how), deaths, chunksize=10)
+def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int) -> Iterator[tuple[str, Outcome]]:
+    outcomes = pool.imap(partial(play_deaths, how=how, seed=seed), deaths, chunksize=10)
     for chosen, outcome in zip(deaths, outcomes, strict=True):
         points = ",".join(str(point) for point in chosen)
-        yield f"crash_points.py --only {points} --how {how}", outcome
+        yield f"crash_points.py --only {points} --how {how} --seed {seed}", outcome
 
 
 def _worlds(pool: Pool, first_seed: int, account_days: int) -> Iterator[tuple[str, Outcome]]:
@@ -106,8 +109,8 @@ def _tell(name: str, runs: Iterable[tuple[str, Outcome]]) -> int:
     for where, outcome in runs:
         tally.add(where, outcome)
     print(
-        f"{name:<16} {tally.runs:6} runs {tally.account_days:7} account-days {tally.generations:7} generations"
-        f" {time.perf_counter() - began:8.1f} s  {tally.broken} broken",
+        f"{name:<16} {tally.runs:6} runs {tally.deaths:6} deaths {tally.account_days:7} account-days"
+        f" {tally.generations:7} generations {time.perf_counter() - began:8.1f} s  {tally.broken} broken",
         flush=True,
     )
     return tally.broken

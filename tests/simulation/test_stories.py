@@ -17,7 +17,7 @@ PLAN = Plan(
     kills=(10.0, 20.0, 30.0),
     outages=(Outage(5.0, 5.0),),
     service={"faults": [{"kind": kind} for kind in ("slow", "throttle", "html")], "duration_scale": 0.3},
-    cuts_power=True,
+    cuts_power="all",
 )
 
 
@@ -34,7 +34,7 @@ def test_what_has_no_part_in_a_finding_is_left_out() -> None:
     smallest = shrunken(PLAN, breaks)
 
     assert [text.count("{id:") for text in smallest.manifests.values()] == [1]
-    assert (smallest.kills, smallest.outages, smallest.cuts_power) == ((20.0,), (), False)
+    assert (smallest.kills, smallest.outages, smallest.cuts_power) == ((20.0,), (), None)
     assert smallest.service == {"faults": [{"kind": "throttle"}], "duration_scale": 0.3}
 
 

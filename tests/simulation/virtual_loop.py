@@ -21,10 +21,16 @@ from .network import MemoryNetwork
 from .nodes import node_of
 
 T = TypeVar("T")
+# Far more than all that has to be done at any one instant.
+STEPS_WITHOUT_TIME_MAX = 1_000_000
 
 
 class NothingScheduledError(RuntimeError):
     """Somebody waits for what can never happen: nothing is ready, and no timer is set."""
+
+
+class TimeStandsStillError(RuntimeError):
+    """Somebody is busy for ever without waiting for anything."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -46,6 +52,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.network = network
         self.on_step: Callable[[str], None] | None = None
         self.steps: Counter[str] = Counter()
+        self._steps_at_this_time = 0
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
         self.set_task_factory(self._new_task)
 
@@ -110,12 +117,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not self._ready and not self._stopping:
             if not self._scheduled:
                 raise NothingScheduledError("nothing is ready and no timer is set: somebody waits for ever")
-            self._now = max(self._now, self._scheduled[0].when())
+            self._move_on(self._scheduled[0].when())
         while self._scheduled and self._scheduled[0].when() <= self._now:
             self._ready.append(self._pop_timer())
             self._drop_cancelled()
         for _ in range(len(self._ready)):
             self._step(self._ready.popleft())
+
+    def _move_on(self, moment: float) -> None:
+        if moment > self._now:
+            self._now, self._steps_at_this_time = moment, 0
 
     def _step(self, handle: Handle) -> None:
         if handle.cancelled():
@@ -124,6 +135,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if node in self._dead:
             return
         self.steps[node] += 1
+        self._steps_at_this_time += 1
+        if self._steps_at_this_time > STEPS_WITHOUT_TIME_MAX:
+            raise TimeStandsStillError(f"{node} takes steps for ever: {handle}")
         if self.on_step is not None:
             self.on_step(node)
             if node in self._dead:

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -95,7 +96,7 @@ class World:
 
     def play(self) -> None:
         """Run the manifests to their end, through as many lives as it takes."""
-        with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed):
+        with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed, self._opened):
             self.loop.network.on_write = self.points.pass_by
             self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
             self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
@@ -217,7 +218,7 @@ class World:
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
-        if left:
+        if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
         return STANDSTILL_SECONDS if left else None
 
@@ -226,11 +227,16 @@ class World:
         self.died_at.append(point)
         self.note("program", f"dies at {point}")
         _bury(self.program_folder, self.folder / f"grave-{self.lives}")
-        if self.plan.cuts_power:
-            self._disk.cut(self.program_folder, random.Random(f"{self.plan.seed} {self.lives} {self.points.count}"))
+        if self.plan.cuts_power is not None:
+            chance = random.Random(f"{self.plan.seed} {self.lives} {self.points.count}")
+            self._disk.cut(self.program_folder, self.plan.cuts_power, chance)
         self.violations += unpaid_files(self.program_folder / "out", self.folder / "service" / "service.db")
         self.loop.kill(f"program-{self.lives}")
         self.loop.call_soon(self._died.set, context=self._harness)
+
+    def _opened(self, connection: sqlite3.Connection) -> None:
+        if self.plan.counts_statements:
+            connection.set_trace_callback(self.points.state)
 
     def _committed(self, call: Callable[[], object]) -> None:
         if self.plan.cuts_power:
