@@ -172,8 +172,8 @@ def test_a_packed_source_that_is_damaged_in_the_middle(tmp_path: Path) -> None:
 
 
 def test_a_packed_source_that_holds_next_to_nothing(tmp_path: Path) -> None:
-    """Its size bounds what is read of it, so that a small file cannot keep the program busy for hours."""
-    content = b"fox\n" + (b" " * 4000 + b"\n") * (FREE_EXPANSION_SIZE_BYTES // 4000)
+    """A file of one character, again and again, is refused where that shows."""
+    content = b"fox\n" + (b" " * (1 << 20) + b"\n") * (2 * FREE_EXPANSION_SIZE_BYTES >> 20)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content, 9))
 
     found = mistakes(tmp_path, ITEMS + "- from: a.txt.gz\n")

@@ -83,6 +83,11 @@ class Disk:
 
     def folder_synced(self, folder: Path) -> None:
         self._changes = [change for change in self._changes if change.path.parent != folder]
+        self._contents = {
+            path: content
+            for path, content in self._contents.items()
+            if path.parent != folder or not _is_safe(path, content)
+        }
 
     def committed(self, call: Callable[[], object]) -> None:
         """A call of the database has ended: only with `synchronous = FULL` has SQLite synced its log."""
@@ -117,6 +122,11 @@ class Disk:
             shutil.rmtree(place, ignore_errors=True)  # with all that stands in it, synced or not
         else:
             place.unlink(missing_ok=True)
+
+
+def _is_safe(path: Path, content: _Content) -> bool:
+    """Tell whether nothing can happen to a file any more, so that it need not be followed."""
+    return path.exists() and path.stat().st_size == content.synced_bytes
 
 
 class FollowedFiles(PointedFiles):

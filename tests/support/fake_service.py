@@ -16,6 +16,8 @@ from typing import Any
 
 from batchkiln.core.replies import (
     Accepted,
+    AccountBlocked,
+    AccountProblem,
     AssetsReady,
     BytesStored,
     CompleteReply,
@@ -123,9 +125,12 @@ class FakeService:
     scripts: dict[str, deque[Any]] = field(default_factory=lambda: defaultdict(deque))
     rule: Callable[[str, str], Any] | None = None
     uploads: dict[str, bytes] = field(default_factory=dict)
+    outputs_count: int = 1  # of each success
     downloads: list[int] = field(default_factory=list)
+    downloads_at: list[datetime] = field(default_factory=list)
     download_breaks_after: deque[int] = field(default_factory=deque)
     downloads_cut: int = 0  # so many bring what lacks the end of its format, in full length
+    cuts_differ: bool = False  # whether each of them brings something else
     links_refused: int = 0
     is_dead: bool = False
     _days: dict[tuple[str, str, datetime], int] = field(default_factory=lambda: defaultdict(int))
@@ -256,7 +261,8 @@ class FakeService:
         if status is GenerationStatus.FAILED:
             generation.refunded = True
         url = f"https://files/{generation.id}?until={(now + LINK_LIFE).timestamp()}"
-        links = (OutputLink("image", url, now + LINK_LIFE),) if status is GenerationStatus.SUCCESS else ()
+        count = self.outputs_count if status is GenerationStatus.SUCCESS else 0
+        links = (OutputLink("image", url, now + LINK_LIFE),) * count
         return GenerationRecord(
             id=generation.id,
             status=status,
@@ -346,6 +352,7 @@ class FakeAccount:
     ) -> AsyncIterator[DownloadReply]:
         assert offset_bytes == 0 or etag is not None
         self.service.downloads.append(offset_bytes)
+        self.service.downloads_at.append(self.service.clock.instant)
         yield await self.service.exchange("download", self.name, lambda: self._open(link, offset_bytes))
 
     def _open(self, link: OutputLink, offset_bytes: int) -> DownloadReply:
@@ -355,10 +362,20 @@ class FakeAccount:
         content = content_of(link.url.partition("files/")[2].partition("?")[0])
         if self.service.downloads_cut:
             self.service.downloads_cut -= 1
-            content = content[:9] + CUT
+            content = content[: 9 + self.service.downloads_cut % 50 * self.service.cuts_differ] + CUT
         breaks = self.service.download_breaks_after
         whole = DownloadStarted(offset_bytes, len(content), "image/png", "etag", _chunks(content[offset_bytes:]))
         return replace(whole, chunks=_chunks(content[offset_bytes:], breaks.popleft())) if breaks else whole
+
+
+def refusing(kind: str) -> Callable[[str, str], AccountBlocked | None]:
+    """Return a rule by which each request of a kind is refused for its API key."""
+
+    def rule(asked: str, _account: str) -> AccountBlocked | None:
+        refusal = ServiceError("invalid_api_key", "the key was revoked")
+        return AccountBlocked(AccountProblem.KEY_REFUSED, refusal) if asked == kind else None
+
+    return rule
 
 
 async def _chunks(content: bytes, breaks_after: int | None = None) -> AsyncIterator[bytes]:

@@ -19,7 +19,9 @@ KINDS: Final = ("csv", "tsv", "jsonl", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20
 MAX_FIELD_LENGTH: Final = 1 << 20
 MAX_COLUMNS: Final = 10_000
-MAX_EXPANSION: Final = 100  # how many times its size a compressed file may hold: rows of text come to a tenth of it
+# How many times its size a compressed file may hold. Rows that share a long text come to hundreds; gzip itself ends at
+# 1,032, where there is nothing but one character.
+MAX_EXPANSION: Final = 1000
 FREE_EXPANSION_SIZE_BYTES: Final = 8 << 20
 # Possessive: what a quote begins is never read again in another way.
 _TSV_FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^\t]*))(?:\t|$)')

@@ -132,9 +132,9 @@ async def _record_trouble(lane: Lane, attempt: Attempt, reply: Trouble, now: Now
             if not is_in_doubt:
                 _give_back(lane, attempt)
             await queue.record_blocked(attempt, error, now)
-            if not lane.is_of_dead_key(attempt, reply):
+            if not lane.is_of_older_key(attempt, reply):
                 await lane.meet(reply, creates=True)
-            elif is_in_doubt:
+            elif is_in_doubt and not await lane.outlasts_refusal(attempt, reply, creates=True):
                 await queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
         case _:
             assert_never(reply)
@@ -156,6 +156,7 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
     match reply:
         case RecordRead(record=record):
             lane.recovered(creates=False)
+            lane.refused_keys.pop(attempt.key_fingerprint, None)
             if record.status_word != lane.statuses.get(attempt.id):
                 state = await lane.ports.queue.record_generation(attempt, record, after)
                 _follow(lane, attempt, record, state)
@@ -163,8 +164,9 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
             lane.recovered(creates=False)
             lane.statuses.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
             await lane.ports.queue.record_lost(attempt, error, after)
-        case AccountBlocked() if lane.is_of_dead_key(attempt, reply):
-            await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
+        case AccountBlocked() if lane.is_of_older_key(attempt, reply):
+            if not await lane.outlasts_refusal(attempt, reply, creates=False):
+                await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False)
         case _:

@@ -1,8 +1,9 @@
 """Fetches what is paid for and ready: a few at once, continued where they broke off, verified, then recorded."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Final, assert_never
@@ -39,8 +40,6 @@ AT_ONCE: Final = 4
 """Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
 
 TRIES_PER_LINK: Final = 4
-CUT_ALIKE: Final = 4
-"""So often the same file without the end of its format has to come before it is believed to be what was paid for."""
 
 
 async def fetch_downloads(lane: Lane) -> None:
@@ -54,10 +53,22 @@ async def fetch_downloads(lane: Lane) -> None:
             for attempt_id in queue.downloads:
                 if attempt_id not in running:
                     running[attempt_id] = group.create_task(_fetch(lane, attempt_id, turns))
-            if queue.downloads:
-                await lane.wait_for_news(version)
-            else:
+            if not queue.downloads:
                 await lane.wait("downloads", Due(inf, Reason.NOTHING), version)
+            elif due := _rest_for_cut_files(lane, queue.downloads):
+                await lane.wait("downloads", due, version)
+            else:
+                await lane.wait_for_news(version)
+
+
+def _rest_for_cut_files(lane: Lane, attempt_ids: Sequence[int]) -> Due | None:
+    """Return how long there is nothing to do but wait for cut files; a run that is to end early does not."""
+    now = lane.ports.clock.now()
+    at = lane.cut_files.all_wait_until(attempt_ids, now.steady)
+    if at is None:
+        return None
+    is_ending = lane.control.stops_at_reset or not lane.control.may_start_at(now.instant)
+    return Due(inf, Reason.ENOUGH) if is_ending else Due(at, Reason.POLL_INTERVAL)
 
 
 async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
@@ -68,11 +79,16 @@ async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
             has_ended = await _try(lane, attempt_id)
         if has_ended:
             break
-        tries += 1
-        await _pause(lane, tries)
+        if (at := lane.cut_files.waits_until(attempt_id)) is not None:
+            tries = 0
+            await lane.ports.clock.sleep_until(at, lane.control.stopping)
+            lane.cut_files.go_on(attempt_id)
+        else:
+            tries += 1
+            await _pause(lane, tries)
     lane.records.pop(attempt_id, None)
     lane.touched.pop(attempt_id, None)
-    lane.cut_files = {key: hashes for key, hashes in lane.cut_files.items() if key[0] != attempt_id}
+    lane.cut_files.forget(attempt_id)
 
 
 async def _try(lane: Lane, attempt_id: int) -> bool:
@@ -121,13 +137,16 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
     match reply:
         case RecordRead(record=record):
             lane.recovered(creates=False)
+            lane.refused_keys.pop(attempt.key_fingerprint, None)
             return record
         case NotFound():
             if clock.now().instant > retention_ends_at(task.created_at):
                 await lane.ports.queue.record_retention_ended(task, clock.now())
                 return _Links.NEVER
             return _Links.LATER
-        case AccountBlocked() if lane.is_of_dead_key(attempt, reply):
+        case AccountBlocked() if lane.is_of_older_key(attempt, reply):
+            if await lane.outlasts_refusal(attempt, reply, creates=False):
+                return _Links.LATER
             await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
             return _Links.NEVER
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
@@ -165,24 +184,38 @@ async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool
             return False
         await queue.record_retention_ended(task, clock.now())
         return True
+    return await _save_all(lane, task, record)
+
+
+async def _save_all(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool:
+    """Save all outputs that are missing; tell whether none is left. A cut one does not keep its siblings waiting."""
+    queue, clock = lane.ports.queue, lane.ports.clock
     missing = [(n, link) for n, link in enumerate(record.outputs, start=1) if n not in task.saved]
     if not missing:
         await queue.record_done(task, clock.now())
+    left_count = len(missing)
     for number, link in missing:
-        is_last = number == missing[-1][0]
-        match await _save(lane, task, number=number, link=link, is_last=is_last):
+        if not lane.cut_files.is_due((task.attempt.id, number), clock.now().steady):
+            continue
+        match await _save(lane, task, number=number, link=link, is_last=left_count == 1):
             case _Saved.YES:
+                left_count -= 1
+            case _Saved.CUT:
                 pass
             case _Saved.NEEDS_LINK:
                 await queue.record_link_expired(task, "a fresh link is read", clock.now())
                 return False
             case _Saved.LATER:
                 return False
-    return True
+    if left_count:
+        lane.cut_files.rest(task.attempt.id)  # before others hear of it
+        await queue.record_link_expired(task, "the file lacks its end; it is fetched again later", clock.now())
+    return not left_count
 
 
 class _Saved(Enum):
     YES = auto()
+    CUT = auto()  # all announced bytes came, and are no whole file
     NEEDS_LINK = auto()
     LATER = auto()
 
@@ -196,16 +229,19 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
         total_bytes = await _stream(lane, part, link)
         if isinstance(total_bytes, _Saved):
             return total_bytes
-        saved = await outputs.finish(
+        finish = partial(
+            outputs.finish,
             part,
             expects_video=task.attempt.is_video,
             total_bytes=total_bytes,
             name_for=name_for,
-            believed_sha256=_believed(lane, task.attempt.id, number),
         )
-    except DownloadCut as cut:
-        lane.cut_files.setdefault((task.attempt.id, number), []).append(cut.sha256)
-        return _Saved.NEEDS_LINK
+        try:
+            saved = await finish()
+        except DownloadCut as cut:
+            if not _is_believed(lane, task, number, cut):
+                return _Saved.CUT
+            saved = await finish(believed_sha256=cut.sha256)
     except DownloadBroken:
         return _Saved.NEEDS_LINK
     finally:
@@ -218,14 +254,27 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
         is_last=is_last,
         now=lane.ports.clock.now(),
     )
+    lane.cut_files.saved((task.attempt.id, number))
     log.info("file_saved", account=lane.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
 
 
-def _believed(lane: Lane, attempt_id: int, number: int) -> str | None:
-    """Return the hash of a file that lacks its format's end, once it came so often that there seems to be no other."""
-    hashes = lane.cut_files.get((attempt_id, number), [])
-    return next((sha256 for sha256 in hashes if hashes.count(sha256) >= CUT_ALIKE), None)
+def _is_believed(lane: Lane, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
+    """Tell whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
+    output, now = (task.attempt.id, number), lane.ports.clock.now()
+    lane.cut_files.count(output, cut.sha256, now.steady)
+    is_believed = lane.cut_files.is_believed(output, created_at=task.created_at, now=now.instant)
+    log.warning(
+        "file_believed" if is_believed else "file_cut",
+        account=lane.viewpoint.account,
+        job=task.job_name,
+        item=task.item_name,
+        number=number,
+        sha256=cut.sha256,
+        reason=f"{cut}; it is taken all the same" if is_believed else str(cut),
+        retry_after_seconds=None if is_believed else lane.cut_files.postpone(output, now.steady),
+    )
+    return is_believed
 
 
 async def _stream(lane: Lane, part: Part, link: OutputLink) -> int | _Saved | None:

@@ -15,6 +15,7 @@ from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt
 from batchkiln.core.planner import AccountView, Due, QueueView, Reason
+from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.replies import (
     AccountBlocked,
     AccountProblem,
@@ -28,6 +29,7 @@ from batchkiln.core.replies import (
 from batchkiln.core.views import HeldUntil, LoggedRequest, RequestKind, RequestNote, Snapshot, Viewpoint
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
 from batchkiln.scheduler.control import Control, Machine
+from batchkiln.scheduler.cut_files import CutFiles
 from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
 
 log = structlog.get_logger()
@@ -70,7 +72,8 @@ class Lane:
     statuses: dict[int, str] = field(default_factory=dict)  # the last status word of the active generation
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
-    cut_files: dict[tuple[int, int], list[str]] = field(default_factory=dict)  # per output: hashes of what seemed cut
+    refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when
+    cut_files: CutFiles = field(default_factory=CutFiles)
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     stale_plans: int = 0
     begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits
@@ -277,7 +280,7 @@ class Lane:
                 self.control.block(self.account_id, trouble)
         self.ports.queue.announce()
 
-    def is_of_dead_key(self, attempt: Attempt, trouble: AccountBlocked) -> bool:
+    def is_of_older_key(self, attempt: Attempt, trouble: AccountBlocked) -> bool:
         """Tell whether it is only the API key of an earlier attempt that is refused, and the account has a newer one.
 
         A revoked key takes its generations with it, since no other may ask for them (Service rules 4.2 and 4.4); the
@@ -285,6 +288,15 @@ class Lane:
         """
         is_about_key = trouble.problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
         return is_about_key and attempt.key_fingerprint != self.ports.service.newest_key
+
+    async def outlasts_refusal(self, attempt: Attempt, trouble: AccountBlocked, *, creates: bool) -> bool:
+        """Wait and ask again after a refusal of an older key, unless it was refused for an hour: then it is gone."""
+        now = self.ports.clock.now()
+        since = self.refused_keys.setdefault(attempt.key_fingerprint, now.steady)
+        if now.steady - since >= LOST_AFTER.total_seconds():
+            return False
+        await self.meet(Unavailable(None, trouble.error), creates=creates)
+        return True
 
     async def _hold(self, now: Now, retry_after: timedelta | None, *, creates: bool, reason: Reason) -> None:
         if creates:

@@ -39,6 +39,17 @@ def test_each_kind_of_source(tmp_path: Path, name: str, content: str) -> None:
     assert items[0].name == "p-1"
 
 
+def test_packed_rows_may_share_a_long_text(tmp_path: Path) -> None:
+    """Prompts that differ in a number only are packed to a hundredth and less of their size."""
+    style = "a fox in the snow, at dusk, in oils; " * 40
+    path = written(tmp_path, "p.csv.gz", "prompt\n" + "".join(f'"{style}{n}"\n' for n in range(8000)))
+
+    items = specs(tmp_path, "- {from: p.csv.gz, offset: 7999}\n")
+
+    assert len(gzip.decompress(path.read_bytes())) / path.stat().st_size > 100
+    assert [one.prompt for one in items] == [f"{style}7999"]
+
+
 def test_tsv_quotes_are_literal_unless_they_hold_the_field(tmp_path: Path) -> None:
     """A quoted beginning is part of the text, as in prompts that quote a sign."""
     written(tmp_path, "p.tsv", 'prompt\tkind\n"HI" on a wall\tx\n"whole\t"" field"\n')

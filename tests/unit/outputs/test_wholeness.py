@@ -19,6 +19,14 @@ def picture(form: str) -> bytes:
     return file.getvalue()
 
 
+def animation() -> bytes:
+    """Several images, each with a table of colours, and a comment that holds the byte that ends a file."""
+    frames = [Image.effect_noise((64, 48), 40 + n).convert("RGB").quantize(16 << n) for n in range(4)]
+    file = io.BytesIO()
+    frames[0].save(file, "gif", save_all=True, append_images=frames[1:], comment=b";" * 300)
+    return file.getvalue()
+
+
 def clip(form: str = "mp4", **options: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:  # a start that is fast is written by opening the file again
         path = Path(folder) / "clip"
@@ -28,7 +36,7 @@ def clip(form: str = "mp4", **options: str) -> bytes:
 
 def _film(path: Path, form: str, options: dict[str, str]) -> None:
     with av.open(str(path), "w", format=form, options=options) as container:
-        stream = container.add_stream("libx264" if form != "webm" else "libvpx", rate=10)
+        stream = container.add_stream("libvpx" if form == "webm" else "libx264", rate=10)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         for number in range(5):
             shade = np.full((48, 64, 3), 40 * number, np.uint8)
@@ -53,8 +61,12 @@ WHOLE = {
     "mp4 in fragments": clip(movflags="frag_keyframe+empty_moov"),
     "mov": clip("mov"),
     "webm": clip("webm"),
+    "mkv": clip("matroska"),
+    "webm without length": clip("webm", live="1"),
+    "gif in colours of its own": animation(),
 }
-TELLING = WHOLE.keys() - {"webm"}  # whose length may be left open
+TELLING = WHOLE.keys() - {"webm without length"}
+PICTURES = ("png", "jpeg", "gif", "webp", "gif in colours of its own")
 
 
 @pytest.mark.parametrize("form", WHOLE)
@@ -68,6 +80,66 @@ def test_what_real_programs_write_is_whole(form: str) -> None:
 def test_a_file_without_its_end_is_not(form: str, lost_bytes: int) -> None:
     """Also where the server announced just as many bytes as it sent."""
     assert not is_taken(WHOLE[form][:-lost_bytes])
+
+
+@pytest.mark.parametrize("appended", [b"\n", b"\r\n", b"\0" * 5, b"\0" * 4096, b'{"prompt": "a fox"}' * 300])
+@pytest.mark.parametrize("form", PICTURES)
+def test_a_picture_may_have_something_behind_its_end(form: str, appended: bytes) -> None:
+    """Line breaks, padding and a program's own notes harm no picture."""
+    assert is_taken(WHOLE[form] + appended)
+
+
+@pytest.mark.parametrize("size_bytes", [1, 3, 7, 8, 15, 16, 500])
+@pytest.mark.parametrize("form", ["mp4", "mp4 that starts fast", "mov", "avif"])
+def test_zero_bytes_may_stand_behind_the_last_box(form: str, size_bytes: int) -> None:
+    """They are padding; anything else in their place is a box that was cut."""
+    assert is_taken(WHOLE[form] + b"\0" * size_bytes)
+    assert not is_taken(WHOLE[form] + b"\0" * size_bytes + b"x")
+
+
+@pytest.mark.parametrize("form", sorted(TELLING - {"mp4 in fragments"}))  # between two of which nothing tells
+def test_no_beginning_of_a_file_is_whole(form: str) -> None:
+    """Wherever it was cut: no byte of the content is taken for the end."""
+    content = WHOLE[form]
+    sizes = range(64, len(content), 97)
+
+    assert [size for size in sizes if is_taken(content[:size])] == []
+
+
+def test_a_preview_does_not_end_its_picture() -> None:
+    """A JPEG's metadata may hold a small JPEG, with an end of its own."""
+    jpeg, preview = WHOLE["jpeg"], b"Exif\0\0" + picture("jpeg")
+    segment = b"\xff\xe1" + (len(preview) + 2).to_bytes(2, "big") + preview
+
+    content = jpeg[:2] + segment + b"\xff" + jpeg[2:]  # markers may be filled up
+
+    assert is_taken(content)
+    assert not is_taken(content[:-100])
+    assert not is_taken(content[: 2 + len(segment)])
+
+
+def test_a_gif_of_unknown_blocks_ends_with_its_last_byte() -> None:
+    """What programs make of the format is more than its description knows."""
+    head = WHOLE["gif"][: 13 + 3 * 256]
+
+    assert is_taken(head + b"\x77???;")
+    assert is_taken(head + b"\x77???;\n")
+    assert not is_taken(head + b"\x77???")
+
+
+def test_a_gif_of_very_many_blocks_keeps_no_thread_busy() -> None:
+    """The walk has a bound; beyond it the last byte decides."""
+    head = WHOLE["gif"][: 13 + 3 * 256]
+
+    assert is_taken(head + b"\0" * 300_000 + b";")
+    assert not is_taken(head + b"\0" * 300_000)
+
+
+def test_a_webp_of_no_length_is_not_whole() -> None:
+    """A writer that was cut has not yet told it."""
+    content = WHOLE["webp"]
+
+    assert not is_taken(content[:4] + b"\0\0\0\0" + content[8:])
 
 
 def test_a_clip_that_was_cut_between_boxes_is_not() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.planner import Reason
+from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.replies import (
     AccountBlocked,
     AccountProblem,
@@ -19,7 +20,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from support.builders import NO
-from support.fake_service import BUSY, Lost
+from support.fake_service import BUSY, Lost, refusing
 from support.world import World
 
 LIMIT = ServiceError("rate_limited", "too many requests per minute")
@@ -174,11 +175,13 @@ async def test_revoked_key_of_what_is_in_doubt_is_held(world: World) -> None:
     await world.run_until_true(lambda: "outcome_unknown" in world.kinds(item))
     world.restart(after_seconds=60)
     world.keys["main"] = ("key-2", "key-1")
-    world.service.say("create", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
+    world.service.rule = refusing("create")
+    before = world.clock.instant
 
     await world.run()
 
     assert (world.state(item), world.error(item)) == (ItemState.HELD, "key_missing")
+    assert world.clock.instant - before >= LOST_AFTER
     assert world.control.blocked == {}
 
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+import structlog
 
 from batchkiln.core.replies import (
     GenerationStatus,
@@ -13,8 +14,10 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
+from batchkiln.scheduler.control import Control
 from support.builders import NO
 from support.fake_service import Lost, content_of
+from support.memory_files import CUT
 from support.world import World
 
 
@@ -41,16 +44,153 @@ async def test_file_without_its_end_is_fetched_again(world: World) -> None:
     assert world.outputs.files == {f"/out/job/{item}.png": content_of("gen-1")}
 
 
-async def test_file_that_always_lacks_its_end_is_believed_at_last(world: World) -> None:
-    """What was paid for is not thrown away for an opinion on formats."""
-    world.service.downloads_cut = 100
+async def test_file_without_its_end_is_waited_for(world: World) -> None:
+    """A server that cuts a file for a while may give the whole one later: minutes are tried, then hours."""
+    world.service.downloads_cut = 4
     (item,) = world.enqueue()
 
     await world.run()
 
+    gaps = [(b - a).total_seconds() for a, b in pairwise(world.service.downloads_at)]
+    assert [round(gap / 60) for gap in gaps] == [1, 10, 60, 360]
+    assert sum(at > world.service.downloads_at[0] for at in world.service.reads["gen-1"]) == 4, "fresh links"
+    assert world.outputs.files == {f"/out/job/{item}.png": content_of("gen-1")}
+
+
+async def test_file_that_always_lacks_its_end_is_believed_at_last(world: World) -> None:
+    """What was paid for is not thrown away for an opinion on formats: the same bytes for hours are the file."""
+    world.service.downloads_cut = 100
+    (item,) = world.enqueue()
+
+    with structlog.testing.capture_logs() as told:
+        await world.run()
+
     assert world.state(item) is ItemState.DONE
+    assert world.service.downloads_at[-1] - world.service.downloads_at[0] >= timedelta(hours=6)
     assert world.service.downloads_cut == 95
-    assert world.outputs.files.keys() == {f"/out/job/{item}.png"}
+    assert world.outputs.files == {f"/out/job/{item}.png": content_of("gen-1")[:9] + CUT}
+    assert [one["sha256"] for one in told if one["event"] == "file_believed"] == [
+        world.one("SELECT sha256 FROM output")
+    ]
+
+
+async def test_two_different_cuts_are_not_believed_for_each_other(world: World) -> None:
+    """Only the same bytes count: as long as something else comes, a whole file may come as well."""
+    world.service.downloads_cut = 12
+    world.service.cuts_differ = True
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert world.outputs.files == {f"/out/job/{item}.png": content_of("gen-1")}
+
+
+async def test_last_day_takes_what_comes(world: World) -> None:
+    """Rather a file that looks cut than none: shortly before the service deletes it, whatever came is kept."""
+    world.service.downloads_cut = 1000
+    world.service.cuts_differ = True
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    age = world.clock.instant - world.service.generations["gen-1"].created_at
+    assert world.state(item) is ItemState.DONE
+    assert timedelta(days=13) < age < timedelta(days=13, hours=7)
+
+
+async def test_waiting_for_a_whole_file_does_not_spin(world: World) -> None:
+    """A run that has nothing else left sleeps between its tries."""
+    world.service.downloads_cut = 4
+    turns: list[None] = []
+    world.enqueue()
+
+    await world.run_watched(lambda: turns.append(None))
+
+    assert len(turns) < 1000
+
+
+async def test_cut_file_does_not_hold_up_others(world: World) -> None:
+    """The slot and all other downloads go on, hours before the next try."""
+    names = world.enqueue(*[f"item-{n}" for n in range(6)])
+    world.service.downloads_cut = 5
+    done_at: list[float] = []
+
+    def look() -> None:
+        if world.state(names[-1]) is ItemState.DONE and not done_at:
+            done_at.append(world.clock.steady)
+
+    await world.run_watched(look)
+
+    assert world.states() == {"done": 6}
+    assert done_at[0] < 600.0
+
+
+async def test_cut_output_does_not_hold_up_its_siblings(world: World) -> None:
+    """Of several outputs the others are saved at once; the item is done when the last one is."""
+    world.service.outputs_count = 3
+    world.service.downloads_cut = 1
+    (item,) = world.enqueue(filename="{job}/{item}-{output}.{ext}")
+    saved_at: dict[str, float] = {}
+
+    def look() -> None:
+        for path in world.outputs.files:
+            saved_at.setdefault(path, world.clock.steady)
+
+    await world.run_watched(look)
+
+    first, *others = (saved_at[f"/out/job/{item}-{number}.png"] for number in (1, 2, 3))
+    assert first - max(others) > 59.0
+    assert world.state(item) is ItemState.DONE
+    assert len(world.service.downloads) == 4
+
+
+async def test_cut_output_waits_while_its_siblings_are_retried(world: World) -> None:
+    """Another output's refused link is no reason to ask for the cut one earlier."""
+    world.service.outputs_count = 2
+    world.service.downloads_cut = 1
+    asked_at: list[float] = []
+    (item,) = world.enqueue(filename="{job}/{item}-{output}.{ext}")
+
+    def refuse(kind: str, account: str) -> object:
+        assert account == "main"
+        if kind == "download":
+            asked_at.append(world.clock.steady)
+        return LinkRefused(403) if kind == "download" and len(asked_at) == 2 else None
+
+    world.service.rule = refuse
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert len(asked_at) == 4
+    assert asked_at[3] - asked_at[0] > 59.0
+
+
+async def test_stopping_does_not_wait_for_a_cut_file(world: World) -> None:
+    """A signal ends the run at once, whatever is waited for."""
+    world.service.downloads_cut = 100
+    (item,) = world.enqueue()
+
+    await world.run_until_true(lambda: world.service.downloads_cut == 97)
+
+    assert world.state(item) is ItemState.DOWNLOADING
+    assert world.clock.instant - world.service.downloads_at[-1] < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("is_budget", [False, True])
+async def test_until_does_not_wait_for_a_cut_file(world: World, *, is_budget: bool) -> None:
+    """A run that is to end begins no wait of hours; the next one goes on with it."""
+    world.service.downloads_cut = 100
+    (item,) = world.enqueue()
+    until = None if is_budget else world.clock.instant + timedelta(minutes=30)
+
+    await world.run(Control(starts_until=until, stops_at_reset=is_budget))
+    state, elapsed = world.state(item), world.clock.steady
+    world.service.downloads_cut = 0
+    await world.run()
+
+    assert state is ItemState.DOWNLOADING
+    assert elapsed <= 30 * 60
+    assert world.state(item) is ItemState.DONE
 
 
 async def test_expired_link_is_read_afresh(world: World) -> None:

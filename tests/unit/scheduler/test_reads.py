@@ -18,7 +18,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from support.builders import NO, record
-from support.fake_service import Lost
+from support.fake_service import Lost, refusing
 from support.world import World
 
 HOUR = 3600.0
@@ -212,7 +212,7 @@ async def test_revoked_key_of_what_is_active_is_held_and_the_account_goes_on_onc
     await world.run_until(first, ItemState.ACTIVE)
     world.restart()
     world.keys["main"] = ("key-2", "key-1")
-    world.service.rule = _refusing_reads
+    world.service.rule = refusing("read")
 
     await world.run()
 
@@ -221,9 +221,17 @@ async def test_revoked_key_of_what_is_active_is_held_and_the_account_goes_on_onc
     assert world.control.blocked == {}
 
 
-def _refusing_reads(kind: str, account: str) -> AccountBlocked | None:
-    del account
-    return AccountBlocked(AccountProblem.KEY_REFUSED, NO) if kind == "read" else None
+async def test_older_key_that_is_refused_for_a_while_is_asked_with_again(world: World) -> None:
+    """An outage of the service's doorkeeper is no revocation, and nothing that was paid waits for a person."""
+    (item,) = world.enqueue()
+    await world.run_until(item, ItemState.ACTIVE)
+    world.restart()
+    world.keys["main"] = ("key-2", "key-1")
+    world.service.say("read", *[AccountBlocked(AccountProblem.KEY_REFUSED, NO)] * 5)
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
 
 
 async def test_refused_account_leaves_the_id_for_the_next_run(world: World) -> None:
