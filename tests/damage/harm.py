@@ -1,6 +1,7 @@
 """Queue files harmed on purpose, and what the program then does: refuse them, or pay nothing twice."""
 
 import json
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Final
 
 from batchkiln.core.errors import BatchkilnError, QueueUnusable
 from batchkiln.queue.connection import SCHEMA_VERSION, translated
-from batchkiln.queue.soundness import damaged
+from batchkiln.queue.place import damaged
 from batchkiln.scheduler.loop import first_error
 from golden.files import instant_of, load, new_world, surround
 from support.fake_service import Create, FakeService
@@ -52,6 +53,20 @@ def sound_queue(folder: Path) -> Path:
         connection.execute("PRAGMA journal_mode = WAL")
     Path(f"{path}.lock").touch()
     return path
+
+
+def queue_with_log(folder: Path) -> Path:
+    """Make the golden queue's file as a kill leaves it while the last commits are in the log alone."""
+    made = folder / "made"
+    made.mkdir(parents=True)
+    path = sound_queue(made)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE meta SET value = value || ''")
+        connection.execute("INSERT INTO meta VALUES ('late', 'in the log')")
+        for left in made.iterdir():
+            shutil.copy(left, folder)
+    shutil.rmtree(made)
+    return folder / "queue.db"
 
 
 def pages(path: Path) -> range:
@@ -128,8 +143,8 @@ def _as_told(error: sqlite3.DatabaseError | UnicodeDecodeError, folder: Path) ->
 
 
 def is_told(error: BaseException | None) -> bool:
-    """Whether a person is told that the queue is damaged, and what to do."""
-    return isinstance(error, QueueUnusable)
+    """Whether a person is told that the queue is damaged, and what to do; or that this version cannot read it."""
+    return isinstance(error, QueueUnusable) and ("the queue is damaged" in str(error) or "a newer" in str(error))
 
 
 def is_said(error: BaseException | None) -> bool:

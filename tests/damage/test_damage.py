@@ -43,7 +43,7 @@ async def test_every_lost_page_is_found_before_anything_is_sent(tmp_path: Path, 
         sound.write_bytes(harmed)
         with pytest.raises(QueueUnusable) as raised:
             await Database.open_for_writing(sound)
-        if sound.read_bytes() != harmed or not ("damaged" in str(raised.value) or "no queue" in str(raised.value)):
+        if sound.read_bytes() != harmed or "the queue is damaged" not in str(raised.value):
             missed.append((page, str(raised.value)))
 
     assert missed == []
@@ -71,7 +71,7 @@ async def test_truncated_file_is_refused(tmp_path: Path, length: int) -> None:
     content = path.read_bytes()[:length]
     path.write_bytes(content)
 
-    with pytest.raises(QueueUnusable, match=r"damaged|no queue"):
+    with pytest.raises(QueueUnusable, match="the queue is damaged"):
         await Database.open_for_writing(path)
 
     assert path.read_bytes() == content

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 import pytest
+from filelock import FileLock
 
 from .harm import HARMS, PAGE, sound_queue
 
@@ -66,9 +67,39 @@ def test_work_refuses_a_damaged_queue_and_sends_nothing(
     assert result.returncode == 2, result.stderr
     assert "the queue is damaged" in result.stderr
     assert "restore a backup" in result.stderr
+    assert "its -shm away together" in result.stderr
     assert "Traceback" not in result.stderr
     assert json.loads(result.stdout or "null") is None
     assert _bytes_of(tmp_path) == before
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def test_link_to_a_damaged_queue_hides_nothing(tmp_path: Path, listener: socket.socket) -> None:
+    """SQLite follows a link to the file, and drops the wrong log there; so what lies beside the file is looked at."""
+    path = sound_queue(tmp_path)
+    put_a_wrong_log(path)
+    before = _bytes_of(tmp_path)
+    (tmp_path / "link.db").symlink_to("queue.db")
+
+    result = _work(tmp_path, queue="link.db")
+
+    assert result.returncode == 2, result.stderr
+    assert "the queue is damaged" in result.stderr
+    assert _bytes_of(tmp_path) == before
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def test_link_to_a_queue_that_is_driven_is_no_second_queue(tmp_path: Path, listener: socket.socket) -> None:
+    """Two processes on one queue would keep every limit twice; the lock beside the file is the one that counts."""
+    path = sound_queue(tmp_path)
+    (tmp_path / "link.db").symlink_to("queue.db")
+
+    with FileLock(f"{path}.lock"):
+        result = _work(tmp_path, queue="link.db")
+
+    assert result.returncode == 6, result.stderr
     with pytest.raises(BlockingIOError):
         listener.accept()
 
@@ -79,9 +110,9 @@ def _bytes_of(folder: Path) -> dict[str, bytes]:
     return {name: content for name, content in found.items() if content or name == "queue.db"}
 
 
-def _work(folder: Path) -> subprocess.CompletedProcess[str]:
+def _work(folder: Path, queue: str = "queue.db") -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
-    command = [sys.executable, "-m", "batchkiln", "work", "--json", "--queue", "queue.db"]
+    command = [sys.executable, "-m", "batchkiln", "work", "--json", "--queue", queue]
     environment = kept | {"PYTHONPATH": str(SOURCE), "XDG_CONFIG_HOME": str(folder)}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120

@@ -4,16 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from batchkiln.core.errors import QueueUnusable
 from batchkiln.queue.connection import Database
 from batchkiln.queue.doorbell import ring
+from batchkiln.queue.place import check_there
 
 
 @asynccontextmanager
 async def changing(path: Path) -> AsyncIterator[Database]:
     """Open a queue that is there, and wake who drives it afterwards. A mistyped path makes no new queue."""
-    if not path.exists():
-        raise QueueUnusable(f"{path}: there is no queue; `batchkiln run` or `batchkiln enqueue` makes one")
+    check_there(path)
     database = await Database.open_for_writing(path)
     try:
         yield database

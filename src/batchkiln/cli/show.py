@@ -18,7 +18,11 @@ from batchkiln.queue.connection import Database
 from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, item_story
 from batchkiln.queue.summaries import JobSummary, job_summary
 
-_DAMAGED: Final = "attempt_damaged"
+_DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
+_DAMAGED_NEXT: Final = (
+    "the disk no longer gives what was sent: key or request have changed, so that sending it again could pay twice. "
+    "Look for it in the account, then say what you found with `batchkiln resolve`; and look after the disk"
+)
 _HELD: Final[Mapping[str, str]] = {
     Event.KEY_MISSING: (
         "the API key that made the request is not configured, or was revoked, and no other may ask for it (Service "
@@ -28,10 +32,6 @@ _HELD: Final[Mapping[str, str]] = {
     Event.KEY_CONFLICT: (
         "the service knows its idempotency key with another body (Service rule 4.3), so that something may have been "
         "created. Look for it in the account, then say what you found with `batchkiln resolve`"
-    ),
-    _DAMAGED: (
-        "the disk no longer gives what was sent: key or request have changed, so that sending it again could pay "
-        "twice. Look for it in the account, then say what you found with `batchkiln resolve`; and look after the disk"
     ),
     Event.REFUSED_IN_DOUBT: (
         "an earlier send of it got no reply, and sent again it was refused over a price or an image, which may have "
@@ -104,10 +104,9 @@ def next_step(story: ItemStory, summary: JobSummary) -> str:
         return f"its job is paused: `batchkiln unpause {story.job}` lets it go on"
     if story.item.state is ItemState.HELD:
         held = next((event.kind for event in reversed(story.events) if event.state is ItemState.HELD), "")
-        is_damaged = story.item.error is not None and story.item.error.code == _DAMAGED
-        return "it needs you: " + _HELD.get(
-            _DAMAGED if is_damaged else held, "say what you know of it with `batchkiln resolve`"
-        )
+        if story.item.error is not None and story.item.error.code == _DAMAGED:
+            return f"it needs you: {_DAMAGED_NEXT}"
+        return "it needs you: " + _HELD.get(held, "say what you know of it with `batchkiln resolve`")
     if story.item.state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.CANCELED:
         return _CANCELED_BY_SERVICE.format(job=story.job, item=story.item.name)
     return _NEXT[story.item.state].format(job=story.job, item=story.item.name)

@@ -13,9 +13,18 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 import aiosqlite
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.queue.soundness import check_log, check_sound, damaged
+from batchkiln.queue.place import (
+    APPLICATION_ID,
+    check_log,
+    check_there,
+    damaged,
+    has_traces,
+    look,
+    make_folder,
+    was_locked,
+)
+from batchkiln.queue.soundness import check_sound
 
-APPLICATION_ID: Final = 0x626B6C6E  # "bkln": tells a queue from any other SQLite file
 BUSY_SECONDS: Final = 60.0
 """How long a write waits for another process's transaction: an enqueue commits in chunks far shorter."""
 
@@ -57,8 +66,9 @@ class Database:
         """
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise QueueUnusable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or later is needed")
+        look(path)  # before the connection makes an empty file, which cannot be told from one that lost all
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         except OSError as error:
             raise QueueUnusable(f"{path.parent}: the queue's folder cannot be made: {error.strerror}") from error
         return await cls._open(f"{path.absolute().as_uri()}?mode=rwc", path, prepare_for_writing)
@@ -66,8 +76,7 @@ class Database:
     @classmethod
     async def open_for_reading(cls, path: Path) -> Self:
         """Open an existing queue without the right to change it; readers never block the writer."""
-        if not path.exists():
-            raise QueueUnusable(f"{path}: there is no queue; `batchkiln run` or `batchkiln enqueue` makes one")
+        check_there(path)
         return await cls._open(f"{path.absolute().as_uri()}?mode=ro", path, prepare_for_reading)
 
     @classmethod
@@ -168,51 +177,69 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _look_first(path: Path) -> None:
-    """Check a file that is there, and change nothing in it: what is refused stays as it was, to the byte.
+    """Check a file with content, and change nothing in it: what is refused stays as it was, to the byte.
 
     The last connection to close would fold the log, perhaps a damaged one, into the file. So the last is one that
-    may only read; yet for such a one SQLite leaves the CHECKs out of what it checks.
+    may only read; yet for such a one SQLite leaves the CHECKs out of what it checks. A file that a kill left in its
+    first moment, with a journal and not yet with a log, is left to SQLite, which rolls it back as it is opened.
     """
-    if not path.exists() or Path(f"{path}-journal").exists():  # the journal is of a kill in the file's first moment
+    if not look(path, is_connected=True) or Path(f"{path}-journal").exists():
         return
-    check_log(path)
     uri = path.absolute().as_uri()
     with closing(sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as last:
         if version := _check_ours(last, path, may_be_empty=True):
             with closing(sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=BUSY_SECONDS)) as reader:
                 reader.execute("PRAGMA query_only = ON")
-                check_sound(reader, path, is_current=version == SCHEMA_VERSION)
+                check_sound(reader, path, is_current=version == SCHEMA_VERSION, has_log=check_log(path))
 
 
 def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours and of this version."""
     connection.row_factory = sqlite3.Row
+    look(path)  # a reader, too, would have SQLite delete the log of an empty file
     _check_ours(connection, path, may_be_empty=False)
     connection.execute("PRAGMA query_only = ON")
 
 
 def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> int:
     """Return the file's schema version, 0 for an empty file; raise where it is nothing that may become a queue."""
-    was_driven = Path(f"{path}.lock").exists()  # asked first: who makes a queue locks it only when it is whole
-    application_id, version, tables = (
-        connection.execute(statement).fetchone()[0]
-        for statement in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema")
-    )
+    was_driven = was_locked(path)  # asked first: who makes a queue locks it only when it is whole
+    application_id, version, tables, ours = _marks(connection, path)
     is_empty = application_id == 0 and version == 0 and tables == 0
-    if is_empty and was_driven:
-        raise damaged(path, "it is empty, yet was driven before; to begin anew on purpose, remove it")
+    if is_empty and was_driven and look(path, is_connected=True):
+        raise damaged(path, "nothing is in it, yet it was driven; to begin anew on purpose, remove it and its -wal")
     if is_empty and may_be_empty:
         return 0
     if application_id != APPLICATION_ID:
+        if was_driven or ours:
+            raise damaged(path, "the mark of a queue is gone from its header")
         raise QueueUnusable(f"{path}: this SQLite file is no queue of batchkiln; name another with --queue")
     if version > SCHEMA_VERSION:
         raise QueueUnusable(
             f"{path}: the queue was written by a newer batchkiln (schema {version}, this one knows "
             f"{SCHEMA_VERSION}); nothing was changed: update batchkiln"
         )
+    if version < 1:
+        raise damaged(path, f"its header says schema {version}, which never was")
     if version < SCHEMA_VERSION and not may_be_empty:
         raise QueueUnusable(f"{path}: the queue has an older schema; `batchkiln work` brings it up to date")
-    return int(version)
+    return version
+
+
+def _marks(connection: sqlite3.Connection, path: Path) -> list[int]:
+    """Return application id, schema version, and how many entries the schema has: of any name, and of a queue's."""
+    statements = (
+        "PRAGMA application_id",
+        "PRAGMA user_version",
+        "SELECT count(*) FROM sqlite_schema",
+        "SELECT count(*) FROM sqlite_schema WHERE name IN ('attempt', 'attempt_unresolved')",
+    )
+    try:
+        return [int(connection.execute(statement).fetchone()[0]) for statement in statements]
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and has_traces(path):  # these statements have no mistakes
+            raise damaged(path, str(error)) from error
+        raise
 
 
 def _migrate(connection: sqlite3.Connection, version: int, script: str) -> bool:
@@ -253,9 +280,9 @@ def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | Queu
     if "decode to UTF-8" in str(error):  # the module's error about a row, without a code
         code = sqlite3.SQLITE_CORRUPT
     match code:
-        case sqlite3.SQLITE_NOTADB:
+        case sqlite3.SQLITE_NOTADB if not has_traces(path):
             return QueueUnusable(f"{path}: this file is no queue: {error}; name another with --queue")
-        case sqlite3.SQLITE_CORRUPT:
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return damaged(path, str(error))
         case code if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
             return QueueBusy(f"{path}: the disk is full; nothing is lost: make room and run the same command again")

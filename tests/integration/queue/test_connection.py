@@ -14,13 +14,13 @@ import pytest
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.queue.connection import (
-    APPLICATION_ID,
     SCHEMA_VERSION,
     Database,
     _migrate,
     prepare_for_writing,
     translated,
 )
+from batchkiln.queue.place import APPLICATION_ID
 
 SOURCE = Path(__file__).parents[3] / "src"
 
@@ -173,17 +173,6 @@ def test_migration_is_applied_once_and_whole(tmp_path: Path) -> None:
     assert connection.execute("SELECT count(*) FROM more").fetchone()[0] == 1
     assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
     connection.close()
-
-
-async def test_older_queue_is_not_read(tmp_path: Path) -> None:
-    """A reader cannot migrate, and says who can."""
-    path = await made(tmp_path / "queue.db")
-    older = sqlite3.connect(path)
-    older.execute("PRAGMA user_version = 0")
-    older.close()
-
-    with pytest.raises(QueueUnusable, match="older schema"):
-        await Database.open_for_reading(path)
 
 
 async def test_failed_work_leaves_nothing(tmp_path: Path) -> None:
