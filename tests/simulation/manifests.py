@@ -57,7 +57,7 @@ _DEAR: Final = (
     _clip("alpha-2.5", "1080p", 12, 480),
 )
 _RUSHED: Final = (_edit("epsilon-2", "512x512", 2),)  # over at once, each with an upload: the minutes are what is short
-_STYLES: Final = (_DEAR, _DEAR, _DEAR, _DEAR, _DEAR, _CHEAP, _CHEAP + _DEAR, _RUSHED)
+_STYLES: Final = (*[_DEAR] * 9, _CHEAP, _CHEAP + _DEAR, _RUSHED)  # what takes long to play comes seldom
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def draw_wishes(chance: random.Random, *, days: float, accounts: tuple[str, ...]
     """Draw one to three jobs whose cost takes about so many days of the accounts."""
     style = _RUSHED if is_rushed else chance.choice(_STYLES)
     credits_in_all = round(DAY_CREDITS * days * chance.uniform(0.5, 1.0)) * len(accounts)
-    jobs = [f"job-{number}" for number in range(chance.randint(1, 3))]
+    jobs = [f"job-{number}" for number in range(1 if style is _RUSHED else chance.randint(1, 3))]
     is_rushed = style is _RUSHED
     pictures = chance.choice((MANY_PICTURES, MANY_PICTURES, BEYOND_A_DAY)) if is_rushed else PICTURES
     price = 2 * len(pictures) if is_rushed else credits_in_all // len(jobs)

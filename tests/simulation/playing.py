@@ -51,6 +51,8 @@ def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Ou
                 plan = play_until_killed(folder, plan, point=killed_at)
             world = World(folder, plan)
             outcome = _outcome(world)
+        if killed_at is not None:
+            outcome = replace(outcome, died_at=("SIGKILL", *outcome.died_at))
         return replace(outcome, story=tuple(world.story())) if tells or outcome.violations else outcome
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -139,9 +139,9 @@ def _faults(chance: random.Random) -> Iterator[dict[str, object]]:
     for kind, endpoints in FAULTS:
         for endpoint in endpoints:
             if chance.random() < 0.3:
-                # The same file cut in the same way again and again is believed at last.
-                often = 0.05 if kind == "wrong_length" else 0.2
-                probability = chance.choice((0.01, 0.05, often))
+                # An image that comes cut three times is refused for good.
+                is_refused = (kind, endpoint) == ("wrong_length", "put")
+                probability = 0.01 if is_refused else chance.choice((0.01, 0.05, 0.2))
                 rule: dict[str, object] = {"kind": kind, "endpoint": endpoint, "times": None}
                 yield (
                     rule
