@@ -39,7 +39,8 @@ def _film(path: Path, form: str, options: dict[str, str]) -> None:
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         for number in range(5):
             shade = Image.new("RGB", (64, 48), (40 * number, 0, 0))
-            container.mux(stream.encode(av.VideoFrame.from_image(shade)))
+            frame = av.VideoFrame.from_image(shade)  # type: ignore[no-untyped-call]
+            container.mux(stream.encode(frame))
         container.mux(stream.encode())
 
 
