@@ -9,14 +9,21 @@ import pytest
 
 from .network import MemoryNetwork
 from .nodes import as_node
+from .plan import Plan
 from .playing import seeded_secrets
 from .quiet import silence
 from .remains import left_behind
-from .scenarios import Options, draw
 from .virtual_loop import VirtualLoop
 from .world import World
 
 HALF_A_DAY = 43_200.0
+MANIFEST = """
+version: 1
+job: days
+defaults: {model: alpha-2.5-lite, mode: text-to-video, parameters: {resolution: 480p, duration_seconds: 10}}
+items:
+"""
+ITEM = "  - {{id: i{0}, prompt: A heron on day {0}}}\n"  # twenty of them are a day's credits
 OBJECTS_MAX = 400  # what caches of bounded size may still fill up; a generation alone makes thousands
 
 
@@ -51,7 +58,7 @@ def loop() -> Iterator[VirtualLoop]:
 
 def test_memory_does_not_grow_with_the_days(tmp_path: Path) -> None:
     """Also not with the items that were done, the requests that were sent, and the files that were saved."""
-    plan = draw(5, Options(days=6.0, is_rough=False))
+    plan = Plan(manifests={"days.yaml": MANIFEST + "".join(ITEM.format(number) for number in range(70))})
     with silence(), seeded_secrets(plan.seed):
         counts = WeighedWorld(tmp_path / "world", plan).weigh()
 
