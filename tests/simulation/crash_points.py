@@ -89,7 +89,7 @@ def play_deaths(deaths: _Deaths, how: How = "kill", seed: int = 0) -> Outcome:
 
 def plan_of(deaths: _Deaths, how: How, seed: int = 0) -> Plan:
     """Return the standard run for a way of dying; `seed` draws what a power cut takes."""
-    return plan(deaths, cuts_power=_CUTS.get(how), counts_statements=how == "process", seed=seed)
+    return plan(deaths, cuts_power=_CUTS.get(how), counts_statements=how == "process", cut_seed=seed)
 
 
 def main() -> int:

@@ -44,6 +44,7 @@ class Plan:
     weather: Callable[[], Weather] | None = None
     deaths: tuple[int, ...] = ()  # points of the program, life by life
     cuts_power: Cut | None = None  # at deaths, and at kills
+    cut_seed: int = 0  # draws what a power cut takes
     counts_statements: bool = False  # as points; only a real process can die within a transaction
     kills: tuple[float, ...] = ()  # moments at which the program is killed
     troubles: tuple[Trouble, ...] = ()  # with the program's disk and database

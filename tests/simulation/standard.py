@@ -20,11 +20,11 @@ items:
 
 
 def plan(
-    deaths: Sequence[int] = (), *, cuts_power: Cut | None = None, counts_statements: bool = False, seed: int = 0
+    deaths: Sequence[int] = (), *, cuts_power: Cut | None = None, counts_statements: bool = False, cut_seed: int = 0
 ) -> Plan:
     """Return the standard run with its deaths."""
     return Plan(
-        seed=seed,
+        cut_seed=cut_seed,
         counts_statements=counts_statements,
         manifests={"standard.yaml": MANIFEST},
         pictures=("owl.png",),

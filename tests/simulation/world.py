@@ -228,7 +228,7 @@ class World:
         self.note("program", f"dies at {point}")
         _bury(self.program_folder, self.folder / f"grave-{self.lives}")
         if self.plan.cuts_power is not None:
-            chance = random.Random(f"{self.plan.seed} {self.lives} {self.points.count}")
+            chance = random.Random(f"{self.plan.seed} {self.plan.cut_seed} {self.lives} {self.points.count}")
             self._disk.cut(self.program_folder, self.plan.cuts_power, chance)
         self.violations += unpaid_files(self.program_folder / "out", self.folder / "service" / "service.db")
         self.loop.kill(f"program-{self.lives}")
