@@ -6,7 +6,6 @@ Most points are no turns: since the one before, no time has passed, nobody else 
 only thought. What dies with it makes no difference, so that dying there is dying at the point before.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -50,7 +49,6 @@ class Points:
         self._done = 0  # operations on disk and database that are over, or halfway
         self._steps_of_others = 0
         self._last_world: object = None
-        self.names: Counter[str] = Counter()
         loop.on_step = self._step
 
     def begin_life(self) -> None:
@@ -98,7 +96,6 @@ class Points:
 
     def _count(self, name: str) -> None:
         self.count += 1
-        self.names[name] += 1
         world = (self._loop.time(), self._steps_of_others, self._loop.network.acts, self._done)
         if world != self._last_world:
             self._last_world = world

@@ -38,12 +38,12 @@ PAIRED: Final[tuple[How, ...]] = ("kill", "power")  # a process that is killed t
 class Extent:
     """How much is played."""
 
-    share: int  # every how many points that make a difference
+    share: int | None  # every how many points that make a difference; None: each point
     pairs: int
     account_days: int
 
 
-FULL: Final = Extent(share=1, pairs=5000, account_days=10_000)
+FULL: Final = Extent(share=None, pairs=5000, account_days=10_000)
 SHORT: Final = Extent(share=8, pairs=40, account_days=100)
 
 
@@ -76,7 +76,7 @@ def main() -> int:
     broken = 0
     with silent_pool(args.processes) as pool:
         for how in get_args(How):
-            deaths = every_turn(how, share=extent.share, offset=args.seed) if args.short else every_point(how)
+            deaths = every_turn(how, share=extent.share, offset=args.seed) if extent.share else every_point(how)
             broken += _tell(f"points, {how}", _points(pool, deaths, how, args.seed))
         for how, chosen in zip(PAIRED, (pairs_drawn[::2], pairs_drawn[1::2]), strict=True):
             broken += _tell(f"pairs, {how}", _points(pool, chosen, how, args.seed))
