@@ -30,7 +30,7 @@ from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
 
 OPTIONS: Final = Options(days=2.0)
-BATCH: Final = 20  # worlds between two looks at how many days there are
+RUSHED: Final = Options(days=2.0, is_rushed=True)
 PAIRED: Final[tuple[How, ...]] = ("kill", "power")  # a process that is killed twice is no other case
 
 
@@ -41,10 +41,11 @@ class Extent:
     share: int | None  # every how many points that make a difference; None: each point
     pairs: int
     account_days: int
+    rushed_days: int  # of worlds in which the minutes are what is short: they take longest to play
 
 
-FULL: Final = Extent(share=None, pairs=5000, account_days=10_000)
-SHORT: Final = Extent(share=8, pairs=40, account_days=100)
+FULL: Final = Extent(share=None, pairs=5000, account_days=10_000, rushed_days=400)
+SHORT: Final = Extent(share=8, pairs=40, account_days=100, rushed_days=8)
 
 
 @dataclass
@@ -80,7 +81,9 @@ def main() -> int:
             broken += _tell(f"points, {how}", _points(pool, deaths, how, args.seed))
         for how, chosen in zip(PAIRED, (pairs_drawn[::2], pairs_drawn[1::2]), strict=True):
             broken += _tell(f"pairs, {how}", _points(pool, chosen, how, args.seed))
-        broken += _tell("worlds", _worlds(pool, args.seed * 1_000_000, extent.account_days))
+        first_seed = args.seed * 1_000_000
+        broken += _tell("worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20))
+        broken += _tell("rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4))
     print("every promise was kept" if not broken else f"{broken} runs broke a promise")
     return 1 if broken else 0
 
@@ -92,13 +95,15 @@ def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int) -> I
         yield f"crash_points.py --only {points} --how {how} --seed {seed}", outcome
 
 
-def _worlds(pool: Pool, first_seed: int, account_days: int) -> Iterator[tuple[str, Outcome]]:
-    """Play worlds until there are so many days."""
+def _worlds(
+    pool: Pool, first_seed: int, options: Options, account_days: int, *, batch: int
+) -> Iterator[tuple[str, Outcome]]:
+    """Play worlds until there are so many days, looking after each batch."""
     days = 0
-    for first in count(first_seed, BATCH):
-        for seed, outcome in pool.imap_unordered(partial(play_seed, options=OPTIONS), range(first, first + BATCH)):
+    for first in count(first_seed, batch):
+        for seed, outcome in pool.imap_unordered(partial(play_seed, options=options), range(first, first + batch)):
             days += outcome.account_days
-            yield f"seeds.py {command_of(seed, OPTIONS)}", outcome
+            yield f"seeds.py {command_of(seed, options)}", outcome
         if days >= account_days:
             return
 

@@ -23,12 +23,16 @@ class Stuck(AssertionError):
 
 
 class FakeClock:
-    """The scheduler's clock. `uncertainty` is how far the service's clock may be ahead of `Now.instant`."""
+    """The scheduler's clock. `uncertainty` is how far the service's clock may be ahead of `Now.instant`.
+
+    `wrong_by` is the error of this machine's clock, which is all there is until the service has told its time.
+    """
 
     def __init__(self, start: datetime = NOON, *, uncertainty: timedelta = timedelta(0), seed: int = 1) -> None:
         self.start = start
         self.steady = 0.0
         self.is_observed = True
+        self.wrong_by = timedelta(0)
         self._uncertainty = uncertainty
         self._random = Random(seed)
         self._sleepers: list[tuple[float, int, asyncio.Event]] = []
@@ -39,7 +43,12 @@ class FakeClock:
         return self.start + timedelta(seconds=self.steady)
 
     def now(self) -> Now:
-        return Now(steady=self.steady, instant=self.instant, latest=self.instant + self._uncertainty)
+        instant = self.instant if self.is_observed else self.instant + self.wrong_by
+        return Now(steady=self.steady, instant=instant, latest=instant + self._uncertainty)
+
+    def distrust(self, wrong_by: timedelta) -> None:
+        """Begin as a process does whose machine has a wrong clock."""
+        self.is_observed, self.wrong_by = False, wrong_by
 
     def draw(self) -> float:
         return self._random.random()

@@ -132,6 +132,7 @@ class FakeService:
     downloads_cut: int = 0  # so many bring what lacks the end of its format, in full length
     cuts_differ: bool = False  # whether each of them brings something else
     links_refused: int = 0
+    tells_time: bool = True  # whether its replies have a Date
     is_dead: bool = False
     _days: dict[tuple[str, str, datetime], int] = field(default_factory=lambda: defaultdict(int))
 
@@ -203,7 +204,10 @@ class FakeService:
             self.count(account, kind)
         reply = work() if script is None or script is Lost.REPLY else script
         await self.clock.sleep(latency)
-        return NoReply("the connection broke") if script is Lost.REPLY or self.is_dead else reply
+        if script is Lost.REPLY or self.is_dead:
+            return NoReply("the connection broke")
+        self.clock.is_observed |= self.tells_time
+        return reply
 
     def price(self, body: dict[str, Any]) -> int:
         model: str = body["model"]

@@ -89,7 +89,7 @@ async def _send(lane: Lane, attempt: Attempt) -> None:
     now = lane.ports.clock.now()
     lane.touched[attempt.id] = now.steady
     if isinstance(reply, Accepted | Refused | KeyConflict):
-        lane.recovered(creates=True)
+        lane.recovered(creates=True, key=attempt.key_fingerprint)
         await _record_answer(lane, attempt, reply, now)
     else:
         await _record_trouble(lane, attempt, reply, now)
@@ -155,8 +155,7 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
     lane.touched[attempt.id] = after.steady
     match reply:
         case RecordRead(record=record):
-            lane.recovered(creates=False)
-            lane.refused_keys.pop(attempt.key_fingerprint, None)
+            lane.recovered(creates=False, key=attempt.key_fingerprint)
             if record.status_word != lane.statuses.get(attempt.id):
                 state = await lane.ports.queue.record_generation(attempt, record, after)
                 _follow(lane, attempt, record, state)

@@ -136,8 +136,7 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
     lane.touched[attempt.id] = clock.now().steady
     match reply:
         case RecordRead(record=record):
-            lane.recovered(creates=False)
-            lane.refused_keys.pop(attempt.key_fingerprint, None)
+            lane.recovered(creates=False, key=attempt.key_fingerprint)
             return record
         case NotFound():
             if clock.now().instant > retention_ends_at(task.created_at):

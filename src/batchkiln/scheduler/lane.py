@@ -238,13 +238,14 @@ class Lane:
     def take_over(self, requests: Sequence[LoggedRequest], now: Now) -> None:
         """Begin with the account's requests of an earlier run; any may have been under way when it ended.
 
-        One that was sent within two minutes counts as over only now: its reply may have been on the way.
+        One that was sent within two minutes counts as over only now: its reply may have been on the way. So does
+        each one where the service does not tell its time, since a wrong clock may make them look old.
         """
         recent = timedelta(seconds=2 * self.limits.minute_seconds)
         for request in requests:
             if request.account_id == self.account_id and (request.kind.is_create or request.kind.is_read):
                 log = self.creates if request.kind.is_create else self.reads
-                is_recent = now.instant - request.sent_at < recent
+                is_recent = now.instant - request.sent_at < recent or not self.ports.clock.is_observed
                 log.start()
                 log.settle(now.steady if is_recent else now.steady_of(request.sent_at))
 
@@ -327,9 +328,14 @@ class Lane:
         self.uploads_held = Due(at, reason)
         self.ports.queue.announce()
 
-    def recovered(self, *, creates: bool) -> None:
-        """Note a definite reply: the next trouble begins with a short wait again."""
+    def recovered(self, *, creates: bool, key: str | None = None) -> None:
+        """Note a definite reply: the next trouble begins with a short wait again.
+
+        `key` is the fingerprint of the API key that the service thereby accepted, where it may be an older one.
+        """
         self.trouble = None
+        if key is not None:
+            self.refused_keys.pop(key, None)
         if creates:
             self.create_troubles = 0
         else:

@@ -1,5 +1,7 @@
 """What a lane does before its first request about money: learn the service's time, take over the windows."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from batchkiln.core.planner import Due, Reason
@@ -11,7 +13,7 @@ from batchkiln.core.replies import (
     Throttled,
     Unavailable,
 )
-from batchkiln.core.views import RequestKind
+from batchkiln.core.views import LoggedRequest, RequestKind
 from batchkiln.scheduler.lane import Lane
 
 
@@ -39,7 +41,7 @@ async def synchronise(lane: Lane) -> None:
         if due.at > now.steady:
             await lane.wait("slot", due, lane.ports.queue.version)
             continue
-        if await _ask_time(lane):
+        if await _ask_time(lane, logged):
             break
     now = lane.ports.clock.now()
     await lane.ports.queue.remember_time(now)
@@ -47,9 +49,15 @@ async def synchronise(lane: Lane) -> None:
     await lane.count_across_reset(logged, now)
 
 
-async def _ask_time(lane: Lane) -> bool:
-    """Ask once; tell whether the service answered, with a usable `Date` or without one."""
+async def _ask_time(lane: Lane, logged: Sequence[LoggedRequest]) -> bool:
+    """Ask once; tell whether the service answered, with a usable `Date` or without one.
+
+    The log takes the request for as late as its newest one: a wrong clock of this machine would make all that
+    was sent before look old, to another account's lane or to the next run.
+    """
     request = lane.note(RequestKind.OTHER, lane.ports.clock.now())
+    if logged:
+        request = replace(request, at=logged[-1].sent_at)
     async with lane.sending(request):
         await lane.ports.queue.note_request(request)
         reply = await lane.ports.service.describe()

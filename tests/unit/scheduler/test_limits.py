@@ -60,6 +60,26 @@ async def test_minute_is_kept_across_kills(tmp_path: Path) -> None:
     world.close()
 
 
+@pytest.mark.parametrize("tells_time", [True, False])
+@pytest.mark.parametrize("wrong_by", [timedelta(days=3), timedelta(days=-3)])
+async def test_minute_is_kept_across_kills_though_the_clock_of_the_machine_is_wrong(
+    tmp_path: Path, *, wrong_by: timedelta, tells_time: bool
+) -> None:
+    """Law 5: what is sent before the service has told its time hides nothing of what was sent before."""
+    limits = Limits(creates_per_minute=4, reads_per_minute=12, poll_interval_seconds=1.0)
+    world = World(tmp_path, limits=limits, accounts=("a", "b"))
+    world.service.duration_seconds = 1.0
+    world.service.tells_time = tells_time
+    world.enqueue(*(f"item-{n}" for n in range(15)), accounts=("a", "b"))
+    while not await world.run_killed(250):
+        world.restart()
+        world.clock.distrust(wrong_by)
+
+    assert world.states() == {"done": 15}
+    assert world.service.violations == []
+    world.close()
+
+
 async def test_request_that_outlasts_the_reset_counts_in_both_days(tmp_path: Path) -> None:
     """Law 5: the service may have counted it on either side of midnight."""
     clock = FakeClock(EPOCH + timedelta(days=20_000, seconds=-3))

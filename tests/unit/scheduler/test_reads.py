@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.replies import (
     AccountBlocked,
     AccountProblem,
@@ -228,6 +229,22 @@ async def test_older_key_that_is_refused_for_a_while_is_asked_with_again(world: 
     world.restart()
     world.keys["main"] = ("key-2", "key-1")
     world.service.say("read", *[AccountBlocked(AccountProblem.KEY_REFUSED, NO)] * 5)
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+
+
+async def test_an_accepted_replay_ends_the_doubt_about_an_older_key(world: World) -> None:
+    """Two refusals an hour apart are no hour of refusal, when the key was accepted in between."""
+    world.service.duration_seconds = 2 * HOUR
+    world.service.lose_reply()
+    (item,) = world.enqueue()
+    await world.run_until_true(lambda: "outcome_unknown" in world.kinds(item))
+    world.restart(after_seconds=60)
+    world.keys["main"] = ("key-2", "key-1")
+    world.service.say("create", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
+    world.service.say("read", Throttled(LOST_AFTER, NO), AccountBlocked(AccountProblem.KEY_REFUSED, NO))
 
     await world.run()
 

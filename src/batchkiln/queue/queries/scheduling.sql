@@ -39,9 +39,10 @@ DELETE FROM request WHERE sent_at < :before;
 SELECT account_id, kind, sent_at FROM request
 WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
   AND sent_at >= (
-    SELECT max(sent_at) FROM request WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
+    SELECT sent_at FROM request WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
+    ORDER BY id DESC LIMIT 1
   ) - :milliseconds
-ORDER BY sent_at, id;
+ORDER BY id;
 
 -- name: count_request
 INSERT INTO account_day (account_id, day_start_at, creates, reads, upload_files, upload_bytes)
