@@ -40,7 +40,7 @@ def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:
     for seed, outcome in pool.imap(partial(play_seed, options=Options(days=2.0)), range(60)):
         yield f"seed {seed}", outcome
     rushed = Options(days=2.0, is_rushed=True)
-    for seed, outcome in pool.imap(partial(play_seed, options=rushed), range(40)):
+    for seed, outcome in pool.imap(partial(play_seed, options=rushed), range(60)):
         yield f"rushed seed {seed}", outcome
     for outcome in pool.imap(partial(play_deaths, how="power"), pairs(100, seed=1, processes=PROCESSES), chunksize=4):
         yield "two deaths", outcome
