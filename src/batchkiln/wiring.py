@@ -33,6 +33,7 @@ from batchkiln.queue.view import outstanding
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.lane import Lane, Ports
 from batchkiln.scheduler.loop import drive
+from batchkiln.scheduler.pacing import Paces
 
 if TYPE_CHECKING:
     from batchkiln.service.server import LocalService
@@ -127,6 +128,7 @@ class ServiceAtHand:
     clock: ServiceClock
     store: QueueStore
     machine: Machine
+    paces: Paces
     embedded: "LocalService | None" = None
 
     def keys(self, account: str) -> dict[str, str]:
@@ -254,6 +256,7 @@ class Driver:
             machine=service.machine,
             creates=SlidingLog(limit=limits.creates_per_minute, span_seconds=span),
             reads=SlidingLog(limit=limits.reads_per_minute, span_seconds=span),
+            paces=service.paces,
         )
 
     def _keys(self, service: ServiceAtHand, account: str, *, needs_key: bool) -> dict[str, str]:
@@ -286,7 +289,8 @@ class Driver:
             day=profile.day,
             keep_requests_seconds=KEPT_MINUTES * profile.limits.minute_seconds,
         )
-        surroundings = self.setting.surroundings
+        surroundings, paces = self.setting.surroundings, Paces(profile.limits.poll_interval_seconds)
+        paces.remember(await store.durations())
         clock = ServiceClock(
             time_scale=profile.time_scale,
             floor=await store.remembered_time(),
@@ -301,6 +305,7 @@ class Driver:
             machine=Machine(
                 SlidingLog(limit=profile.limits.requests_per_minute_per_ip, span_seconds=profile.limits.minute_seconds)
             ),
+            paces=paces,
             embedded=embedded,
         )
         return self.services[name]

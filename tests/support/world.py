@@ -20,6 +20,7 @@ from batchkiln.queue.view import outstanding
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.lane import Lane, Ports
 from batchkiln.scheduler.loop import drive
+from batchkiln.scheduler.pacing import Paces
 
 from .builders import PlacedItem, item_spec, job_spec, mistake_at, recipe
 from .fake_clock import FakeClock
@@ -201,7 +202,9 @@ class World:
         machine = Machine(
             SlidingLog(limit=self.limits.requests_per_minute_per_ip, span_seconds=self.limits.minute_seconds)
         )
-        self.lanes = [await self._lane(name, machine) for name in self.accounts]
+        paces = Paces(self.limits.poll_interval_seconds)
+        paces.remember(await self.store.durations())
+        self.lanes = [await self._lane(name, machine, paces) for name in self.accounts]
         self._new_lanes = list(self.lanes)
         return await drive(self, self.control)
 
@@ -223,7 +226,7 @@ class World:
         new, self._new_lanes = self._new_lanes, []
         return new
 
-    async def _lane(self, name: str, machine: Machine) -> Lane:
+    async def _lane(self, name: str, machine: Machine, paces: Paces) -> Lane:
         span = self.limits.minute_seconds
         return Lane(
             viewpoint=Viewpoint(
@@ -240,6 +243,7 @@ class World:
             machine=machine,
             creates=SlidingLog(limit=self.limits.creates_per_minute, span_seconds=span),
             reads=SlidingLog(limit=self.limits.reads_per_minute, span_seconds=span),
+            paces=paces,
         )
 
     async def run_killed(self, steps: int) -> bool:

@@ -105,6 +105,7 @@ class AccountView:
     machine_held: Due = field(default_factory=lambda: Due(-inf))
     uploads_held: Due = field(default_factory=lambda: Due(-inf))
     last_touched_at: float | None = None  # when the last request about the active generation was over
+    read_worth_at: float = -inf  # when a read of it is expected to be worth most
 
     def create_due(self, now: Now, *, places: int = 1) -> Due:
         """Return when a create or upload may leave, with `places` of the minute free."""
@@ -174,7 +175,8 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
             interval_seconds=account.limits.poll_interval_seconds,
             now=now.steady,
         )
-        return Poll(attempt, account.read_due(now).after(Due(poll_at, Reason.POLL_INTERVAL)))
+        worth_at = max(poll_at, account.read_worth_at)
+        return Poll(attempt, account.read_due(now).after(Due(worth_at, Reason.POLL_INTERVAL)))
     if queue.is_slot_held:
         return Rest(Due(inf, Reason.HELD))
     if not account.may_start:

@@ -21,6 +21,11 @@ class GenerationStatus(StrEnum):
     EXPIRED = "expired"
     UNKNOWN = "unknown"
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more is to come."""
+        return self not in {GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.UNKNOWN}
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceError:

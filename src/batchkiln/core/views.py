@@ -56,6 +56,14 @@ class LoggedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """What generations have in common that take about as long: model, mode, parameters and images, as a text."""
+
+    price_key: str
+    is_video: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HeldUntil:
     """A wait that the service imposed on one kind of request, as kept across restarts."""
 
@@ -96,8 +104,8 @@ class Outstanding:
 class Snapshot:
     """All that the planner has to know from the disk, read at once.
 
-    `usages` has one entry per day asked for. `last_read_at` is of the active generation. `outstanding` counts
-    the whole scope, on all accounts.
+    `usages` has one entry per day asked for. `last_read_at` and `active_kind` are of the active generation.
+    `outstanding` counts the whole scope, on all accounts.
     """
 
     queue: QueueView
@@ -106,6 +114,7 @@ class Snapshot:
     reads_held: HeldUntil | None
     last_read_at: datetime | None
     outstanding: Outstanding
+    active_kind: Kind | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from batchkiln.core.durations import Sighting
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, AttemptState
@@ -215,9 +216,23 @@ def record_accepted(
     return record_generation(connection, attempt_id, record, now)
 
 
-def record_generation(connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int) -> ItemState:
-    """Take over what the service says of the active generation; a word that is not known means not ended."""
+def record_generation(
+    connection: sqlite3.Connection,
+    attempt_id: int,
+    record: GenerationRecord,
+    now: int,
+    *,
+    sighting: Sighting | None = None,
+) -> ItemState:
+    """Take over what the service says of the active generation; a word that is not known means not ended.
+
+    `sighting` is what was seen of a success's duration: later runs learn from it as well.
+    """
     row = _row(connection, attempt_id)
+    if sighting is not None:
+        going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
+        parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
+        connection.execute(query("note_duration"), parameters)
     if record.status_word != row["generation_status"] or row["lost_since"] is not None:
         connection.execute(query("note_status"), {"attempt_id": attempt_id, "status": record.status_word})
         note(

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.planner import Candidate, Reason
@@ -15,6 +16,7 @@ from batchkiln.core.replies import GenerationRecord, RefusalKind, ServiceError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import (
     DownloadTask,
+    Kind,
     LoggedRequest,
     NewAttempt,
     RequestNote,
@@ -109,6 +111,10 @@ class QueueStore:
         """Return the requests that may still count in a minute, all accounts', oldest first."""
         return await self._database.read(windows.logged_requests, self._profile, self._keep)
 
+    async def durations(self) -> list[tuple[Kind, Sighting]]:
+        """Return what was seen of the durations of the profile's newest successes, the oldest first."""
+        return await self._database.read(view.durations, self._profile)
+
     async def download_task(self, attempt_id: int) -> DownloadTask:
         """Return what is needed to fetch and name an attempt's files."""
         return await self._database.read(preparations.download_task, attempt_id)
@@ -194,9 +200,12 @@ class QueueStore:
             attempts.record_accepted, attempt.id, record, to_milliseconds(now.instant), self._day.start_of
         )
 
-    async def record_generation(self, attempt: Attempt, record: GenerationRecord, now: Now) -> ItemState:
-        """Take over what a poll said."""
-        return await self._record(attempts.record_generation, attempt.id, record, to_milliseconds(now.instant))
+    async def record_generation(
+        self, attempt: Attempt, record: GenerationRecord, now: Now, *, sighting: Sighting | None = None
+    ) -> ItemState:
+        """Take over what a poll said, and what was seen of the duration of a success."""
+        at = to_milliseconds(now.instant)
+        return await self._record(attempts.record_generation, attempt.id, record, at, sighting=sighting)
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
         """Note that the service denies a generation's id."""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from batchkiln.core.budget import JobMoney
+from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.planner import Candidate, QueueView
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import Outstanding, Scope, Snapshot, Viewpoint
+from batchkiln.core.views import Kind, Outstanding, Scope, Snapshot, Viewpoint
 from batchkiln.queue.rows import attempt_of, held_of, input_ids_of, instant, order_of
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import usages
@@ -18,6 +19,9 @@ UPLOAD_LOOKAHEAD = 5
 """How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
 
 DOWNLOAD_LOOKAHEAD = 50
+
+ATTEMPTS_LOOKED_AT = 1000
+"""How many of the newest attempts are looked at for durations: what is older tells little of today's service."""
 
 
 def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
@@ -40,7 +44,20 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
         reads_held=held_of(holds["reads_held_until"], holds["reads_held_reason"]),
         last_read_at=instant(row["last_read_at"]) if row else None,
         outstanding=outstanding(connection, viewpoint.scope),
+        active_kind=Kind(row["price_key"], bool(row["is_video"])) if row else None,
     )
+
+
+def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, Sighting]]:
+    """Return what was seen of the durations of a profile's newest successes, the oldest first."""
+    rows = connection.execute(query("durations"), {"profile": profile, "newest": ATTEMPTS_LOOKED_AT})
+    return [
+        (
+            Kind(row["price_key"], bool(row["is_video"])),
+            Sighting(row["seen_going_ms"] / 1000, row["seen_ended_ms"] / 1000),
+        )
+        for row in rows
+    ]
 
 
 def _candidates(

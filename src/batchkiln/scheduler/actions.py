@@ -150,14 +150,16 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
     request = lane.note(RequestKind.READ, now)
     async with lane.sending(request):
         await lane.ports.queue.note_read(attempt.id, request)
+        sent_at = lane.ports.clock.now().steady
         reply = await lane.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
     after = lane.ports.clock.now()
     lane.touched[attempt.id] = after.steady
     match reply:
         case RecordRead(record=record):
             lane.recovered(creates=False, key=attempt.key_fingerprint)
+            sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
             if record.status_word != lane.statuses.get(attempt.id):
-                state = await lane.ports.queue.record_generation(attempt, record, after)
+                state = await lane.ports.queue.record_generation(attempt, record, after, sighting=sighting)
                 _follow(lane, attempt, record, state)
         case NotFound(error=error):
             lane.recovered(creates=False)

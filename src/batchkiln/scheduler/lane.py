@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from batchkiln.core.backoff import delay_seconds
+from batchkiln.core.durations import Sighting
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt
@@ -21,15 +22,17 @@ from batchkiln.core.replies import (
     AccountProblem,
     EdgeBlocked,
     GenerationRecord,
+    GenerationStatus,
     NoReply,
     Throttled,
     Trouble,
     Unavailable,
 )
-from batchkiln.core.views import HeldUntil, LoggedRequest, RequestKind, RequestNote, Snapshot, Viewpoint
+from batchkiln.core.views import HeldUntil, Kind, LoggedRequest, RequestKind, RequestNote, Snapshot, Viewpoint
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.cut_files import CutFiles
+from batchkiln.scheduler.pacing import Followed, Paces, follow
 from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
 
 log = structlog.get_logger()
@@ -61,6 +64,8 @@ class Lane:
     machine: Machine
     creates: SlidingLog
     reads: SlidingLog
+    paces: Paces
+    followed: Followed | None = None  # the active generation, once it was looked at
     creates_held: Due = field(default_factory=lambda: Due(-inf))
     reads_held: Due = field(default_factory=lambda: Due(-inf))
     uploads_held: Due = field(default_factory=lambda: Due(-inf))
@@ -105,6 +110,7 @@ class Lane:
 
     def _account_view(self, snapshot: Snapshot, now: Now) -> AccountView:
         unresolved = snapshot.queue.unresolved
+        last_touched_at = self.last_touched(unresolved.id, snapshot.last_read_at, now) if unresolved else None
         return AccountView(
             limits=self.limits,
             creates=self.creates,
@@ -117,8 +123,20 @@ class Lane:
             uploads_held=self.uploads_held,
             reads_held=_wait_of(self.reads_held, snapshot.reads_held, now, is_told=self.is_told_reads),
             machine_held=self.machine.held,
-            last_touched_at=self.last_touched(unresolved.id, snapshot.last_read_at, now) if unresolved else None,
+            last_touched_at=last_touched_at,
+            read_worth_at=self._read_worth_at(unresolved, snapshot.active_kind, last_touched_at, now),
         )
+
+    def _read_worth_at(
+        self, attempt: Attempt | None, kind: Kind | None, last_touched_at: float | None, now: Now
+    ) -> float:
+        """Return when the active generation is best read, by what others of its kind took."""
+        if attempt is None or kind is None or attempt.generation_created_at is None or last_touched_at is None:
+            return -inf
+        if self.followed is None or self.followed.attempt_id != attempt.id:
+            began_at = min(last_touched_at, now.steady_of(attempt.generation_created_at))
+            self.followed = follow(self.paces, attempt.id, kind, began_at=began_at, draw=self.ports.clock.draw())
+        return self.followed.next_read_at(last_touched_at, self.limits.poll_interval_seconds)
 
     def _today(self, usages: Sequence[DayUsage], now: Now) -> Today:
         """Return the day's usage. What is under way counts on top, whether or not it is in the snapshot yet."""
@@ -142,6 +160,19 @@ class Lane:
             recent = now.steady - sent_at < 2 * self.limits.poll_interval_seconds
             self.touched[attempt_id] = now.steady if recent else min(sent_at, now.steady)
         return self.touched.get(attempt_id)
+
+    def watch(self, attempt: Attempt, status: GenerationStatus, *, sent_at: float, seen_at: float) -> Sighting | None:
+        """Take note of how far a generation was between two moments; return and learn what a success took."""
+        followed = self.followed
+        if followed is None or followed.attempt_id != attempt.id:
+            return None
+        if not status.is_ended:
+            followed.still_goes(sent_at)
+        elif status is GenerationStatus.SUCCESS and self.limits.poll_interval_seconds:
+            sighting = followed.ended(seen_at)
+            self.paces.of(followed.kind).add(sighting)
+            return sighting
+        return None
 
     # --- waiting ---
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, InputFile, SavedFile
 from batchkiln.core.planner import Candidate, Reason
@@ -213,7 +214,9 @@ class Queue(Protocol):
     async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> ItemState:
         """Note the generation's id and price, and how far it is."""
 
-    async def record_generation(self, attempt: Attempt, record: GenerationRecord, now: Now) -> ItemState:
+    async def record_generation(
+        self, attempt: Attempt, record: GenerationRecord, now: Now, *, sighting: Sighting | None = None
+    ) -> ItemState:
         """Take over what a poll said."""
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:

@@ -164,14 +164,14 @@ def test_migration_is_applied_once_and_whole(tmp_path: Path) -> None:
     prepare_for_writing(connection, tmp_path / "queue.db")
 
     with pytest.raises(sqlite3.OperationalError):
-        _migrate(connection, 2, "CREATE TABLE more (x);\nINSERT INTO missing VALUES (1);\n")
+        _migrate(connection, SCHEMA_VERSION + 1, "CREATE TABLE more (x);\nINSERT INTO missing VALUES (1);\n")
     after_failure = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'more'").fetchone()[0]
-    _migrate(connection, 2, "CREATE TABLE more (x);\nINSERT INTO more VALUES (1);\n")
-    _migrate(connection, 2, "CREATE TABLE more (x);\nINSERT INTO more VALUES (1);\n")
+    _migrate(connection, SCHEMA_VERSION + 1, "CREATE TABLE more (x);\nINSERT INTO more VALUES (1);\n")
+    _migrate(connection, SCHEMA_VERSION + 1, "CREATE TABLE more (x);\nINSERT INTO more VALUES (1);\n")
 
     assert after_failure == 0
     assert connection.execute("SELECT count(*) FROM more").fetchone()[0] == 1
-    assert connection.execute("PRAGMA user_version").fetchone()[0] == 2
+    assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION + 1
     connection.close()
 
 

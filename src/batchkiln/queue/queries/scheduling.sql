@@ -85,8 +85,8 @@ FROM attempt JOIN item ON item.id = attempt.item_id
 WHERE attempt.state IN ('sent', 'active');
 
 -- name: unresolved_attempt
-SELECT attempt.*, item.state AS item_state
-FROM attempt JOIN item ON item.id = attempt.item_id
+SELECT attempt.*, item.state AS item_state, recipe.price_key
+FROM attempt JOIN item ON item.id = attempt.item_id JOIN recipe ON recipe.id = item.recipe_id
 WHERE attempt.account_id = :account_id AND attempt.state IN ('sent', 'active');
 
 -- name: queued_classes -- one row per job and recipe that has queued items
@@ -177,6 +177,19 @@ UPDATE attempt SET generation_status = :status, lost_since = NULL WHERE id = :at
 
 -- name: note_lost
 UPDATE attempt SET lost_since = coalesce(lost_since, :now) WHERE id = :attempt_id RETURNING lost_since;
+
+-- name: note_duration
+UPDATE attempt SET seen_going_ms = :going, seen_ended_ms = :ended WHERE id = :attempt_id;
+
+-- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted
+SELECT recipe.price_key, attempt.is_video, attempt.seen_going_ms, attempt.seen_ended_ms
+FROM attempt
+JOIN account ON account.id = attempt.account_id
+JOIN item ON item.id = attempt.item_id
+JOIN recipe ON recipe.id = item.recipe_id
+WHERE attempt.id > (SELECT max(id) FROM attempt) - :newest
+  AND attempt.seen_ended_ms IS NOT NULL AND account.profile = :profile
+ORDER BY attempt.id;
 
 -- name: end_attempt
 UPDATE attempt
