@@ -19,7 +19,6 @@ _FINEST: Final = 40  # steps of an interval
 _COARSEST: Final = 10
 _TAIL: Final = 2.6  # deviations looked at; what takes longer is read every interval
 _MOST_STEPS: Final = 4000
-_ROUNDING: Final = 1e-9
 
 
 def next_read_seconds(shape: Shape, *, elapsed_seconds: float, interval_seconds: float) -> float:
@@ -43,8 +42,11 @@ class _Moments:
     following: list[int]
 
     def after(self, elapsed: float) -> float:
-        """Return when to read after a read at `elapsed`, both in intervals."""
-        here = ceil(elapsed * self.steps - _ROUNDING)
+        """Return when to read after a read at `elapsed`, both in intervals.
+
+        The step is the nearest: replies take a little, and a step later each time would lose that much each time.
+        """
+        here = round(elapsed * self.steps)
         return self.following[here] / self.steps if here < len(self.following) else elapsed + 1
 
 

@@ -64,6 +64,18 @@ def test_less_time_is_lost_than_with_a_read_every_interval(median: float, spread
     assert lost <= 1.02 * lost_always
 
 
+def test_replies_that_take_a_moment_do_not_push_reads_apart() -> None:
+    """Service rule 4.4 counts from the last reply; the next read then comes an interval later, not a step more."""
+    shape, latency = Shape(60.0, 0.5), 0.2
+    gaps, touched = list[float](), latency
+    for _ in range(8):
+        at = next_read_seconds(shape, elapsed_seconds=touched, interval_seconds=INTERVAL)
+        gaps.append(at - touched)
+        touched = at + latency
+
+    assert sum(gaps) / len(gaps) < 1.02 * INTERVAL
+
+
 def quantiles(shape: Shape, count: int) -> list[float]:
     """Return durations that stand for as large a share each."""
     found = []
