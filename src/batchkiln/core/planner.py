@@ -5,6 +5,7 @@ Pure. Two tracks ask here, each its own question: `choose_action` is about the o
 until there is news, and then asks again: nobody acts on a plan made before a wait.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,6 +15,7 @@ from typing import Final
 from batchkiln.core.budget import Fit, JobMoney, Obstacle, Verdict, judge
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, AttemptState, Order
+from batchkiln.core.packing import dearest_of_fullest
 from batchkiln.core.polling import next_poll_at
 from batchkiln.core.windows import Limits, SlidingLog, Today
 
@@ -59,7 +61,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The first queued item among those of one job that share a recipe.
+    """The first queued item among those of one job that share a recipe, of which there are `queued`.
 
     `cost` is None until quoted. `is_ready` tells that all its images are uploaded to this account;
     `missing_inputs` are the input ids, of it and the items just behind it, that are not.
@@ -77,6 +79,7 @@ class Candidate:
     job_is_working: bool
     is_ready: bool = True
     missing_inputs: tuple[int, ...] = ()
+    queued: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +202,40 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Now)
         else:
             verdict = judge_candidate(candidate, candidate.cost, account)
             if verdict.fit is Fit.NOW:
-                return Submit(candidate, account.create_due(now))
+                return Submit(_packed(candidate, candidates, account), account.create_due(now))
             wait = _due_of(verdict, account)
         if rest.reason is Reason.NOTHING or wait.at < rest.at:
             rest = wait
     return Rest(rest)
+
+
+def _packed(first: Candidate, candidates: Sequence[Candidate], account: AccountView) -> Candidate:
+    """Return which of a job's candidates to begin where `first`, its dearest that fits, may begin.
+
+    With `order: pack` it is one that lets the day be filled best by what is left; see `packing`.
+    """
+    if first.order is not Order.PACK:
+        return first
+    alike = [each for each in candidates if (each.job_id, each.priority) == (first.job_id, first.priority)]
+    counts = Counter[int]()
+    for each in alike:
+        if each.cost is not None:
+            counts[each.cost] += each.queued
+    price = dearest_of_fullest(counts, _room_for(first, account))
+    return next((each for each in in_order(alike) if each.cost == price and each.is_ready), first)
+
+
+def _room_for(candidate: Candidate, account: AccountView) -> int:
+    """Return how many credits a candidate's job may take of this day."""
+    money = candidate.money
+    rooms = [account.limits.credits_per_day - account.today.usage.credits]
+    if money.budget is not None:
+        rooms.append(money.budget - money.committed)
+    if money.budget_per_day is not None:
+        rooms.append(money.budget_per_day - money.today)
+    if account.credits_left is not None:
+        rooms.append(account.credits_left)
+    return min(rooms)
 
 
 def judge_candidate(candidate: Candidate, cost: int, account: AccountView) -> Verdict:
@@ -228,7 +260,7 @@ def _due_of(verdict: Verdict, account: AccountView) -> Due:
 def in_order(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """Give candidates as they should be tried: priority, then job, then its own order (contract, section 7).
 
-    `pack` takes the dearest first: what fits a day worst is placed while the day is still empty.
+    `pack` looks at the dearest first: what fits a day worst is placed while the day is still empty.
     """
 
     def preference(candidate: Candidate) -> tuple[int, int, int, int]:

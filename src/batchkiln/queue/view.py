@@ -105,6 +105,7 @@ def _candidate(
         job_is_working=job_is_working,
         is_ready=not set(input_ids_of(head["inputs"])) & set(missing),
         missing_inputs=missing,
+        queued=row["queued"],
     )
 
 

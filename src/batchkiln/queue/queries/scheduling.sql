@@ -92,7 +92,7 @@ WHERE attempt.account_id = :account_id AND attempt.state IN ('sent', 'active');
 -- name: queued_classes -- one row per job and recipe that has queued items
 SELECT job.id AS job_id, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
        job.reserved, job.charged, job.refunded,
-       recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits
+       recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits, tally.n AS queued
 FROM tally
 JOIN job ON job.id = tally.job_id
 JOIN recipe ON recipe.id = tally.recipe_id
