@@ -1,0 +1,106 @@
+"""Whole runs in virtual time: the real program against the real local service, a day in seconds."""
+
+import shutil
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from batchkiln.service.api.generations import PENDING_SECONDS
+from batchkiln.service.clock import Dice
+from simulation.plan import Plan
+from simulation.playing import place_for_worlds, seeded_secrets
+from simulation.quiet import silence
+from simulation.world import World
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What the service's books say; moments are seconds since the epoch of the simulation."""
+
+    account: str
+    created_at: float
+    ended_at: float
+    seen_at: float  # by the read that saw its end
+    cost_credits: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended_at - self.created_at
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run to its end."""
+
+    generations: tuple[Generation, ...]
+    requests: dict[str, int]  # by kind
+    real_seconds: float
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first create to the last success seen."""
+        return max(each.seen_at for each in self.generations) - min(each.created_at for each in self.generations)
+
+
+def play(plan: Plan, seconds_of: Callable[[str], float] | None = None) -> Played:
+    """Play a world in a folder of its own; `seconds_of` tells what each generation takes."""
+    folder = place_for_worlds()
+    began = time.perf_counter()
+    try:
+        with silence(), seeded_secrets(plan.seed), durations(seconds_of):
+            world = World(folder, plan)
+            world.play()
+            if world.violations:
+                raise AssertionError(world.violations[0])
+            return Played(
+                generations=_generations(folder / "service" / "service.db"),
+                requests=_requests(folder / "service" / "service.db"),
+                real_seconds=time.perf_counter() - began,
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def durations(seconds_of: Callable[[str], float] | None) -> Iterator[None]:
+    """Have generations take what `seconds_of` says, their time in the service's queue included."""
+    if seconds_of is None:
+        yield
+        return
+
+    def drawn(self: Dice, subject: str, *, mean: float, spread: float) -> float:
+        del self, mean, spread
+        return max(0.0, seconds_of(subject) - PENDING_SECONDS)
+
+    with mock.patch.object(Dice, "duration_seconds", drawn):
+        yield
+
+
+def _generations(books: Path) -> tuple[Generation, ...]:
+    with closing(sqlite3.connect(books)) as connection:
+        rows = connection.execute(
+            "SELECT account, created_at_ms, finish_at_ms, end_seen_at_ms, cost_credits FROM generations"
+            " ORDER BY created_at_ms, rowid"
+        )
+        return tuple(
+            Generation(account, created / 1000, ended / 1000, seen / 1000, cost)
+            for account, created, ended, seen, cost in rows
+        )
+
+
+def _requests(books: Path) -> dict[str, int]:
+    """Return how many there were: by kind, and the reads of generations as `poll`."""
+    with closing(sqlite3.connect(books)) as connection:
+        rows = connection.execute(
+            "SELECT CASE WHEN generation_id IS NOT NULL AND kind = 'read' THEN 'poll' ELSE kind"
+            " END, count(*) FROM requests GROUP BY 1"
+        )
+        return dict(rows.fetchall())
