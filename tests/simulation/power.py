@@ -101,10 +101,16 @@ class Disk:
 
     def cut(self, picture: Path, how: Cut, chance: random.Random) -> None:
         """Take from the picture of the folder, made at this instant, what was not synced: all, or what is drawn."""
+        contents, lasting = dict(self._contents), set[Path]()
         for change in reversed(self._changes):
-            if how == "all" or chance.random() < 0.5:
-                self._undo(change, picture / change.path.relative_to(self.folder))
-        for path, content in self._contents.items():
+            if change.path in lasting or (how == "drawn" and chance.random() < 0.5):
+                lasting.add(change.path)  # and with it all that happened to this name before
+                continue
+            self._undo(change, picture / change.path.relative_to(self.folder))
+            contents.pop(change.path, None)
+            if not change.was_made and change.content is not None:
+                contents[change.path] = change.content
+        for path, content in contents.items():
             place = picture / path.relative_to(self.folder)
             if place.exists():
                 more = 0 if how == "all" or chance.random() < 0.5 else place.stat().st_size - content.synced_bytes

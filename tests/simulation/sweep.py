@@ -3,6 +3,7 @@
 What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
 
     python tests/simulation/sweep.py                        all points, 5,000 pairs, 10,000 account-days: over an hour
+    python tests/simulation/sweep.py --part worlds          only the points, the pairs, or the worlds
     python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
 """
@@ -12,7 +13,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -31,6 +32,7 @@ from simulation.seeds import command_of, play_seed
 
 OPTIONS: Final = Options(days=2.0)
 RUSHED: Final = Options(days=2.0, is_rushed=True)
+Runs = Iterator[tuple[str, Outcome]]  # with the command that plays each again
 PAIRED: Final[tuple[How, ...]] = ("kill", "power")  # a process that is killed twice is no other case
 
 
@@ -73,31 +75,39 @@ def main() -> int:
     args = _arguments()
     extent = SHORT if args.short else FULL
     print(f"seed {args.seed}, {args.processes} processes", flush=True)
-    pairs_drawn = pairs(extent.pairs, args.seed, processes=args.processes)
-    broken = 0
+    is_paired = args.part in {None, "pairs"}  # drawn with processes of their own, before those of the pool are there
+    drawn = pairs(extent.pairs, args.seed, processes=args.processes) if is_paired else []
     with silent_pool(args.processes) as pool:
-        for how in get_args(How):
-            deaths = every_turn(how, share=extent.share, offset=args.seed) if extent.share else every_point(how)
-            broken += _tell(f"points, {how}", _points(pool, deaths, how, args.seed))
-        for how, chosen in zip(PAIRED, (pairs_drawn[::2], pairs_drawn[1::2]), strict=True):
-            broken += _tell(f"pairs, {how}", _points(pool, chosen, how, args.seed))
-        first_seed = args.seed * 1_000_000
-        broken += _tell("worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20))
-        broken += _tell("rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4))
+        parts = _parts(pool, extent, args.seed, drawn)
+        broken = sum(_tell(name, runs) for part, name, runs in parts if args.part in {None, part})
     print("every promise was kept" if not broken else f"{broken} runs broke a promise")
     return 1 if broken else 0
 
 
-def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int) -> Iterator[tuple[str, Outcome]]:
+def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) -> Iterator[tuple[str, str, Runs]]:
+    """Give everything that is played: its part, its name, and its runs, which begin as they are asked for."""
+    for how in get_args(How):
+        yield "points", f"points, {how}", _every(pool, extent, how, seed)
+    for number, how in enumerate(PAIRED):  # each way of dying has others of the pairs
+        yield "pairs", f"pairs, {how}", _points(pool, drawn[number :: len(PAIRED)], how, seed)
+    first_seed = seed * 1_000_000
+    yield "worlds", "worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20)
+    yield "worlds", "rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4)
+
+
+def _every(pool: Pool, extent: Extent, how: How, seed: int) -> Runs:
+    deaths = every_turn(how, share=extent.share, offset=seed) if extent.share else every_point(how)
+    yield from _points(pool, deaths, how, seed)
+
+
+def _points(pool: Pool, deaths: list[tuple[int, ...]], how: How, seed: int) -> Runs:
     outcomes = pool.imap(partial(play_deaths, how=how, seed=seed), deaths, chunksize=10)
     for chosen, outcome in zip(deaths, outcomes, strict=True):
         points = ",".join(str(point) for point in chosen)
         yield f"crash_points.py --only {points} --how {how} --seed {seed}", outcome
 
 
-def _worlds(
-    pool: Pool, first_seed: int, options: Options, account_days: int, *, batch: int
-) -> Iterator[tuple[str, Outcome]]:
+def _worlds(pool: Pool, first_seed: int, options: Options, account_days: int, *, batch: int) -> Runs:
     """Play worlds until there are so many days, looking after each batch."""
     days = 0
     for first in count(first_seed, batch):
@@ -108,7 +118,7 @@ def _worlds(
             return
 
 
-def _tell(name: str, runs: Iterable[tuple[str, Outcome]]) -> int:
+def _tell(name: str, runs: Runs) -> int:
     """Play all of them; tell how many there were, and return how many broke a promise."""
     began, tally = time.perf_counter(), Tally()
     for where, outcome in runs:
@@ -124,6 +134,7 @@ def _tell(name: str, runs: Iterable[tuple[str, Outcome]]) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="play a small share of everything")
+    parser.add_argument("--part", choices=("points", "pairs", "worlds"), help="play only this part")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000), help="what is drawn from it is told")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
