@@ -50,13 +50,24 @@ class Played:
         return max(each.seen_at for each in self.generations) - min(each.created_at for each in self.generations)
 
 
-def play(plan: Plan, seconds_of: Callable[[str], float] | None = None) -> Played:
-    """Play a world in a folder of its own; `seconds_of` tells what each generation takes."""
+def play(
+    plan: Plan,
+    seconds_of: Callable[[str], float] | None = None,
+    *,
+    probe: Callable[[World], None] | None = None,
+    probe_seconds: float = 86_400.0,
+) -> Played:
+    """Play a world in a folder of its own; `seconds_of` tells what each generation takes.
+
+    `probe` looks at the world a minute after its beginning, and then again and again.
+    """
     folder = place_for_worlds()
     began = time.perf_counter()
     try:
         with silence(), seeded_secrets(plan.seed), durations(seconds_of):
             world = World(folder, plan)
+            if probe is not None:
+                _look_again(world, probe, probe_seconds, at=60.0)
             world.play()
             if world.violations:
                 raise AssertionError(world.violations[0])
@@ -67,6 +78,14 @@ def play(plan: Plan, seconds_of: Callable[[str], float] | None = None) -> Played
             )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _look_again(world: World, probe: Callable[[World], None], seconds: float, *, at: float) -> None:
+    def look() -> None:
+        probe(world)
+        _look_again(world, probe, seconds, at=at + seconds)
+
+    world.loop.call_at(at, look)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """How well the one slot is used: 500 images, no budget in the way, whatever their durations.
 
 Virtual time; the real program over real HTTP against the real local service. "Bound" is the least makespan of one who
-knows every duration beforehand. "Detection" is the time from an end to the read that sees it, for the same durations, of
-one who knows their distribution, but not the draw: on average, no program can idle less.
+knows every duration beforehand. "Detection" is the time from an end to the read that sees it, for the same durations,
+of one who knows their distribution, but not the draw: on average, no program can idle less.
 
     python benchmarks/slot.py [--items 500]
 """

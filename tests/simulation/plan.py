@@ -41,6 +41,7 @@ class Plan:
     pictures: tuple[str, ...] = ()  # names of input images
     accounts: tuple[str, ...] = ("main",)
     service: dict[str, object] = field(default_factory=dict)  # fields of its configuration
+    limits: dict[str, int] = field(default_factory=dict)  # of the accounts, where they have others than usual
     weather: Callable[[], Weather] | None = None
     deaths: tuple[int, ...] = ()  # points of the program, life by life
     cuts_power: Cut | None = None  # at deaths, and at kills

@@ -49,6 +49,7 @@ profiles:
   simulated:
     base_url: http://service/api/v1
     accounts: [{accounts}]
+    limits: {{{limits}}}
 """
 
 
@@ -149,6 +150,7 @@ class World:
                 "tiny_media": True,
                 "seed": self.plan.seed,
                 "accounts": [{"name": name} for name in self.plan.accounts],
+                "limits": self.plan.limits,
             }
             | self.plan.service
         )
@@ -167,7 +169,9 @@ class World:
         for number, name in enumerate(self.plan.accounts):
             entries = ", ".join(filter(None, [keys if number == 0 else "", f"{{file: ../service/key-{name}}}"]))
             accounts.append(f"{{name: {name}, keys: [{entries}]}}")
-        (self.program_folder / "batchkiln.yaml").write_text(_CONFIG.format(accounts=", ".join(accounts)))
+        limits = ", ".join(f"{name}: {limit}" for name, limit in self.plan.limits.items())
+        text = _CONFIG.format(accounts=", ".join(accounts), limits=limits)
+        (self.program_folder / "batchkiln.yaml").write_text(text)
 
     def _prepare_folder(self) -> None:
         self.program_folder.mkdir(parents=True)

@@ -1,0 +1,69 @@
+"""1,000 clips from images over eight accounts behind one address: are all of them kept busy?
+
+Virtual time; the real program against the real local service. A day's credits are lifted, so that the slots are what
+is short; all other limits are the service's own, with the 120 requests a minute of one address among them. The bound
+is the least makespan of one who knows every duration beforehand.
+
+    python benchmarks/accounts.py [--items 1000] [--accounts 8]
+"""
+
+import argparse
+import random
+from collections import defaultdict
+from itertools import pairwise
+from math import log, sqrt
+
+from bounds import best_detection, least_makespan
+from simulated import play
+
+from simulation.plan import Plan
+
+MEAN_SECONDS = 60.0
+CV = 0.2
+PICTURES = 80  # an account may upload a hundred a day
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=1000)
+    parser.add_argument("--accounts", type=int, default=8)
+    args = parser.parse_args()
+    names = tuple(f"account-{number}" for number in range(args.accounts))
+    pictures = tuple(f"picture-{number}.png" for number in range(PICTURES))
+    head = (
+        f"version: 1\njob: clips\naccounts: [{', '.join(names)}]\ndefaults: {{model: alpha-2.5-lite,"
+        " mode: image-to-video, parameters: {resolution: 480p, duration_seconds: 5}}\nitems:\n"
+    )
+    lines = [f"  - {{id: c{n}, prompt: A clip {n}, inputs: [{pictures[n % PICTURES]}]}}" for n in range(args.items)]
+    chance, deviation = random.Random(1), sqrt(log(1 + CV * CV))
+    plan = Plan(
+        seed=1,
+        manifests={"clips.yaml": head + "\n".join(lines) + "\n"},
+        pictures=pictures,
+        accounts=names,
+        limits={"credits_per_day": 1_000_000},
+    )
+    played = play(plan, lambda _: chance.lognormvariate(log(MEAN_SECONDS) - deviation**2 / 2, deviation))
+    durations = [each.seconds for each in played.generations]
+    bound = least_makespan(durations, accounts=args.accounts)
+    best = best_detection(MEAN_SECONDS, CV)
+    seen = [each.seconds + best.idle_after(each.seconds) for each in played.generations]
+    by_account = defaultdict(list)
+    for each in played.generations:
+        by_account[each.account].append(each)
+    idle = [after.created_at - before.seen_at for own in by_account.values() for before, after in pairwise(own)]
+    print(
+        f"{args.items} clips, {args.accounts} accounts: {played.makespan / 3600:.2f} hours, {played.real_seconds:.0f} s"
+    )
+    print(f"/ bound                   {played.makespan / bound:8.3f}")
+    print(f"/ bound with detection    {played.makespan / (sum(seen) / args.accounts):8.3f}")
+    print(f"clips an account          {min(map(len, by_account.values()))} to {max(map(len, by_account.values()))}")
+    print(f"from an end seen to the next create: mean {sum(idle) / len(idle):.3f} s, most {max(idle):.1f} s")
+    print(
+        f"requests an item, polls apart: {sum(n for kind, n in played.requests.items() if kind != 'poll') / args.items:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""How well the days' credits are used: 2,000 items of mixed price, from 5 to 300 credits; and how true forecasts are.
+
+Virtual time; the real program against the real local service. The bound is the least number of days that the credits
+of all items can be packed into: the linear relaxation of the cutting stock problem, solved by SciPy's HiGHS with
+columns generated as they are needed, and rounded up. The first day counts whole, since the run begins with it.
+
+A forecast's error is how far the end that `status` tells is from the end that comes, as a share of the whole time: a
+minute after the start, and half-way.
+
+    python benchmarks/days.py [--items 2000]
+"""
+
+import argparse
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import datetime, timedelta
+from math import ceil
+
+from scipy.optimize import linprog
+from simulated import Played, play
+
+from batchkiln.cli.overview import read_overview
+from batchkiln.config import load_config
+from batchkiln.service.rules.catalog import load_catalog
+from simulation.plan import Plan
+from simulation.world import World
+
+DAY_CREDITS = 2000
+DAY_SECONDS = 86_400.0
+MIDNIGHT = datetime.fromisoformat("2026-03-01T00:00:00+00:00")
+LEAST_PRICE = 5
+HIGHEST_PRICE = 300
+_ENOUGH = 1e-6
+
+
+def least_days(prices: Sequence[int]) -> int:
+    """Return in how many days at least these credits can be spent."""
+    demand = Counter(prices)
+    kinds = sorted(demand)
+    patterns = [
+        [min(demand[price], DAY_CREDITS // price) if other == price else 0 for other in kinds] for price in kinds
+    ]
+    while True:
+        rows = [[-pattern[row] for pattern in patterns] for row in range(len(kinds))]
+        solved = linprog([1.0] * len(patterns), A_ub=rows, b_ub=[-demand[price] for price in kinds], method="highs")
+        worths = {price: -float(worth) for price, worth in zip(kinds, solved.ineqlin.marginals, strict=True)}
+        worth, best = _worthiest(worths, demand)
+        if worth <= 1 + _ENOUGH:
+            return ceil(float(solved.fun) - _ENOUGH)
+        patterns.append([best[price] for price in kinds])
+
+
+def _worthiest(worths: Mapping[int, float], demand: Mapping[int, int]) -> tuple[float, Counter[int]]:
+    """Return the day that is worth most: a bounded knapsack."""
+    best = [(0.0, 0, 0)] * (DAY_CREDITS + 1)  # worth, and the last price and its number
+    chosen: list[list[tuple[float, int, int]]] = []
+    for price, worth in worths.items():
+        before = [entry[0] for entry in best]
+        best = [
+            max((before[room - n * price] + n * worth, price, n) for n in range(min(demand[price], room // price) + 1))
+            for room in range(DAY_CREDITS + 1)
+        ]
+        chosen.append(best)
+    pattern, room = Counter[int](), DAY_CREDITS
+    for layer in reversed(chosen):
+        _, price, n = layer[room]
+        pattern[price] = n
+        room -= n * price
+    return chosen[-1][DAY_CREDITS][0], pattern
+
+
+def offers() -> list[tuple[int, str]]:
+    """Return prices from 5 to 300 credits, each with a request that costs it, from the service's catalogue."""
+    found: dict[int, str] = {}
+    for model in load_catalog().values():
+        for resolution, credits_each in model.credits.items():
+            for seconds in model.durations_seconds or (0,):
+                price = credits_each * (seconds or 1)
+                length = f", duration_seconds: {seconds}" if seconds else ""
+                mode = "text-to-video" if seconds else "text-to-image"
+                found[price] = f"model: {model.id}, mode: {mode}, parameters: {{resolution: {resolution}{length}}}"
+    return [(price, request) for price, request in sorted(found.items()) if LEAST_PRICE <= price <= HIGHEST_PRICE]
+
+
+def run(order: str, items: Sequence[tuple[int, str]], forecasts: list[tuple[datetime, datetime]]) -> Played:
+    """Run a job to its end; keep, once a day, the time and the end that `status` would tell."""
+    lines = [f"version: 1\njob: days\norder: {order}\nitems:"]
+    lines += [f"  - {{id: i{n}, prompt: A fox {n}, {request}}}" for n, (_, request) in enumerate(items)]
+
+    def look(world: World) -> None:
+        queue = world.program_folder / "queue.db"
+        with closing(sqlite3.connect(queue)) as connection:
+            connection.row_factory = sqlite3.Row
+            config = load_config(world.program_folder / "batchkiln.yaml", {})
+            job = read_overview(connection, config, ["days"], world.wall()).jobs[0]
+        if job.estimated_end_at is not None:
+            forecasts.append((job.now, job.estimated_end_at))
+
+    plan = Plan(seed=1, starts_at=MIDNIGHT, manifests={"days.yaml": "\n".join(lines) + "\n"}, ends_by=400 * DAY_SECONDS)
+    return play(plan, probe=look)
+
+
+def error_of(forecast: tuple[datetime, datetime], ended_at: datetime) -> float:
+    """Return how wrong a forecast was, as a share of the whole time."""
+    return abs((forecast[1] - ended_at) / (ended_at - MIDNIGHT))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=2000)
+    count = parser.parse_args().items
+    chance = random.Random(1)
+    items = [chance.choice(offers()) for _ in range(count)]
+    least = least_days([price for price, _ in items])
+    print(f"{count} items, {sum(price for price, _ in items)} credits, {least} days at least")
+    print(f"{'order':<10} {'days':>5} {'/ bound':>8} {'forecast, start':>16} {'half-way':>9} {'real s':>7}")
+    for order in ("pack", "manifest"):
+        forecasts: list[tuple[datetime, datetime]] = []
+        played = run(order, items, forecasts)
+        ended = max(each.seen_at for each in played.generations)
+        ended_at = datetime.fromtimestamp(ended, tz=MIDNIGHT.tzinfo)
+        days = (ended_at - MIDNIGHT) // timedelta(days=1) + 1
+        half = min(forecasts, key=lambda entry: abs((entry[0] - MIDNIGHT) / (ended_at - MIDNIGHT) - 0.5))
+        print(
+            f"{order:<10} {days:5} {days / least:8.3f} {error_of(forecasts[0], ended_at):16.3%}"
+            f" {error_of(half, ended_at):9.3%} {played.real_seconds:7.1f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""What the program itself costs an item: queue and scheduler, with a service in memory that answers at once.
+
+No HTTP, no files: what is left is what a job queue does for a job that does nothing, made durable on the disk. Beside
+it, in the same run, plain `sqlite3` makes as many durable commits as the run made, of two statements each.
+
+    python benchmarks/overhead.py [--items 2000] [--profile]
+"""
+
+import argparse
+import asyncio
+import cProfile
+import itertools
+import pstats
+import sqlite3
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from scheduler import MANIFEST, bare_loop
+
+from batchkiln.config import load_config
+from batchkiln.core.job import SavedFile
+from batchkiln.core.replies import (
+    Accepted,
+    CreateReply,
+    Described,
+    DescribeReply,
+    DownloadReply,
+    DownloadStarted,
+    GenerationRecord,
+    GenerationStatus,
+    OutputLink,
+    Quoted,
+    QuoteReply,
+)
+from batchkiln.logs import configure_logging
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.scheduler.control import Control
+from batchkiln.scheduler.lane import Lane
+from batchkiln.wiring import Driver, Setting, apply_manifests, driving, scope_of
+
+CONFIG = """
+default_profile: none
+profiles:
+  none:
+    base_url: http://127.0.0.1:9/api/v1
+    accounts: [{name: main, keys: [{file: key}]}]
+    limits: {creates_per_minute: 1000000, creates_per_day: 1000000000, reads_per_minute: 1000000,
+      reads_per_day: 1000000000, credits_per_day: 1000000000, requests_per_minute_per_ip: 1000000,
+      poll_interval_seconds: 0}
+"""
+KEY = "k-none"
+LINK = OutputLink(type="image", url="memory:", expires_at=None)
+
+
+class ServiceInMemory:
+    """Answers at once; every generation has succeeded when it is made."""
+
+    newest_key = KEY
+    fingerprints = frozenset({KEY})
+
+    def __init__(self) -> None:
+        """Count from one."""
+        self._numbers = itertools.count(1)
+
+    def has_key(self, _: str) -> bool:
+        """Every key is configured."""
+        return True
+
+    async def describe(self) -> DescribeReply:
+        """Tell no time: the machine's serves."""
+        return Described("none", "1")
+
+    async def quote(self, _: bytes) -> QuoteReply:
+        """All cost the same."""
+        return Quoted(1)
+
+    async def create(self, **_: object) -> CreateReply:
+        """Succeed at once."""
+        name = f"gen_{next(self._numbers)}"
+        return Accepted(
+            GenerationRecord(name, GenerationStatus.SUCCESS, "success", datetime.now(UTC), 1, (LINK,), None)
+        )
+
+    @asynccontextmanager
+    async def download(self, _: OutputLink, **__: object) -> AsyncIterator[DownloadReply]:
+        """Give a byte."""
+
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"x"
+
+        yield DownloadStarted(0, 1, "image/png", None, chunks())
+
+
+class PartInMemory:
+    """Keeps nothing."""
+
+    size_bytes = 0
+
+    async def write(self, chunk: bytes) -> None:
+        """Take a chunk."""
+
+    async def restart(self) -> None:
+        """Begin again."""
+
+    async def discard(self) -> None:
+        """Forget it."""
+
+
+class NoOutputs:
+    """Files that are nowhere."""
+
+    async def check_writable(self, _: Path) -> None:
+        """Nothing is written."""
+
+    async def open_part(self, _: Path, __: str) -> PartInMemory:
+        """Begin a file."""
+        return PartInMemory()
+
+    async def finish(self, _: PartInMemory, *, name_for: Callable[[str], str], **__: object) -> SavedFile:
+        """Publish it."""
+        return SavedFile(f"/nowhere/{name_for('png')}", 1, "0" * 64, "image/png")
+
+
+async def run(folder: Path, items: int) -> tuple[float, float]:
+    """Enqueue and drive; return wall and CPU seconds of the drive alone."""
+    (folder / "key").write_text("benchmark-key")
+    (folder / "batchkiln.yaml").write_text(CONFIG)
+    numbers = ", ".join(str(number) for number in range(items))
+    (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
+    setting = Setting(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    database = await Database.open_for_writing(setting.queue)
+    manifests = [str(folder / "m.yaml")]
+    applied = await apply_manifests(database, setting, manifests, options=ApplyOptions(), stdin=BytesIO())
+    real_lane = Driver._lane  # noqa: SLF001  what a lane talks to is exchanged, and nothing else
+
+    async def lane(self: Driver, *args: Any, **kwargs: Any) -> Lane:  # noqa: ANN401
+        made = await real_lane(self, *args, **kwargs)
+        made.ports = replace(made.ports, service=ServiceInMemory(), outputs=NoOutputs())
+        return made
+
+    with mock.patch.object(Driver, "_lane", lane):
+        control = Control(scope=scope_of(applied))
+        async with driving(database, setting, control, command="benchmark") as driver:
+            began, cpu = time.perf_counter(), time.process_time()
+            left = await driver.run()
+            seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    await database.close()
+    assert left.total == 0, left
+    return seconds, cpu
+
+
+def commits_of(queue: Path) -> int:
+    """Return how many transactions a run of these items makes: before a create, after it, and for the file."""
+    with closing(sqlite3.connect(queue)) as connection:
+        return 3 * int(connection.execute("SELECT count(*) FROM item").fetchone()[0])
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=2000)
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    args = parser.parse_args()
+    configure_logging(verbosity=0, log_format="auto")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        profiler = cProfile.Profile()
+        if args.profile:
+            profiler.enable()
+        seconds, cpu = asyncio.run(run(folder, args.items))
+        profiler.disable()
+        commits = commits_of(folder / "queue.db")
+        bare = bare_loop(folder, commits)
+    print(f"{'work':44} {'seconds':>9} {'a second':>9}")
+    print(f"{f'batchkiln, {args.items} items':44} {seconds:9.2f} {args.items / seconds:9.0f}")
+    print(f"{'  of this, CPU':44} {cpu:9.2f} {args.items / cpu:9.0f}")
+    print(f"{f'sqlite3 alone, {commits} commits':44} {bare:9.2f} {args.items / bare:9.0f}")
+    print(f"rate / bare {bare / seconds:.2f}; goal: at least 0.5")
+    if args.profile:
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
+
+
+if __name__ == "__main__":
+    main()
