@@ -127,9 +127,9 @@ def taken_paths(connection: sqlite3.Connection, task: DownloadTask, number: int)
 
 def output_paths(task: DownloadTask, number: int) -> list[str]:
     """Return an output's possible paths as they would be recorded: absolute, links followed."""
-    places = [Path(task.output_dir, task.relative_name(number, extension)) for extension in task.extensions]
-    folders = {place.parent: place.parent.resolve() for place in places}
-    return [str(folders[place.parent] / place.name) for place in places]
+    names = [task.relative_name(number, extension).rpartition("/") for extension in task.extensions]
+    folders = {folder: str(Path(task.output_dir, folder).resolve()) for folder in {folder for folder, _, _ in names}}
+    return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in names]
 
 
 def record_saved(
