@@ -1,0 +1,116 @@
+"""How long an ended generation goes unseen: fixed reads, learned ones, and the best that knows the distribution.
+
+The policy alone, without the program around it: many runs of images whose durations are log-normal, each begun with
+nothing learned. Prints a table, and the figure of docs/performance.md.
+
+    python benchmarks/reading.py [--items 500] [--runs 8]
+"""
+
+import argparse
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, sqrt
+
+from bounds import POLL_SECONDS, best_detection
+
+from batchkiln.core.durations import Durations, Shape, Sighting
+from batchkiln.core.reading_times import next_read_seconds
+
+MEANS = (15.0, 20.0, 30.0, 60.0)
+CVS = (0.05, 0.1, 0.2, 0.5)
+FIGURE_CV = 0.05
+USUAL_SECONDS = 20.0
+LEARNING = 3
+
+
+@dataclass
+class Lost:
+    """Seconds that passed unseen, and reads, on average."""
+
+    seconds: float = 0.0
+    reads: float = 0.0
+
+
+def drawn(mean: float, cv: float, items: int, seed: int) -> list[float]:
+    """Return durations."""
+    chance, deviation = random.Random(seed), sqrt(log(1 + cv * cv))
+    return [chance.lognormvariate(log(mean) - deviation**2 / 2, deviation) for _ in range(items)]
+
+
+def fixed(durations: list[float]) -> Lost:
+    """Read every ten seconds."""
+    return _lost(durations, lambda at: at + POLL_SECONDS)
+
+
+def best(durations: list[float], mean: float, cv: float) -> Lost:
+    """Read as one who knows the distribution."""
+    detection = best_detection(mean, cv)
+    return Lost(sum(map(detection.idle_after, durations)) / len(durations))
+
+
+def learned(durations: list[float], seed: int) -> Lost:
+    """Read as batchkiln does."""
+    known, chance, lost = Durations(USUAL_SECONDS), random.Random(seed), Lost()
+    for duration in durations:
+        shape = known.drawn(chance.random()) if known.seen >= LEARNING else None
+        going, at = 0.0, _next(shape, 0.0)
+        lost.reads += 1
+        while at < duration:
+            going, at = at, _next(shape, at)
+            lost.reads += 1
+        known.add(Sighting(going, at))
+        lost.seconds += at - duration
+    return Lost(lost.seconds / len(durations), lost.reads / len(durations))
+
+
+def _next(shape: Shape | None, at: float) -> float:
+    if shape is None:
+        return at + POLL_SECONDS
+    return next_read_seconds(shape, elapsed_seconds=at, interval_seconds=POLL_SECONDS)
+
+
+def _lost(durations: list[float], following: Callable[[float], float]) -> Lost:
+    lost = Lost()
+    for duration in durations:
+        at = 0.0
+        while at < duration:
+            at = following(at)
+            lost.reads += 1
+        lost.seconds += at - duration
+    return Lost(lost.seconds / len(durations), lost.reads / len(durations))
+
+
+def _mean(each: list[Lost]) -> Lost:
+    return Lost(sum(one.seconds for one in each) / len(each), sum(one.reads for one in each) / len(each))
+
+
+def main() -> None:
+    """Print the table, then the figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=500)
+    parser.add_argument("--runs", type=int, default=8)
+    args = parser.parse_args()
+    print("| durations | every 10 s | learned | known | reads, every 10 s | learned |\n|---|---|---|---|---|---|")
+    figure: list[tuple[float, float, float]] = []
+    for mean in MEANS:
+        for cv in CVS:
+            runs = [drawn(mean, cv, args.items, seed) for seed in range(args.runs)]
+            always = _mean([fixed(run) for run in runs])
+            ours = _mean([learned(run, seed) for seed, run in enumerate(runs)])
+            known = _mean([best(run, mean, cv) for run in runs])
+            name = f"mean {mean:.0f} s, CV {cv}"
+            seconds = f"{always.seconds:.2f} s | {ours.seconds:.2f} s | {known.seconds:.2f} s"
+            print(f"| {name} | {seconds} | {always.reads:.2f} | {ours.reads:.2f} |", flush=True)
+            if cv == FIGURE_CV:
+                figure.append((always.seconds, ours.seconds, known.seconds))
+    print(f'\n```mermaid\nxychart-beta\n    title "Seconds an ended generation goes unseen (CV {FIGURE_CV})"')
+    print(f'    x-axis "mean duration in seconds" [{", ".join(f"{mean:.0f}" for mean in MEANS)}]')
+    print('    y-axis "seconds" 0 --> 6')
+    for line in zip(*figure, strict=True):
+        print(f"    line [{', '.join(f'{seconds:.2f}' for seconds in line)}]")
+    print("```")
+
+
+if __name__ == "__main__":
+    main()
