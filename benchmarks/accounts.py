@@ -1,4 +1,4 @@
-"""1,000 clips from images over eight accounts behind one address: are all of them kept busy?
+"""Whether eight accounts behind one address are all kept busy, by 1,000 clips made from images.
 
 Virtual time; the real program against the real local service. A day's credits are lifted, so that the slots are what
 is short; all other limits are the service's own, with the 120 requests a minute of one address among them. The bound
@@ -53,16 +53,14 @@ def main() -> None:
     for each in played.generations:
         by_account[each.account].append(each)
     idle = [after.created_at - before.seen_at for own in by_account.values() for before, after in pairwise(own)]
-    print(
-        f"{args.items} clips, {args.accounts} accounts: {played.makespan / 3600:.2f} hours, {played.real_seconds:.0f} s"
-    )
+    others = sum(n for kind, n in played.requests.items() if kind != "poll") / args.items
+    shares = [len(own) for own in by_account.values()]
+    print(f"{args.items} clips, {args.accounts} accounts: {played.makespan / 3600:.2f} h ({played.real_seconds:.0f} s)")
     print(f"/ bound                   {played.makespan / bound:8.3f}")
     print(f"/ bound with detection    {played.makespan / (sum(seen) / args.accounts):8.3f}")
-    print(f"clips an account          {min(map(len, by_account.values()))} to {max(map(len, by_account.values()))}")
+    print(f"clips an account          {min(shares)} to {max(shares)}")
     print(f"from an end seen to the next create: mean {sum(idle) / len(idle):.3f} s, most {max(idle):.1f} s")
-    print(
-        f"requests an item, polls apart: {sum(n for kind, n in played.requests.items() if kind != 'poll') / args.items:.2f}"
-    )
+    print(f"requests an item, polls apart: {others:.2f}")
 
 
 if __name__ == "__main__":
