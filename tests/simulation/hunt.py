@@ -34,16 +34,21 @@ def main() -> int:
 
 def _runs(pool: Pool) -> Iterator[tuple[str, Outcome]]:
     yield "standard run", play_quietly(())
+    yield from _worlds(pool, range(10))
+    yield from _worlds(pool, range(5), is_rushed=True)
     for how in get_args(How):
         for outcome in pool.imap(partial(play_deaths, how=how), every_turn(how, share=SHARE), chunksize=4):
             yield how, outcome
-    for seed, outcome in pool.imap(partial(play_seed, options=Options(days=2.0)), range(60)):
-        yield f"seed {seed}", outcome
-    rushed = Options(days=2.0, is_rushed=True)
-    for seed, outcome in pool.imap(partial(play_seed, options=rushed), range(60)):
-        yield f"rushed seed {seed}", outcome
+    yield from _worlds(pool, range(10, 60))
+    yield from _worlds(pool, range(5, 60), is_rushed=True)
     for outcome in pool.imap(partial(play_deaths, how="power"), pairs(100, seed=1, processes=PROCESSES), chunksize=4):
         yield "two deaths", outcome
+
+
+def _worlds(pool: Pool, seeds: range, *, is_rushed: bool = False) -> Iterator[tuple[str, Outcome]]:
+    options = Options(days=2.0, is_rushed=is_rushed)
+    for seed, outcome in pool.imap(partial(play_seed, options=options), seeds):
+        yield f"{'rushed ' if is_rushed else ''}seed {seed}", outcome
 
 
 if __name__ == "__main__":
