@@ -14,11 +14,13 @@ import argparse
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
+from figure import Figure, at_most, below
 from scipy.optimize import linprog
 from simulated import Played, play
 
@@ -108,26 +110,64 @@ def error_of(forecast: tuple[datetime, datetime], ended_at: datetime) -> float:
     return abs((forecast[1] - ended_at) / (ended_at - MIDNIGHT))
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=2000)
-    count = parser.parse_args().items
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One job run to its end, against the fewest days. Errors of forecasts are shares of the whole time."""
+
+    order: str
+    days: int
+    least: int
+    error_at_start: float
+    error_half_way: float
+    real_seconds: float
+
+
+def drawn(count: int) -> list[tuple[int, str]]:
+    """Draw items of mixed price."""
     chance = random.Random(1)
-    items = [chance.choice(offers()) for _ in range(count)]
+    return [chance.choice(offers()) for _ in range(count)]
+
+
+def measured(items: Sequence[tuple[int, str]]) -> Iterator[Measured]:
+    """Run the items in each order."""
     least = least_days([price for price, _ in items])
-    print(f"{count} items, {sum(price for price, _ in items)} credits, {least} days at least")
-    print(f"{'order':<10} {'days':>5} {'/ bound':>8} {'forecast, start':>16} {'half-way':>9} {'real s':>7}")
     for order in ("pack", "manifest"):
         forecasts: list[tuple[datetime, datetime]] = []
         played = run(order, items, forecasts)
         ended = max(each.seen_at for each in played.generations)
         ended_at = datetime.fromtimestamp(ended, tz=MIDNIGHT.tzinfo)
-        days = (ended_at - MIDNIGHT) // timedelta(days=1) + 1
         half = min(forecasts, key=lambda entry: abs((entry[0] - MIDNIGHT) / (ended_at - MIDNIGHT) - 0.5))
+        yield Measured(
+            order=order,
+            days=(ended_at - MIDNIGHT) // timedelta(days=1) + 1,
+            least=least,
+            error_at_start=error_of(forecasts[0], ended_at),
+            error_half_way=error_of(half, ended_at),
+            real_seconds=played.real_seconds,
+        )
+
+
+def figures(count: int) -> Iterator[Figure]:
+    """Give the lines of the table."""
+    for one in measured(drawn(count)):
+        work, bound = f"{count:,} items of 5 to 300 credits, `order: {one.order}`", f"fewest days: {one.least}"
+        goal = 1.01 if one.order == "pack" else 1.05
+        yield at_most(work, f"{one.days} days", bound, one.days / one.least, goal)
+        yield below("the same, error of the forecast at the start", 100 * one.error_at_start, "%", "", 5)
+        yield below("the same, half-way", 100 * one.error_half_way, "%", "", 2)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=2000)
+    items = drawn(parser.parse_args().items)
+    print(f"{len(items)} items, {sum(price for price, _ in items)} credits")
+    print(f"{'order':<10} {'days':>5} {'fewest':>7} {'forecast, start':>16} {'half-way':>9} {'real s':>7}")
+    for one in measured(items):
         print(
-            f"{order:<10} {days:5} {days / least:8.3f} {error_of(forecasts[0], ended_at):16.3%}"
-            f" {error_of(half, ended_at):9.3%} {played.real_seconds:7.1f}",
+            f"{one.order:<10} {one.days:5} {one.least:7} {one.error_at_start:16.3%}"
+            f" {one.error_half_way:9.3%} {one.real_seconds:7.1f}",
             flush=True,
         )
 

@@ -23,6 +23,8 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
+from figure import Figure, at_most, below
+
 from batchkiln.core.errors import Mistake
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.queue.connection import prepare_for_writing
@@ -179,6 +181,20 @@ def report(rows: int, folder: Path, *, has_manifest: bool) -> None:
     lines = {"plain sqlite3, before": before, **found, "plain sqlite3, after": after}
     for label, one in lines.items():
         print(f"| {label} | {one.seconds:.1f} | {one.seconds / base:.2f} | {one.peak_mib:.0f} |")
+
+
+def figures(rows: int) -> Iterator[Figure]:
+    """Give the lines of the table."""
+    with tempfile.TemporaryDirectory(prefix="batchkiln-enqueue-") as name:
+        folder = Path(name)
+        write_source(folder, rows)
+        before = measured("plain", folder, rows)
+        ours = measured("file", folder, rows)
+        (folder / "plain.db").unlink()
+        plain_seconds = (before.seconds + measured("plain", folder, rows).seconds) / 2
+    beside = f"`executemany`: {plain_seconds:.1f} s"
+    yield at_most(f"enqueue {rows:,} from TSV", f"{ours.seconds:.1f} s", beside, ours.seconds / plain_seconds, 2.5)
+    yield below("the same, memory", ours.peak_mib, "MiB", "", 120)
 
 
 def main() -> None:

@@ -1,5 +1,7 @@
 """What a large queue costs a person who waits: choosing, `status`, and the time to the first request.
 
+Nine tenths of the items are done, each with its attempt, its file and its history.
+
     python benchmarks/large_queue.py [--items 1000000]
 
 Everything is measured in one run. `status` is compared with starting the interpreter for nothing, the first
@@ -10,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -19,6 +22,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from figure import Figure, below
 
 from batchkiln.core.errors import Mistake
 from batchkiln.core.instants import Now
@@ -31,8 +36,11 @@ from batchkiln.queue.intake import ApplyOptions, apply_manifest
 from batchkiln.queue.store import News, QueueStore
 
 RUNS = 7
+START_SECONDS = 0.5
+STATUS_SECONDS = 0.3
 RECIPE = Recipe("epsilon-2", Mode.TEXT_TO_IMAGE, (("resolution", "512x512"),), 0, None, 3)
 NOW = ServiceDay().start
+STATUS = "status bench --json --queue queue.db"
 
 CONFIG = """
 default_profile: far
@@ -78,8 +86,31 @@ def mistake_at(file: str, line: int, reason: str, remedy: str | None = None) -> 
     return Mistake(reason, file=file, line=line, remedy=remedy)
 
 
+_DONE = (
+    """INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint,
+        body, checksum, quote_credits, cost_credits, day_start_at, sends, answers, generation_id, generation_status,
+        generation_created_at, recorded_at, ended_at)
+    SELECT id, job_id, :account_id, 1, 'succeeded', 0, 'bench-' || id, 'key', CAST(prompt AS BLOB), 0, 2, 2, 0, 1, 1,
+        'gen_' || id, 'success', 0, 0, 15000 FROM item WHERE id <= :done""",
+    """INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
+    SELECT item_id, id, 1, 'image', '/bench/out/item-' || item_id || '.png', 100000, hex(item_id), 'image/png', 16000
+    FROM attempt""",
+    """INSERT INTO event (at, job_id, item_id, attempt_id, kind, state, detail)
+    SELECT attempt.id, attempt.job_id, item_id, attempt.id, value ->> 0, value ->> 1, '{}'
+    FROM attempt, json_each('[["attempt_recorded", "submitting"], ["accepted", "active"],
+        ["outputs_ready", "downloading"], ["file_saved", null], ["files_saved", "done"]]')""",
+    "UPDATE item SET state = 'done', attempt_id = (SELECT id FROM attempt WHERE item_id = item.id) WHERE id <= :done",
+)
+
+
+def finish(connection: sqlite3.Connection, *, account_id: int, done: int) -> None:
+    """Have the first items been generated and fetched, with all that is written down on the way."""
+    for statement in _DONE:
+        connection.execute(statement, {"account_id": account_id, "done": done})
+
+
 async def fill(folder: Path, count: int) -> float:
-    """Enqueue, and return the median seconds of one decision, from the disk to the action."""
+    """Enqueue, have most of it done, and return the median seconds of one decision, from the disk to the action."""
     database = await Database.open_for_writing(folder / "queue.db")
     await database.run(
         apply_manifest,
@@ -92,6 +123,7 @@ async def fill(folder: Path, count: int) -> float:
     )
     store = QueueStore(database, News(), profile="far", day=ServiceDay(), keep_requests_seconds=300)
     account_id = await store.account("main")
+    await database.write(finish, account_id=account_id, done=count * 9 // 10)
     viewpoint = Viewpoint(account_id=account_id, profile="far", account="main", is_first=True, scope=Scope())
     now = Now(steady=0.0, instant=NOW, latest=NOW)
     limits = Limits()
@@ -153,27 +185,60 @@ def _await_byte(listener: socket.socket, arrived: threading.Event) -> None:
             arrived.set()
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds, medians."""
+
+    choice: float
+    bare: float  # of an interpreter that does nothing
+    imports: float
+    status: float
+    request: float
+
+
+def measured(count: int) -> Measured:
+    """Measure everything on one queue."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "key").write_text("benchmark-key")
+        return Measured(
+            choice=asyncio.run(fill(folder, count)),
+            bare=timed([sys.executable, "-c", "pass"], folder),
+            imports=timed([sys.executable, "-c", "import batchkiln.wiring, batchkiln.cli.main"], folder),
+            status=timed(
+                [sys.executable, "-m", "batchkiln", "status", "bench", "--json", "--queue", "queue.db"], folder
+            ),
+            request=first_request(folder),
+        )
+
+
+def figures(count: int) -> Iterator[Figure]:
+    """Give the lines of the table."""
+    run = measured(count)
+    work = f"{count:,} items, nine tenths done: start to first request"
+    for name, seconds, beside, base, goal in (
+        (work, run.request, "interpreter and imports", run.imports, START_SECONDS),
+        ("`status --json` of it", run.status, "interpreter start", run.bare, STATUS_SECONDS),
+    ):
+        is_reached = seconds - base <= goal
+        yield Figure(name, f"{seconds:.2f} s", f"{beside}: {base:.2f} s", None, f"plus at most {goal} s", is_reached)
+    yield below("choosing the next item of it, from the disk", run.choice * 1000, "ms", "", 1)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=1_000_000)
     count = parser.parse_args().items
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "key").write_text("benchmark-key")
-        choice = asyncio.run(fill(folder, count))
-        bare = timed([sys.executable, "-c", "pass"], folder)
-        imports = timed([sys.executable, "-c", "import batchkiln.wiring, batchkiln.cli.main"], folder)
-        status = timed([sys.executable, "-m", "batchkiln", "status", "bench", "--json", "--queue", "queue.db"], folder)
-        request = first_request(folder)
+    run = measured(count)
     print(f"{count:,} items")
     print(f"{'work':52} {'seconds':>9}   goal")
-    print(f"{'choosing the next item, from the disk':52} {choice:9.4f}   under 0.001")
-    print(f"{'interpreter start (python -c pass)':52} {bare:9.3f}")
-    print(f"{'interpreter start and the imports of `work`':52} {imports:9.3f}")
-    print(f"{'status --json':52} {status:9.3f}   {status / bare:.1f} x the bare start")
-    print(f"{'  beyond interpreter start':52} {status - bare:9.3f}   under 0.3")
-    print(f"{'start to first request':52} {request:9.3f}   under 1.5; {request / imports:.1f} x the imports")
+    print(f"{'choosing the next item, from the disk':52} {run.choice:9.4f}   under 0.001")
+    print(f"{'interpreter start (python -c pass)':52} {run.bare:9.3f}")
+    print(f"{'interpreter start and the imports of `work`':52} {run.imports:9.3f}")
+    print(f"{'status --json':52} {run.status:9.3f}   {run.status / run.bare:.1f} x the bare start")
+    print(f"{'  beyond interpreter start':52} {run.status - run.bare:9.3f}   under 0.3")
+    print(f"{'start to first request':52} {run.request:9.3f}   {run.request - run.imports:.2f} beyond the imports: 0.5")
 
 
 if __name__ == "__main__":

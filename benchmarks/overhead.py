@@ -14,7 +14,7 @@ import pstats
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
+import peers
+from figure import Figure, at_least
 from scheduler import MANIFEST, bare_loop
 
 from batchkiln.config import load_config
@@ -163,6 +165,25 @@ def commits_of(queue: Path) -> int:
     """Return how many transactions a run of these items makes: before a create, after it, and for the file."""
     with closing(sqlite3.connect(queue)) as connection:
         return 3 * int(connection.execute("SELECT count(*) FROM item").fetchone()[0])
+
+
+def figures(items: int) -> Iterator[Figure]:
+    """Give the lines of the table: the bare loop beside it, and the peers."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # PostgreSQL runs as a user of its own
+        seconds, _ = asyncio.run(run(folder, items))
+        commits = commits_of(folder / "queue.db")
+        bare = bare_loop(folder, commits)
+        rates = peers.measured(folder, items)
+    ours = items / seconds
+    work, rate = "items a second, the service answering at once, durable", f"{ours:.0f}"
+    yield at_least(work, rate, f"sqlite3 alone, {commits:,} commits: {items / bare:.0f}", bare / seconds, 0.5)
+    for name, peer in rates.items():
+        if isinstance(peer, str):
+            yield Figure("the same", rate, f"{name}: {peer}", None, "ahead", is_reached=False)
+        else:
+            yield Figure("the same", rate, f"{name}: {peer:.0f}", ours / peer, "above 1", ours > peer)
 
 
 def main() -> None:

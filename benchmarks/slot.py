@@ -9,14 +9,19 @@ of one who knows their distribution, but not the draw: on average, no program ca
 
 import argparse
 import random
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log, sqrt
 
 from bounds import best_detection, least_makespan
+from figure import Figure, at_most, below
 from simulated import Played, play
 
 from simulation.plan import Plan
 
+MEANS = (15.0, 60.0)
+CVS = (0.05, 0.2, 0.5)
 MANIFEST = """
 version: 1
 job: images
@@ -43,6 +48,67 @@ def idle_seconds(played: Played) -> float:
     return sum(gaps) / len(gaps)
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run of images, and what it is held against. Times are seconds."""
+
+    durations: str
+    items: int
+    makespan: float
+    bound: float
+    with_detection: float  # the bound of one who knows the distribution only
+    idle: float  # of the slot, an item
+    detection: float  # the least of it
+    polls: float
+    others: float  # requests an item
+    real_seconds: float
+
+
+def measured(items: int) -> Iterator[Measured]:
+    """Run images of each distribution."""
+    for mean in MEANS:
+        for cv in CVS:
+            played = images(items, mean, cv)
+            durations = [each.seconds for each in played.generations]
+            best = best_detection(mean, cv)
+            detection = sum(best.idle_after(seconds) for seconds in durations) / items
+            yield Measured(
+                durations=f"mean {mean:.0f} s, CV {cv:g}",
+                items=items,
+                makespan=played.makespan,
+                bound=least_makespan(durations),
+                with_detection=sum(durations) + detection * items,
+                idle=idle_seconds(played),
+                detection=detection,
+                polls=played.requests["poll"] / items,
+                others=sum(n for kind, n in played.requests.items() if kind != "poll") / items,
+                real_seconds=played.real_seconds,
+            )
+
+
+def figures(items: int) -> Iterator[Figure]:
+    """Give the lines of the table: one a distribution, and the worst of each other measure."""
+    runs = []
+    for run in measured(items):
+        runs.append(run)
+        hours, bound = f"{run.makespan / 3600:.2f} h", f"who knows every duration: {run.bound / 3600:.2f} h"
+        yield at_most(f"{items} images, {run.durations}", hours, bound, run.makespan / run.bound, 1.02)
+    worst = max(runs, key=lambda run: run.makespan / run.with_detection)
+    yield at_most(
+        "the same, the worst of them",
+        f"{worst.makespan / 3600:.2f} h",
+        f"who knows their distribution: {worst.with_detection / 3600:.2f} h",
+        worst.makespan / worst.with_detection,
+        1.02,
+    )
+    beyond = max(run.idle - run.detection for run in runs)
+    yield below("slot idle an item beyond best detection, the worst of them", beyond, "s", "0 s", 0.3)
+    others = max(run.others for run in runs)
+    yield at_most(
+        "requests a finished item, polls apart, the most of them", f"{others:.3f}", "one create", others, 1.05
+    )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -52,21 +118,13 @@ def main() -> None:
         f"{'durations':<20} {'hours':>7} {'/ bound':>8} {'/ with detection':>17} {'idle s':>7} {'beyond':>7}"
         f" {'polls':>6} {'others':>7} {'real s':>7}"
     )
-    for mean in (15.0, 60.0):
-        for cv in (0.05, 0.2, 0.5):
-            played = images(items, mean, cv)
-            durations = [each.seconds for each in played.generations]
-            bound = least_makespan(durations)
-            best = best_detection(mean, cv)
-            detection = sum(best.idle_after(seconds) for seconds in durations) / items
-            idle = idle_seconds(played)
-            others = sum(n for kind, n in played.requests.items() if kind != "poll") / items
-            print(
-                f"mean {mean:.0f} s, CV {cv:<6} {played.makespan / 3600:7.2f} {played.makespan / bound:8.3f}"
-                f" {played.makespan / (sum(durations) + detection * items):17.3f} {idle:7.2f} {idle - detection:7.2f}"
-                f" {played.requests['poll'] / items:6.2f} {others:7.3f} {played.real_seconds:7.1f}",
-                flush=True,
-            )
+    for run in measured(items):
+        print(
+            f"{run.durations:<20} {run.makespan / 3600:7.2f} {run.makespan / run.bound:8.3f}"
+            f" {run.makespan / run.with_detection:17.3f} {run.idle:7.2f} {run.idle - run.detection:7.2f}"
+            f" {run.polls:6.2f} {run.others:7.3f} {run.real_seconds:7.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Final, Protocol
 
 from batchkiln.cli.output import tell
@@ -12,6 +13,7 @@ from batchkiln.core.states import FINAL_STATES, ItemState
 from batchkiln.queue.summaries import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
+STILL_AFTER_SECONDS: Final = 64.0
 
 _NOT_WORTH_SAYING: Final = frozenset({Reason.NOW, Reason.POLL_INTERVAL, Reason.NOTHING})
 
@@ -89,6 +91,31 @@ class ProgressState:
         open_jobs = [view for view in self.jobs if not view.summary.is_finished]
         ends = [view.estimated_end_at for view in open_jobs if view.estimated_end_at is not None]
         return max(ends) if ends and len(ends) == len(open_jobs) else None
+
+
+class Pauses:
+    """How long a display may wait for news: not at all while ages are counted, and the longer, the longer all rests.
+
+    What a still picture shows changes without news for a minute at most, when the windows of requests have emptied.
+    From then on it waits for news alone: a run that waits nine hours for a reset uses no CPU.
+    """
+
+    def __init__(self, first_seconds: float) -> None:
+        """Begin with short ones."""
+        self._first_seconds = self._seconds = first_seconds
+
+    def next(self, *, is_moving: bool) -> float:
+        """Return the seconds of the next pause, infinite in the end."""
+        if is_moving:
+            self._seconds = self._first_seconds
+            return 0.0
+        seconds, self._seconds = self._seconds, self._seconds * 2
+        return seconds if seconds <= STILL_AFTER_SECONDS else inf
+
+    def heard(self, *, is_news: bool) -> None:
+        """After news the pauses are short again."""
+        if is_news:
+            self._seconds = self._first_seconds
 
 
 class Display(Protocol):

@@ -13,7 +13,7 @@ from batchkiln.cli.ending import Ending, say_ending
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json_lines
 from batchkiln.cli.overview import JobView, Overview, read_overview
-from batchkiln.cli.progress import Display, LaneState, PlainDisplay, ProgressState
+from batchkiln.cli.progress import Display, LaneState, Pauses, PlainDisplay, ProgressState
 from batchkiln.cli.signals import Signals
 from batchkiln.cli.until import Until
 from batchkiln.clock import ServiceClock, machine_now
@@ -102,6 +102,7 @@ class Session:
                         await self._driver.run()
                     finally:
                         ended.set()
+                        self._driver.announce()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
 
@@ -115,13 +116,20 @@ class Session:
         return PlainDisplay()
 
     async def _watch(self, reader: Database, display: Display | None, ended: asyncio.Event) -> None:
-        """Tell events and progress a few times a second, and the last events once it has ended."""
-        ticker = ServiceClock()
+        """Tell events and progress a few times a second while there is something to see; else when there is news."""
+        ticker, pauses = ServiceClock(), Pauses(TICK_SECONDS)
         while not ended.is_set():
             await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
+            news = self._driver.news.next()  # before looking, so that none is missed
             await self._tell_events(reader)
+            is_moving = False
             if display is not None and not ended.is_set():
-                display.show(await self._state(reader), ticker.monotonic())
+                state = await self._state(reader)
+                display.show(state, ticker.monotonic())
+                is_moving = bool(state.under_way)
+            if not ended.is_set():
+                await ticker.sleep_until(ticker.monotonic() + pauses.next(is_moving=is_moving), news)
+                pauses.heard(is_news=news.is_set())
 
     async def _tell_events(self, reader: Database) -> None:
         while self._common.is_json:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from batchkiln.core.job import Attempt, InputFile
 from batchkiln.core.naming import render
 from batchkiln.core.planner import QueueView, Reason
+from batchkiln.core.states import ItemState
 from batchkiln.core.windows import DayUsage
 
 
@@ -153,6 +154,14 @@ class DownloadTask:
             model=self.model,
             ext=extension,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a record of the service brought its item; with it, once it succeeded, what the download needs."""
+
+    state: ItemState
+    task: DownloadTask | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from batchkiln.core.views import (
     Kind,
     LoggedRequest,
     NewAttempt,
+    Progress,
     RequestNote,
     Snapshot,
     Viewpoint,
@@ -194,18 +195,15 @@ class QueueStore:
         """Note a 409."""
         await self._record(attempts.record_conflict, attempt.id, error, to_milliseconds(now.instant))
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> ItemState:
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> Progress:
         """Note the generation's id and price, and how far it is."""
-        return await self._record(
-            attempts.record_accepted, attempt.id, record, to_milliseconds(now.instant), self._day.start_of
-        )
+        return await self._record(_accept, attempt.id, record, to_milliseconds(now.instant), self._day.start_of)
 
     async def record_generation(
         self, attempt: Attempt, record: GenerationRecord, now: Now, *, sighting: Sighting | None = None
-    ) -> ItemState:
+    ) -> Progress:
         """Take over what a poll said, and what was seen of the duration of a success."""
-        at = to_milliseconds(now.instant)
-        return await self._record(attempts.record_generation, attempt.id, record, at, sighting=sighting)
+        return await self._record(_take_over, attempt.id, record, to_milliseconds(now.instant), sighting)
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
         """Note that the service denies a generation's id."""
@@ -295,6 +293,26 @@ class QueueStore:
     async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
         """End an item whose paid outputs are gone."""
         await self._record(preparations.record_retention_ended, task, to_milliseconds(now.instant))
+
+
+def _accept(
+    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: attempts.DayOf
+) -> Progress:
+    state = attempts.record_accepted(connection, attempt_id, record, now, day_of)
+    return _progress(connection, attempt_id, state)
+
+
+def _take_over(
+    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, sighting: Sighting | None
+) -> Progress:
+    state = attempts.record_generation(connection, attempt_id, record, now, sighting=sighting)
+    return _progress(connection, attempt_id, state)
+
+
+def _progress(connection: sqlite3.Connection, attempt_id: int, state: ItemState) -> Progress:
+    """Read what the download needs while the attempt is at hand, which saves a hop of its own."""
+    is_ready = state is ItemState.DOWNLOADING
+    return Progress(state, preparations.download_task(connection, attempt_id) if is_ready else None)
 
 
 def _account(connection: sqlite3.Connection, profile: str, name: str) -> int:

@@ -23,7 +23,7 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import NewAttempt, RequestKind
+from batchkiln.core.views import NewAttempt, Progress, RequestKind
 from batchkiln.core.windows import day_starts
 from batchkiln.scheduler.lane import Lane
 
@@ -100,8 +100,8 @@ async def _record_answer(lane: Lane, attempt: Attempt, reply: Accepted | Refused
     queue = lane.ports.queue
     match reply:
         case Accepted(record=record):
-            state = await queue.record_accepted(attempt, record, now)
-            _follow(lane, attempt, record, state)
+            async with lane.looking:
+                _follow(lane, attempt, record, await queue.record_accepted(attempt, record, now))
         case Refused(kind=kind, error=error):
             if await queue.record_refused(attempt, kind, error, now) is not ItemState.HELD:
                 _give_back(lane, attempt)
@@ -159,8 +159,9 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
             lane.recovered(creates=False, key=attempt.key_fingerprint)
             sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
             if record.status_word != lane.statuses.get(attempt.id):
-                state = await lane.ports.queue.record_generation(attempt, record, after, sighting=sighting)
-                _follow(lane, attempt, record, state)
+                async with lane.looking:
+                    progress = await lane.ports.queue.record_generation(attempt, record, after, sighting=sighting)
+                    _follow(lane, attempt, record, progress)
         case NotFound(error=error):
             lane.recovered(creates=False)
             lane.statuses.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
@@ -174,16 +175,19 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
             assert_never(reply)
 
 
-def _follow(lane: Lane, attempt: Attempt, record: GenerationRecord, state: ItemState) -> None:
-    """Keep in memory what the next step needs: the status seen, or the links that must not be stored (Law 8)."""
+def _follow(lane: Lane, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:
+    """Keep in memory what the next step needs: the status seen, or the links that must not be stored (Law 8).
+
+    Nobody looks at the queue between the record and this: a download that did not find them here would read them.
+    """
     account, status = lane.viewpoint.account, record.status_word
-    log.info("generation_seen", account=account, generation_id=record.id, status=status, state=state)
-    if state is ItemState.ACTIVE:
+    log.info("generation_seen", account=account, generation_id=record.id, status=status, state=progress.state)
+    if progress.state is ItemState.ACTIVE:
         lane.statuses[attempt.id] = record.status_word
         return
     lane.statuses.pop(attempt.id, None)
-    if state is ItemState.DOWNLOADING:
-        lane.records[attempt.id] = record
+    if progress.task is not None:
+        lane.ready[attempt.id] = (progress.task, record)
     else:
         lane.touched.pop(attempt.id, None)
 

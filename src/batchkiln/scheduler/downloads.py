@@ -86,13 +86,15 @@ async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
         else:
             tries += 1
             await _pause(lane, tries)
-    lane.records.pop(attempt_id, None)
+    lane.ready.pop(attempt_id, None)
     lane.touched.pop(attempt_id, None)
     lane.cut_files.forget(attempt_id)
 
 
 async def _try(lane: Lane, attempt_id: int) -> bool:
     """Take one step toward an attempt's files; tell whether nothing is left to fetch, for good or for this run."""
+    if ready := lane.ready.pop(attempt_id, None):
+        return await _use(lane, *ready)
     task = await lane.ports.queue.download_task(attempt_id)
     match await _record_with_links(lane, task):
         case GenerationRecord() as record:
@@ -115,9 +117,7 @@ async def _pause(lane: Lane, tries: int) -> None:
 
 
 async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
-    """Return the record that the last poll brought, or read it again."""
-    if record := lane.records.pop(task.attempt.id, None):
-        return record
+    """Read the generation again, for its links."""
     if not lane.ports.service.has_key(task.attempt.key_fingerprint):
         now = lane.ports.clock.now()
         await lane.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, now)

@@ -28,7 +28,16 @@ from batchkiln.core.replies import (
     Trouble,
     Unavailable,
 )
-from batchkiln.core.views import HeldUntil, Kind, LoggedRequest, RequestKind, RequestNote, Snapshot, Viewpoint
+from batchkiln.core.views import (
+    DownloadTask,
+    HeldUntil,
+    Kind,
+    LoggedRequest,
+    RequestKind,
+    RequestNote,
+    Snapshot,
+    Viewpoint,
+)
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.cut_files import CutFiles
@@ -73,7 +82,7 @@ class Lane:
     read_troubles: int = 0
     upload_troubles: int = 0
     touched: dict[int, float] = field(default_factory=dict)  # when the last request about an attempt was over
-    records: dict[int, GenerationRecord] = field(default_factory=dict)  # links of attempts to be fetched
+    ready: dict[int, tuple[DownloadTask, GenerationRecord]] = field(default_factory=dict)  # just seen, with links
     statuses: dict[int, str] = field(default_factory=dict)  # the last status word of the active generation
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
@@ -86,7 +95,7 @@ class Lane:
     is_told_reads: bool = False
     trouble: str | None = None  # what went wrong last, for a person; None once something went right
     _cache: tuple[int, tuple[datetime, ...], Snapshot] | None = None
-    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who looks, and by who must not be overtaken
 
     @property
     def account_id(self) -> int:
@@ -98,7 +107,7 @@ class Lane:
     async def look(self, now: Now) -> tuple[QueueView, AccountView, int]:
         """Return what the planner needs, and the version of the queue that it is true for."""
         days = day_starts(self.day, now)
-        async with self._looking:  # the tracks wake together: one of them reads for all
+        async with self.looking:  # the tracks wake together: one of them reads for all
             version = self.ports.queue.version
             if self._cache is None or self._cache[:2] != (version, days):
                 snapshot = await self.ports.queue.snapshot(self.viewpoint, days)

@@ -32,6 +32,7 @@ from batchkiln.core.views import (
     DownloadTask,
     LoggedRequest,
     NewAttempt,
+    Progress,
     RequestNote,
     Snapshot,
     Viewpoint,
@@ -211,12 +212,12 @@ class Queue(Protocol):
     async def record_conflict(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
         """Note a 409."""
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> ItemState:
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> Progress:
         """Note the generation's id and price, and how far it is."""
 
     async def record_generation(
         self, attempt: Attempt, record: GenerationRecord, now: Now, *, sighting: Sighting | None = None
-    ) -> ItemState:
+    ) -> Progress:
         """Take over what a poll said."""
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:

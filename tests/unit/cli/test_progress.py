@@ -3,12 +3,13 @@
 import io
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 
 import pytest
 from rich.console import Console
 
 from batchkiln.cli.live import panel
-from batchkiln.cli.progress import LaneState, PlainDisplay, ProgressState, plain_line
+from batchkiln.cli.progress import STILL_AFTER_SECONDS, LaneState, Pauses, PlainDisplay, ProgressState, plain_line
 from batchkiln.cli.words import REASONS
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import ItemState
@@ -134,3 +135,27 @@ def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:
     line = plain_line(replace(state(), lanes=two))
 
     assert "local/second: credits today 620 of 2,000" in line
+
+
+def test_a_still_picture_is_drawn_ever_more_rarely_and_then_only_with_news() -> None:
+    pauses = Pauses(0.25)
+
+    seconds = [pauses.next(is_moving=False) for _ in range(12)]
+
+    assert seconds[:3] == [0.25, 0.5, 1.0]
+    assert sum(second for second in seconds if second != inf) < 2 * STILL_AFTER_SECONDS
+    assert seconds[-3:] == [inf, inf, inf]
+
+
+@pytest.mark.parametrize("is_moving", [True, False])
+def test_a_picture_with_something_to_see_is_drawn_often_again(*, is_moving: bool) -> None:
+    pauses = Pauses(0.25)
+    while pauses.next(is_moving=False) != inf:
+        pass
+
+    if is_moving:
+        assert pauses.next(is_moving=True) == 0.0
+    else:
+        pauses.heard(is_news=True)
+
+    assert pauses.next(is_moving=False) == 0.25

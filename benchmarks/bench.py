@@ -1,0 +1,58 @@
+"""Measure all that docs/performance.md claims, and print it as one table; each line as soon as it is known.
+
+    python benchmarks/batchkiln-bench              everything: about forty minutes
+    python benchmarks/batchkiln-bench --quick      a tenth of each size, for a look
+    python benchmarks/batchkiln-bench --only slot days
+
+Times of simulated runs are virtual; the rest wants a machine that does nothing else. Needs `.[bench]`, and for two
+of the peers Debian's `redis-server` and `postgresql`.
+"""
+
+import argparse
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import accounts
+import days
+import enqueue
+import idle
+import large_queue
+import overhead
+import slot
+from figure import HEAD, Figure
+
+from batchkiln.logs import configure_logging
+
+PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
+    "slot": lambda share: slot.figures(500 // share),
+    "days": lambda share: days.figures(2000 // share),
+    "accounts": lambda share: accounts.figures(1000 // share, 8),
+    "overhead": lambda share: overhead.figures(2000 // share),
+    "enqueue": lambda share: enqueue.figures(1_000_000 // share),
+    "large": lambda share: large_queue.figures(1_000_000 // share),
+    "idle": lambda share: idle.figures(60 // share),
+}
+
+
+def main() -> int:
+    """Print the table; 1 where a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    configure_logging(verbosity=0, log_format="auto")
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores\n\n{HEAD}")
+    are_reached = True
+    for part in args.only:
+        for figure in PARTS[part](10 if args.quick else 1):
+            print(figure.row(), flush=True)
+            are_reached &= figure.is_reached
+    return 0 if are_reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
