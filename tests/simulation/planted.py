@@ -194,10 +194,10 @@ BUGS: Final = (
         "        case GenerationStatus.FAILED | GenerationStatus.CANCELED:\n",
     ),
     Bug(
-        "a dead link ends the download",
+        "a dead link is tried for ever",
         "scheduler/downloads.py",
-        '"a fresh link is read", clock.now())\n                return False',
-        '"a fresh link is read", clock.now())\n                return True',
+        "if record := lane.records.pop(task.attempt.id, None):",
+        "if record := lane.records.get(task.attempt.id):",
     ),
     Bug(
         "a replay takes no place in the windows",
