@@ -196,8 +196,8 @@ BUGS: Final = (
     Bug(
         "a dead link is tried for ever",
         "scheduler/downloads.py",
-        "if record := lane.records.pop(task.attempt.id, None):",
-        "if record := lane.records.get(task.attempt.id):",
+        "if ready := lane.ready.pop(attempt_id, None):",
+        "if ready := lane.ready.get(attempt_id):",
     ),
     Bug(
         "a replay takes no place in the windows",
