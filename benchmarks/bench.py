@@ -4,8 +4,8 @@
     python benchmarks/batchkiln-bench --quick      a tenth of each size, for a look
     python benchmarks/batchkiln-bench --only slot days
 
-Times of simulated runs are virtual; the rest wants a machine that does nothing else. Needs `.[bench]`, and for two
-of the peers Debian's `redis-server` and `postgresql`.
+The first four parts want a machine that does nothing else; the times of the others are virtual. Needs `.[bench]`, and
+for two of the peers Debian's `redis-server` and `postgresql`.
 """
 
 import argparse
@@ -28,13 +28,13 @@ from figure import HEAD, Figure
 from batchkiln.logs import configure_logging
 
 PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
-    "slot": lambda share: slot.figures(500 // share),
-    "days": lambda share: days.figures(2000 // share),
-    "accounts": lambda share: accounts.figures(1000 // share, 8),
     "overhead": lambda share: overhead.figures(2000 // share),
     "enqueue": lambda share: enqueue.figures(1_000_000 // share),
     "large": lambda share: large_queue.figures(1_000_000 // share),
     "idle": lambda share: idle.figures(60 // share),
+    "slot": lambda share: slot.figures(500 // share),
+    "days": lambda share: days.figures(2000 // share),
+    "accounts": lambda share: accounts.figures(1000 // share, 8),
 }
 
 

@@ -12,23 +12,18 @@ minute after the start, and half-way.
 
 import argparse
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import ceil
 
 from figure import Figure, at_most, below
 from scipy.optimize import linprog
-from simulated import Played, play
+from simulated import Forecasts, Played, play
 
-from batchkiln.cli.overview import read_overview
-from batchkiln.config import load_config
 from batchkiln.service.rules.catalog import load_catalog
 from simulation.plan import Plan
-from simulation.world import World
 
 DAY_CREDITS = 2000
 DAY_SECONDS = 86_400.0
@@ -87,27 +82,12 @@ def offers() -> list[tuple[int, str]]:
     return [(price, request) for price, request in sorted(found.items()) if LEAST_PRICE <= price <= HIGHEST_PRICE]
 
 
-def run(order: str, items: Sequence[tuple[int, str]], forecasts: list[tuple[datetime, datetime]]) -> Played:
-    """Run a job to its end; keep, once a day, the time and the end that `status` would tell."""
-    lines = [f"version: 1\njob: days\norder: {order}\nitems:"]
+def run(order: str, items: Sequence[tuple[int, str]], forecasts: Forecasts) -> Played:
+    """Run a job to its end; once a day the forecast is asked."""
+    lines = [f"version: 1\njob: {forecasts.job}\norder: {order}\nitems:"]
     lines += [f"  - {{id: i{n}, prompt: A fox {n}, {request}}}" for n, (_, request) in enumerate(items)]
-
-    def look(world: World) -> None:
-        queue = world.program_folder / "queue.db"
-        with closing(sqlite3.connect(queue)) as connection:
-            connection.row_factory = sqlite3.Row
-            config = load_config(world.program_folder / "batchkiln.yaml", {})
-            job = read_overview(connection, config, ["days"], world.wall()).jobs[0]
-        if job.estimated_end_at is not None:
-            forecasts.append((job.now, job.estimated_end_at))
-
     plan = Plan(seed=1, starts_at=MIDNIGHT, manifests={"days.yaml": "\n".join(lines) + "\n"}, ends_by=400 * DAY_SECONDS)
-    return play(plan, probe=look)
-
-
-def error_of(forecast: tuple[datetime, datetime], ended_at: datetime) -> float:
-    """Return how wrong a forecast was, as a share of the whole time."""
-    return abs((forecast[1] - ended_at) / (ended_at - MIDNIGHT))
+    return play(plan, probe=forecasts.look)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +112,15 @@ def measured(items: Sequence[tuple[int, str]]) -> Iterator[Measured]:
     """Run the items in each order."""
     least = least_days([price for price, _ in items])
     for order in ("pack", "manifest"):
-        forecasts: list[tuple[datetime, datetime]] = []
+        forecasts = Forecasts("days")
         played = run(order, items, forecasts)
-        ended = max(each.seen_at for each in played.generations)
-        ended_at = datetime.fromtimestamp(ended, tz=MIDNIGHT.tzinfo)
-        half = min(forecasts, key=lambda entry: abs((entry[0] - MIDNIGHT) / (ended_at - MIDNIGHT) - 0.5))
+        began, ended = MIDNIGHT.timestamp(), max(each.seen_at for each in played.generations)
         yield Measured(
             order=order,
-            days=(ended_at - MIDNIGHT) // timedelta(days=1) + 1,
+            days=int((ended - began) // DAY_SECONDS) + 1,
             least=least,
-            error_at_start=error_of(forecasts[0], ended_at),
-            error_half_way=error_of(half, ended_at),
+            error_at_start=forecasts.error_at(0.0, began, ended),
+            error_half_way=forecasts.error_at(0.5, began, ended),
             real_seconds=played.real_seconds,
         )
 

@@ -70,6 +70,7 @@ def saq_rate(url: str, jobs: int) -> float:
 
 
 async def _saq_rate(url: str, jobs: int) -> float:
+    logging.getLogger("saq").setLevel(logging.ERROR)
     queue = RedisQueue(Redis.from_url(url))
     await queue.connect()
     for _ in range(jobs):
@@ -111,6 +112,7 @@ def procrastinate_rate(conninfo: str, jobs: int) -> float:
 
 async def _procrastinate_rate(conninfo: str, jobs: int) -> float:
     logging.getLogger("procrastinate").setLevel(logging.ERROR)
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # which tells of each try while the server starts
     app = App(connector=PsycopgConnector(conninfo=conninfo))
     task = app.task(name="noop")(noop)
     async with app.open_async():

@@ -6,12 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from batchkiln.cli.overview import read_overview
+from batchkiln.config import load_config
 from batchkiln.service.api.generations import PENDING_SECONDS
 from batchkiln.service.clock import Dice
 from simulation.plan import Plan
@@ -78,6 +80,29 @@ def play(
             )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class Forecasts:
+    """What `status` tells of a job's end while a run is on, look by look: give `look` as the probe."""
+
+    job: str
+    told: list[tuple[float, float]] = field(default_factory=list)  # when, and the end; seconds since 1970
+
+    def look(self, world: World) -> None:
+        """Ask."""
+        with closing(sqlite3.connect(world.program_folder / "queue.db")) as connection:
+            connection.row_factory = sqlite3.Row
+            config = load_config(world.program_folder / "batchkiln.yaml", {})
+            job = read_overview(connection, config, [self.job], world.wall()).jobs[0]
+        if job.estimated_end_at is not None:
+            self.told.append((job.now.timestamp(), job.estimated_end_at.timestamp()))
+
+    def error_at(self, share: float, began_at: float, ended_at: float) -> float:
+        """Return how wrong it was at a share of the whole time, as a share of the whole time."""
+        whole = ended_at - began_at
+        _, told = min(self.told, key=lambda entry: abs((entry[0] - began_at) / whole - share))
+        return abs(told - ended_at) / whole
 
 
 def _look_again(world: World, probe: Callable[[World], None], seconds: float, *, at: float) -> None:

@@ -16,7 +16,7 @@ from math import log, sqrt
 
 from bounds import best_detection, least_makespan
 from figure import Figure, at_most, below
-from simulated import Played, play
+from simulated import Forecasts, Played, play
 
 from simulation.plan import Plan
 
@@ -33,13 +33,18 @@ items:
 """
 
 
-def images(items: int, mean: float, cv: float, *, seed: int = 1) -> Played:
+def images(items: int, mean: float, cv: float, *, forecasts: Forecasts, seed: int = 1) -> Played:
     """Run images with log-normal durations."""
     chance = random.Random(seed)
     deviation = sqrt(log(1 + cv * cv))
     numbers = ", ".join(str(number) for number in range(items))
     plan = Plan(seed=seed, manifests={"images.yaml": MANIFEST.format(numbers=numbers)})
-    return play(plan, lambda _: chance.lognormvariate(log(mean) - deviation**2 / 2, deviation))
+    return play(
+        plan,
+        lambda _: chance.lognormvariate(log(mean) - deviation**2 / 2, deviation),
+        probe=forecasts.look,
+        probe_seconds=5 * mean,
+    )
 
 
 def idle_seconds(played: Played) -> float:
@@ -61,6 +66,8 @@ class Measured:
     detection: float  # the least of it
     polls: float
     others: float  # requests an item
+    error_soon: float  # of the forecast after a tenth, as a share of the whole time
+    error_half_way: float
     real_seconds: float
 
 
@@ -68,7 +75,9 @@ def measured(items: int) -> Iterator[Measured]:
     """Run images of each distribution."""
     for mean in MEANS:
         for cv in CVS:
-            played = images(items, mean, cv)
+            forecasts = Forecasts("images")
+            played = images(items, mean, cv, forecasts=forecasts)
+            began, ended = played.generations[0].created_at, max(each.seen_at for each in played.generations)
             durations = [each.seconds for each in played.generations]
             best = best_detection(mean, cv)
             detection = sum(best.idle_after(seconds) for seconds in durations) / items
@@ -82,6 +91,8 @@ def measured(items: int) -> Iterator[Measured]:
                 detection=detection,
                 polls=played.requests["poll"] / items,
                 others=sum(n for kind, n in played.requests.items() if kind != "poll") / items,
+                error_soon=forecasts.error_at(0.1, began, ended),
+                error_half_way=forecasts.error_at(0.5, began, ended),
                 real_seconds=played.real_seconds,
             )
 
@@ -103,6 +114,10 @@ def figures(items: int) -> Iterator[Figure]:
     )
     beyond = max(run.idle - run.detection for run in runs)
     yield below("slot idle an item beyond best detection, the worst of them", beyond, "s", "0 s", 0.3)
+    error = 100 * max(run.error_soon for run in runs)
+    yield below("error of the forecast when a tenth is done, nothing known before, the worst", error, "%", "", 5)
+    error = 100 * max(run.error_half_way for run in runs)
+    yield below("the same, half-way, the worst", error, "%", "", 2)
     others = max(run.others for run in runs)
     yield at_most(
         "requests a finished item, polls apart, the most of them", f"{others:.3f}", "one create", others, 1.05
@@ -116,13 +131,14 @@ def main() -> None:
     items = parser.parse_args().items
     print(
         f"{'durations':<20} {'hours':>7} {'/ bound':>8} {'/ with detection':>17} {'idle s':>7} {'beyond':>7}"
-        f" {'polls':>6} {'others':>7} {'real s':>7}"
+        f" {'polls':>6} {'others':>7} {'forecast, 10 %':>15} {'half-way':>9} {'real s':>7}"
     )
     for run in measured(items):
         print(
             f"{run.durations:<20} {run.makespan / 3600:7.2f} {run.makespan / run.bound:8.3f}"
             f" {run.makespan / run.with_detection:17.3f} {run.idle:7.2f} {run.idle - run.detection:7.2f}"
-            f" {run.polls:6.2f} {run.others:7.3f} {run.real_seconds:7.1f}",
+            f" {run.polls:6.2f} {run.others:7.3f} {run.error_soon:15.3%} {run.error_half_way:9.3%}"
+            f" {run.real_seconds:7.1f}",
             flush=True,
         )
 

@@ -16,9 +16,9 @@ from batchkiln.queue.sql import query
 ATTEMPTS_LOOKED_AT: Final = 400
 IMAGE_SECONDS: Final = 20.0
 CLIP_SECONDS: Final = 90.0
-"""What is expected of an item while nothing like it was made yet; each counts as `PRIOR_WEIGHT` observations."""
+"""What is expected of an item while nothing like it was made yet; it counts as `PRIOR_WEIGHT` observations."""
 
-PRIOR_WEIGHT: Final = 3
+PRIOR_WEIGHT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
