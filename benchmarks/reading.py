@@ -1,7 +1,8 @@
 """How long an ended generation goes unseen: fixed reads, learned ones, and the best that knows the distribution.
 
 The policy alone, without the program around it: many runs of images whose durations are log-normal, each begun with
-nothing learned. Prints a table, and the figure of docs/performance.md.
+nothing learned. Prints a table, the figure of docs/performance.md, and what becomes of it when the service changes its
+pace after 150 generations: with a distribution drawn by its likelihood, as batchkiln does, and with the middle one.
 
     python benchmarks/reading.py [--items 500] [--runs 8]
 """
@@ -22,6 +23,8 @@ CVS = (0.05, 0.1, 0.2, 0.5)
 FIGURE_CV = 0.05
 USUAL_SECONDS = 20.0
 LEARNING = 3
+CHANGES = ((30.0, 15.0), (28.0, 22.0), (15.0, 30.0), (40.0, 25.0), (17.0, 13.0))
+BEFORE, AFTER = 150, 250
 
 
 @dataclass
@@ -49,11 +52,11 @@ def best(durations: list[float], mean: float, cv: float) -> Lost:
     return Lost(sum(map(detection.idle_after, durations)) / len(durations))
 
 
-def learned(durations: list[float], seed: int) -> Lost:
-    """Read as batchkiln does."""
-    known, chance, lost = Durations(USUAL_SECONDS), random.Random(seed), Lost()
+def learned(durations: list[float], draw: Callable[[], float]) -> Lost:
+    """Read as batchkiln does; `draw` is uniform from 0 to 1, or always a half for the middle distribution."""
+    known, lost = Durations(USUAL_SECONDS), Lost()
     for duration in durations:
-        shape = known.drawn(chance.random()) if known.seen >= LEARNING else None
+        shape = known.drawn(draw()) if known.seen >= LEARNING else None
         going, at = 0.0, _next(shape, 0.0)
         lost.reads += 1
         while at < duration:
@@ -97,7 +100,7 @@ def main() -> None:
         for cv in CVS:
             runs = [drawn(mean, cv, args.items, seed) for seed in range(args.runs)]
             always = _mean([fixed(run) for run in runs])
-            ours = _mean([learned(run, seed) for seed, run in enumerate(runs)])
+            ours = _mean([learned(run, random.Random(seed).random) for seed, run in enumerate(runs)])
             known = _mean([best(run, mean, cv) for run in runs])
             name = f"mean {mean:.0f} s, CV {cv}"
             seconds = f"{always.seconds:.2f} s | {ours.seconds:.2f} s | {known.seconds:.2f} s"
@@ -109,7 +112,20 @@ def main() -> None:
     print('    y-axis "seconds" 0 --> 6')
     for line in zip(*figure, strict=True):
         print(f"    line [{', '.join(f'{seconds:.2f}' for seconds in line)}]")
-    print("```")
+    print("```\n\n| mean, first and then | drawn | middle | known |\n|---|---|---|---|")
+    for first, then in CHANGES:
+        parts = [
+            (drawn(first, FIGURE_CV, BEFORE, seed), drawn(then, FIGURE_CV, AFTER, seed + args.runs))
+            for seed in range(args.runs)
+        ]
+        ours = _mean([learned([*old, *new], random.Random(seed).random) for seed, (old, new) in enumerate(parts)])
+        middle = _mean([learned([*old, *new], lambda: 0.5) for old, new in parts])
+        known_olds = _mean([best(old, first, FIGURE_CV) for old, _ in parts]).seconds * BEFORE
+        known_news = _mean([best(new, then, FIGURE_CV) for _, new in parts]).seconds * AFTER
+        seconds = (
+            f"{ours.seconds:.2f} s | {middle.seconds:.2f} s | {(known_olds + known_news) / (BEFORE + AFTER):.2f} s"
+        )
+        print(f"| {first:.0f} s, {then:.0f} s | {seconds} |", flush=True)
 
 
 if __name__ == "__main__":
