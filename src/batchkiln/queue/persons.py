@@ -13,7 +13,7 @@ from typing import Final
 
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.lookup import items_of, job_id_of
-from batchkiln.queue.moves import move, note_job
+from batchkiln.queue.moves import move_all, note_job
 from batchkiln.queue.sql import query
 from batchkiln.queue.staging import transaction
 
@@ -94,9 +94,9 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
     job_id = job_id_of(connection, job_name)
     ids, _ = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
 
-    def requeue(item_id: int, state: ItemState) -> None:
-        connection.execute(query("forget_failures"), {"item_id": item_id})
-        move(connection, item_id=item_id, expected=state, event=Event.RETRY_REQUESTED, now=now)
+    def requeue(item_ids: Sequence[int], state: ItemState) -> None:
+        connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
+        move_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, _RETRIED_UNNAMED)
     counts = _each(connection, pages, RETRYABLE, requeue)
@@ -124,8 +124,8 @@ def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[s
     job_id = job_id_of(connection, job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
 
-    def drop(item_id: int, state: ItemState) -> None:
-        move(connection, item_id=item_id, expected=state, event=Event.CANCEL_REQUESTED, now=now)
+    def drop(item_ids: Sequence[int], state: ItemState) -> None:
+        move_all(connection, item_ids, expected=state, event=Event.CANCEL_REQUESTED, now=now)
 
     queued = (ItemState.QUEUED,)
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
@@ -199,16 +199,15 @@ def _each(
     connection: sqlite3.Connection,
     pages: Iterator[list[int]],
     states: frozenset[ItemState],
-    act: Callable[[int, ItemState], None],
+    act: Callable[[Sequence[int], ItemState], None],
 ) -> dict[ItemState, int]:
-    """Do `act` for the items that are still in one of `states`, a transaction a page; count them by state."""
+    """Do `act` with the items that are still in each of `states`, a transaction a page; count them by state."""
     counts: dict[ItemState, int] = {}
     for page in pages:
         with transaction(connection):
             rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
-            for item_id, word in rows:
-                state = ItemState(word)
-                if state in states:
-                    act(item_id, state)
-                    counts[state] = counts.get(state, 0) + 1
+            for state in sorted(states):
+                if ids := [item_id for item_id, word in rows if word == state]:
+                    act(ids, state)
+                    counts[state] = counts.get(state, 0) + len(ids)
     return counts

@@ -40,7 +40,7 @@ GROUP BY i.state;
 SELECT i.id, i.state FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value ORDER BY i.id;
 
 -- name: forget_failures
-UPDATE item SET failures = 0 WHERE id = :item_id;
+UPDATE item SET failures = 0 WHERE id IN (SELECT value FROM json_each(:ids)) AND failures <> 0;
 
 -- name: count_in_state
 SELECT coalesce(sum(n), 0) FROM tally WHERE job_id = :job_id AND state = :state;
