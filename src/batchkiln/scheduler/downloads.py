@@ -11,7 +11,8 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.backoff import delay_seconds
-from batchkiln.core.planner import Due, Reason
+from batchkiln.core.instants import Now
+from batchkiln.core.planner import AccountView, Due, Reason
 from batchkiln.core.polling import next_poll_at, retention_ends_at
 from batchkiln.core.replies import (
     AccountBlocked,
@@ -122,8 +123,7 @@ async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord
         now = lane.ports.clock.now()
         await lane.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, now)
         return _Links.NEVER
-    await _read_is_due(lane, task)
-    return _Links.LATER if lane.control.is_over_for(lane.account_id) else await _read(lane, task)
+    return await _read(lane, task) if await _read_is_due(lane, task) else _Links.LATER
 
 
 async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
@@ -155,21 +155,18 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
             assert_never(reply)
 
 
-async def _read_is_due(lane: Lane, task: DownloadTask) -> None:
+async def _read_is_due(lane: Lane, task: DownloadTask) -> bool:
     """Wait until another read of this generation keeps the gap and fits the windows (Service rule 4.4)."""
-    while not lane.control.is_over_for(lane.account_id):
-        now = lane.ports.clock.now()
-        _, account, _ = await lane.look(now)
+
+    def due_of(account: AccountView, now: Now) -> Due:
         gap = next_poll_at(
             last_settled_at=lane.last_touched(task.attempt.id, task.last_read_at, now),
             interval_seconds=lane.limits.poll_interval_seconds,
             now=now.steady,
         )
-        due = account.read_due(now, places=2).after(Due(gap, Reason.POLL_INTERVAL))
-        if due.at <= now.steady:
-            return
-        at = min(due.at, now.steady + lane.limits.minute_seconds)
-        await lane.ports.clock.sleep_until(at, lane.control.stopping)
+        return account.read_due(now, places=2).after(Due(gap, Reason.POLL_INTERVAL))
+
+    return await lane.wait_until_due(due_of)
 
 
 async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool:

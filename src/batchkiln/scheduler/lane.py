@@ -1,7 +1,7 @@
 """One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -245,15 +245,21 @@ class Lane:
             self._cache = None
 
     async def place(self, *, creates: bool) -> bool:
+        """Wait until a request may leave that was planned, but prepared meanwhile, as `wait_until_due` does."""
+        return await self.wait_until_due(
+            lambda account, now: (account.create_due if creates else account.read_due)(now)
+        )
+
+    async def wait_until_due(self, due_of: Callable[[AccountView, Now], Due]) -> bool:
         """Wait until a request may leave, and return so that nothing is awaited before it takes its place.
 
-        For requests that were planned, but prepared meanwhile: others may have filled the minute (Law 5). False
-        where the run ended instead.
+        Others may have filled the minute meanwhile, so it is asked anew each time (Law 5). False where the run ended
+        instead.
         """
         while not self.control.is_over_for(self.account_id):
             now = self.ports.clock.now()
             _, account, _ = await self.look(now)
-            due = account.create_due(now) if creates else account.read_due(now)
+            due = due_of(account, now)
             if due.at <= now.steady:
                 return True
             at = min(due.at, now.steady + self.limits.minute_seconds)
