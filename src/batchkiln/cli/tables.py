@@ -168,5 +168,7 @@ def _waits(view: AccountView) -> str:
 def _driver(overview: Overview) -> Text:
     lease = overview.lease
     if lease is None:
-        return Text("No process drives this queue now; `batchkiln work` would.", style="dim")
+        is_finished = all(view.summary.is_finished for view in overview.jobs)
+        hint = "" if is_finished else "; `batchkiln work` would"
+        return Text(f"No process drives this queue now{hint}.", style="dim")
     return Text(f"Driven by process {lease.pid} on {lease.host} ({lease.command}, since {moment(lease.started_at)}).")

@@ -1,0 +1,109 @@
+"""`docs/guides/`: every page can be followed as it stands, in an empty folder, and shows what it says.
+
+Of a page's blocks, those of `sh` are run in order by one shell each, those after `<!-- file: NAME -->` are written to
+that file before the next command, and each line after `<!-- shows -->` is part of what the commands before it showed.
+A block after `<!-- fails: N -->` ends with that exit status; one after `<!-- elsewhere -->` is for another machine.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = sorted(set((ROOT / "docs" / "guides").glob("*.md")) - {ROOT / "docs" / "guides" / "README.md"})
+TIMEOUT_SECONDS: Final = 120  # only a page that hangs takes so long
+_BLOCK: Final = re.compile(
+    r"^(?:<!-- (?P<mark>\w+)(?:: (?P<value>\S+))? -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a page: what it is, and its text."""
+
+    mark: str
+    value: str
+    language: str
+    text: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return a page's blocks in order."""
+    found = _BLOCK.finditer(page.read_text("utf-8"))
+    return [Block(match["mark"] or "", match["value"] or "", match["language"], match["text"]) for match in found]
+
+
+class Reader:
+    """Somebody who follows a page in a folder of their own."""
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        self.folder = folder
+        self.shown = ""
+        program = tools / "batchkiln"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m batchkiln "$@"\n', "utf-8")
+        program.chmod(0o755)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
+        path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+        places = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), "HOME": str(folder), "COLUMNS": "120"}
+        self._environment = kept | places
+
+    def follow(self, block: Block) -> None:
+        """Do what a block asks, and fail where it does not come out as the page says."""
+        match block:
+            case Block(mark="elsewhere"):
+                return
+            case Block(mark="file"):
+                target = self.folder / block.value
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(block.text, "utf-8")
+            case Block(mark="shows"):
+                for line in block.text.splitlines():
+                    assert line.strip() in self.shown, f"{line!r} was not shown:\n{self.shown}"
+                self.shown = ""
+            case Block(language="sh"):
+                expected = int(block.value) if block.mark == "fails" else 0
+                status = self._run(block.text)
+                assert status == expected, f"exit {status} instead of {expected} of\n{block.text}\n{self.shown}"
+            case _:
+                return
+
+    def _run(self, commands: str) -> int:
+        process = subprocess.Popen(
+            [str(shutil.which("bash")), "-c", f"set -euo pipefail\n{commands}"],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            shown, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            shown, _ = process.communicate()
+        self.shown += shown
+        return process.returncode
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_can_be_followed(page: Path, tmp_path: Path) -> None:
+    folder, tools = tmp_path / "folder", tmp_path / "tools"
+    tools.mkdir()
+    shutil.copytree(ROOT / "jobs" / "images", folder / "images")
+    reader = Reader(folder, tools)
+    blocks = blocks_of(page)
+    assert any(block.language == "sh" for block in blocks), "a page without commands is no guide"
+
+    for block in blocks:
+        reader.follow(block)
