@@ -77,6 +77,14 @@ def test_manual_names_every_filter() -> None:
     assert set(re.findall(r"`(\w+)`", listed[1])) == set(FILTERS)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # click-man calls what click gives up
+def test_man_pages_are_fresh() -> None:
+    """`docs/man` holds what `docs/make_man.py` writes: one page of each command, and no other."""
+    pages = dict(runpy.run_path(str(DOCS / "make_man.py"))["pages"]())
+
+    assert {page.name: page.read_text("utf-8") for page in (DOCS / "man").iterdir()} == pages
+
+
 def test_states_page_is_fresh() -> None:
     """The page of states is what `docs/make_diagrams.py` draws from the table now; run it if this fails."""
     page = runpy.run_path(str(DOCS / "make_diagrams.py"))["states_page"]()
