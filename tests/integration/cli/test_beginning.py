@@ -9,6 +9,17 @@ import pytest
 from integration.cli.workspace import Workspace, finished, interrupt, until_line
 
 
+def test_init_wires_the_manifest_to_its_schema(workspace: Workspace) -> None:
+    """The file that the manifest's first line names is what `schema` prints; one that is there is left alone."""
+    workspace.call("init")
+    named = (workspace.folder / "manifest.yaml").read_text().splitlines()[0].partition("$schema=")[2]
+
+    assert (workspace.folder / named).read_text() == workspace.call("schema").out
+    (workspace.folder / named).write_text("mine")
+    assert workspace.call("init", "other.yaml").exit == 0
+    assert (workspace.folder / named).read_text() == "mine"
+
+
 def test_init_writes_a_manifest_that_runs_and_never_writes_over_one(workspace: Workspace) -> None:
     """The first manifest is accepted as it is; a second init leaves it alone."""
     first = workspace.call("init")
