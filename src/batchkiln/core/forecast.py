@@ -214,8 +214,8 @@ def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[
             cost = mean if entry.cost is None else entry.cost
             if not entry.count:
                 continue
-            if hopeless := _hopeless(load, entry, cost, limits):
-                unpayable += [hopeless] if entry.cost is not None else []
+            if never := hopeless(load, entry, cost, limits):
+                unpayable += [never] if entry.cost is not None else []
                 continue
             seconds = entry.seconds if entry.is_under_way else max(entry.seconds, shortest)
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
@@ -225,7 +225,7 @@ def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[
     return list(merged.values()), unpayable
 
 
-def _hopeless(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
+def hopeless(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
     """Return what a class exceeds even where nothing of it was used yet; see `judge` in `core/budget.py`."""
     if entry.is_under_way:
         return None

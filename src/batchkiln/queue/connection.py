@@ -80,6 +80,11 @@ class Database:
         return await cls._open(f"{path.absolute().as_uri()}?mode=ro", path, prepare_for_reading)
 
     @classmethod
+    async def open_empty(cls, path: Path) -> Self:
+        """Open what a queue that is not there yet would be: in memory, and for reading. Nothing is made at `path`."""
+        return await cls._open("file::memory:", path, _prepare_empty)
+
+    @classmethod
     async def _open(cls, uri: str, path: Path, prepare: Callable[[sqlite3.Connection, Path], None]) -> Self:
         try:
             connection = await aiosqlite.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
@@ -198,6 +203,14 @@ def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
     connection.row_factory = sqlite3.Row
     look(path)  # a reader, too, would have SQLite delete the log of an empty file
     _check_ours(connection, path, may_be_empty=False)
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _prepare_empty(connection: sqlite3.Connection, path: Path) -> None:
+    del path  # there is no file
+    connection.row_factory = sqlite3.Row
+    for version, script in migrations():
+        _migrate(connection, version, script)
     connection.execute("PRAGMA query_only = ON")
 
 

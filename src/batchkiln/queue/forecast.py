@@ -38,6 +38,7 @@ class RecipeCount:
     recipe_id: int
     state: ItemState
     count: int
+    model: str
     mode: Mode
     price_key: str
     cost_credits: int | None
@@ -81,6 +82,7 @@ def recipe_counts(connection: sqlite3.Connection, job_id: int, profile: str) -> 
             recipe_id=row["recipe_id"],
             state=ItemState(row["state"]),
             count=row["n"],
+            model=row["model"],
             mode=Mode(row["mode"]),
             price_key=row["price_key"],
             cost_credits=row["cost_credits"],

@@ -9,7 +9,7 @@ WHERE j.is_paused = 0 AND j.profile = :profile
 ORDER BY j.id;
 
 -- name: forecast_classes  (under way: paid already, so that it takes time but no credits)
-SELECT t.recipe_id, t.state, t.n, r.mode, r.price_key, r.max_cost_credits, q.cost_credits
+SELECT t.recipe_id, t.state, t.n, r.model, r.mode, r.price_key, r.max_cost_credits, q.cost_credits
 FROM tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
