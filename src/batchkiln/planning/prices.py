@@ -19,7 +19,6 @@ from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.instants import Now
 from batchkiln.core.replies import (
     AccountBlocked,
-    AccountProblem,
     AssetsReady,
     BalanceRead,
     Described,
@@ -34,6 +33,7 @@ from batchkiln.core.replies import (
     UploadsPrepared,
 )
 from batchkiln.core.request import request_body
+from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.views import LoggedRequest
 from batchkiln.core.windows import DayUsage, Limits, SlidingLog
 from batchkiln.inputs import LocalInputs
@@ -322,28 +322,3 @@ class _Visit:
     def _stop(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
         self.is_over = True
         self.book.hindrances.append(Hindrance(self.profile, self.account, reason, exit_status))
-
-
-def describe_trouble(trouble: Trouble) -> str:
-    """Say in a line what the service did, or did not do."""
-    match trouble:
-        case NoReply(reason=reason):
-            return f"the service does not answer ({reason})"
-        case EdgeBlocked():
-            return "the firewall before the API refused the request"
-        case Throttled(error=error):
-            return f"the service asks for a pause ({error.code}: {error.message})"
-        case Unavailable(error=error):
-            return f"the service is unavailable ({error.code}: {error.message})"
-        case AccountBlocked(problem=problem, error=error):
-            return f"{_PROBLEMS[problem]} ({error.code}: {error.message})"
-        case _:
-            assert_never(trouble)
-
-
-_PROBLEMS: Final[Mapping[AccountProblem, str]] = {
-    AccountProblem.KEY_REFUSED: "its API key is refused",
-    AccountProblem.UPGRADE_REQUIRED: "its API key was issued before the API's launch",
-    AccountProblem.NO_CREDITS: "it has no credits left",
-    AccountProblem.FORBIDDEN: "the service forbids it the API",
-}
