@@ -20,14 +20,20 @@ from batchkiln.queue.store import News, QueueStore
 from batchkiln.wiring import KEPT_MINUTES, Setting
 
 
-def may_ask(common: Common, manifests: Sequence[str], *, is_agreed: bool) -> bool:
-    """Tell whether a person is there, and wants to be told and asked; standard input is read once only."""
-    is_wanted = not (is_agreed or common.is_json or common.is_quiet or "-" in manifests)
+def may_ask(manifests: Sequence[str], *, is_agreed: bool) -> bool:
+    """Tell whether a person is there, and has not agreed already; standard input is read once only."""
+    is_wanted = not (is_agreed or "-" in manifests)
     return is_wanted and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 async def ask_before_spending(
-    database: Database, setting: Setting, manifests: Sequence[str], options: ApplyOptions, *, max_credits: int | None
+    common: Common,
+    database: Database,
+    setting: Setting,
+    manifests: Sequence[str],
+    *,
+    options: ApplyOptions,
+    max_credits: int | None,
 ) -> None:
     """Show what the run would come to, and ask where that is more than `confirm_above_credits`.
 
@@ -42,9 +48,11 @@ async def ask_before_spending(
     manner = Manner(setting.surroundings, note=noted.note)
     plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
     for profile in {job.manifest.profile for job in plan.jobs}:
-        await noted.keep(profile, plan.book.of(profile))
-    for line in short_lines(plan):
-        tell(line)
+        now = plan.book.times.get(profile, setting.surroundings.wall())
+        await noted.keep(profile, plan.book.of(profile), to_milliseconds(now))
+    if not common.is_quiet:
+        for line in short_lines(plan):
+            tell(line)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
         return  # applying refuses it in a moment
     cost = plan.credits if max_credits is None else min(plan.credits, max_credits)
@@ -74,10 +82,9 @@ class _Noted:
         days = day_starts(self._setting.config.profiles[profile].day, now)
         await store.note_request(RequestNote(self._ids[profile, account], RequestKind.QUOTE, now.instant, days))
 
-    async def keep(self, profile: str, prices: dict[str, int]) -> None:
+    async def keep(self, profile: str, prices: dict[str, int], now: int) -> None:
         """Keep prices by price key."""
         if prices:
-            now = to_milliseconds(self._setting.surroundings.wall())
             await self._database.write(keep_quotes, profile=profile, prices=prices, now=now)
 
     def _store(self, profile: str) -> QueueStore:

@@ -52,9 +52,11 @@ def show_plan(plan: Plan) -> None:
 def short_lines(plan: Plan) -> Iterator[str]:
     """Give the plan in a few lines, as `run` shows it before it asks."""
     for job in plan.jobs:
-        end = "" if job.end_at is None else f", done by about {moment(job.end_at)}"
+        is_over = not job.to_send and not _under_way(job)
+        end = "" if job.end_at is None or is_over else f", done by about {moment(job.end_at)}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {count(job.to_send, 'item')} to send{end}"
-    yield f"Cost: {_cost(plan)}."
+    if plan.costs:
+        yield f"Cost: {_cost(plan)}."
     for caution in cautions(plan):
         yield f"Warning: {_about(caution.job)}{one_line(caution.message)}."
 

@@ -68,7 +68,7 @@ def run(
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
     wishes = Wishes(until=until, max_credits=max_credits)
-    is_asking = may_ask(common, manifests, is_agreed=is_agreed)
+    is_asking = may_ask(manifests, is_agreed=is_agreed)
     return run_async(_run(common, manifests, options, wishes, is_asking=is_asking))
 
 
@@ -83,7 +83,9 @@ async def _run(
             async with driving(database, setting, control, command="run") as driver:
                 newest = await database.read(last_event_id)
                 if is_asking:
-                    await ask_before_spending(database, setting, manifests, options, max_credits=wishes.max_credits)
+                    await ask_before_spending(
+                        common, database, setting, manifests, options=options, max_credits=wishes.max_credits
+                    )
                 applied = await apply_manifests(database, setting, manifests, options=options, stdin=sys.stdin.buffer)
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)

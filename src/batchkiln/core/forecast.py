@@ -69,7 +69,10 @@ class Unpayable:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When each job is done, in service time, and how the days fill. A job that cannot be foretold has no end."""
+    """When each job is done, in service time, and how the days fill.
+
+    A job that cannot be foretold has no end, and while no price at all is known there are no days either.
+    """
 
     ends: Mapping[str, datetime]
     days: tuple[CalendarDay, ...]
@@ -168,7 +171,8 @@ def forecast(
             purse.open_day()
     unknown = {pile.job for pile in piles} | {load.name for load in loads if _is_unknown(load, loads)}
     ends = {name: at for name, at in ended.items() if name not in unknown}
-    return Forecast(ends, tuple(_without_idle_ends(days)), tuple(unpayable))
+    is_priced = not any(_is_unknown(load, loads) for load in loads)
+    return Forecast(ends, tuple(_without_idle_ends(days)) if is_priced else (), tuple(unpayable))
 
 
 def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:

@@ -13,7 +13,7 @@ from batchkiln.core.forecast import JobLoad, Unpayable, hopeless
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import DayUsage, Limits
+from batchkiln.core.windows import Limits
 from batchkiln.planning.outlook import Outlook, outlooks, usage_today
 from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
 from batchkiln.queue.connection import Database
@@ -21,7 +21,7 @@ from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.overview import present_time
 from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
-from batchkiln.queue.summaries import account_summaries
+from batchkiln.queue.summaries import AccountSummary, account_summaries
 from batchkiln.queue.windows import logged_requests
 from batchkiln.wiring import KEPT_MINUTES, Setting, read_manifest
 
@@ -104,7 +104,7 @@ class _Survey:
 
     manifests: tuple[ManifestPlan, ...]
     times: Mapping[str, datetime]
-    usages: Mapping[tuple[str, str], DayUsage]
+    accounts: tuple[AccountSummary, ...]
     known: Mapping[tuple[str, str], Known]
     other_loads: tuple[QueuedLoad, ...]
 
@@ -161,15 +161,15 @@ def _survey(
         )
         manifests.append(planned)
     _check_jobs_differ(manifests)
-    usages, known = _accounts(connection, profiles, times)
+    accounts = tuple(account for account in account_summaries(connection) if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
     named = {manifest.spec.name for manifest in manifests}
     return _Survey(
         manifests=tuple(manifests),
         times=times,
-        usages=usages,
-        known=known,
+        accounts=accounts,
+        known=_known(connection, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
     )
 
@@ -181,27 +181,25 @@ def _check_jobs_differ(manifests: Sequence[ManifestPlan]) -> None:
             raise InputError(f"two of these manifests are of the job {name}; plan them one after the other")
 
 
-def _accounts(
-    connection: sqlite3.Connection, profiles: Mapping[str, Profile], times: Mapping[str, datetime]
-) -> tuple[dict[tuple[str, str], DayUsage], dict[tuple[str, str], Known]]:
-    """Return today's usage, and what prices have to be asked with, of each configured account."""
-    usages: dict[tuple[str, str], DayUsage] = {}
+def _known(
+    connection: sqlite3.Connection,
+    accounts: Iterable[AccountSummary],
+    profiles: Mapping[str, Profile],
+    times: Mapping[str, datetime],
+) -> dict[tuple[str, str], Known]:
+    """Return what the prices of each configured account have to be asked with."""
     known = {(name, account): Known(times[name]) for name in profiles for account in profiles[name].account_names}
-    for summary in account_summaries(connection):
-        place = (summary.profile, summary.name)
-        if summary.profile not in profiles:
-            continue
+    for summary in accounts:
         profile, now = profiles[summary.profile], times[summary.profile]
-        usages[place] = usage_today(summary, profile, now)
         keep_seconds = KEPT_MINUTES * profile.limits.minute_seconds
-        known[place] = Known(
+        known[summary.profile, summary.name] = Known(
             now=now,
-            usage=usages[place],
+            usage=usage_today(summary, profile, now),
             logged=tuple(logged_requests(connection, summary.profile, keep_seconds)),
             account_id=summary.id,
             reads_held_until=summary.reads_held.until if summary.reads_held else None,
         )
-    return usages, known
+    return known
 
 
 def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:
@@ -217,14 +215,25 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
 
 
 def compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
-    """Put the plan together. Pure."""
+    """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
+    times = {**survey.times, **book.times}
+    usages = {
+        (account.profile, account.name): usage_today(account, config.profiles[account.profile], times[account.profile])
+        for account in survey.accounts
+    }
     priced = [manifest.priced(book.of(manifest.profile)) for manifest in survey.manifests]
     payable = [_without_refused(manifest, book) for manifest in priced]
     limits = {name: profile.limits for name, profile in config.profiles.items()}
-    in_order = sorted(payable, key=_age)
-    loads = {manifest.spec.name: manifest.load(limits[manifest.profile]) for manifest in in_order}
+    is_same_day = {
+        name: profile.day.start_of(times[name]) == profile.day.start_of(survey.times[name])
+        for name, profile in config.profiles.items()
+    }
+    loads = {
+        manifest.spec.name: manifest.load(limits[manifest.profile], is_new_day=not is_same_day[manifest.profile])
+        for manifest in sorted(payable, key=_age)
+    }
     ahead = _under_way(survey.other_loads)
-    found = outlooks([*ahead, *loads.values()], profiles=config.profiles, times=survey.times, usages=survey.usages)
+    found = outlooks([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
     forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
     jobs = []
     for manifest, sendable in zip(priced, payable, strict=True):
@@ -233,7 +242,7 @@ def compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
         jobs.append(
             JobPlan(
                 manifest=manifest,
-                now=survey.times[manifest.profile],
+                now=times[manifest.profile],
                 end_at=None if manifest.is_paused else foretold.ends.get(name),
                 unpayable=tuple(each for each in foretold.unpayable if each.job == name),
                 refused=tuple(_refused(manifest, book)),

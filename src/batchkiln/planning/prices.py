@@ -70,13 +70,17 @@ class Hindrance:
 
 @dataclass(slots=True)
 class PriceBook:
-    """What was learned. Prices and refusals go by profile and price key, balances by profile and account."""
+    """What was learned. Prices and refusals go by profile and price key, balances by profile and account.
+
+    `times` is what the services themselves said, by profile.
+    """
 
     prices: dict[tuple[str, str], int] = field(default_factory=dict)
     refused: dict[tuple[str, str], ServiceError] = field(default_factory=dict)
     lacking_uploads: set[tuple[str, str]] = field(default_factory=set)
     balances: dict[tuple[str, str], int] = field(default_factory=dict)
     hindrances: list[Hindrance] = field(default_factory=list)
+    times: dict[str, datetime] = field(default_factory=dict)
 
     def of(self, profile: str) -> dict[str, int]:
         """Return the prices of a profile by price key."""
@@ -230,6 +234,8 @@ class _Visit:
         if not isinstance(described, Described) and isinstance(described, NoReply | EdgeBlocked | Unavailable):
             self._give_up(described)
             return
+        if self.desk.clock.is_observed and not self.desk.is_ours:
+            self.book.times[self.profile] = self.desk.clock.now().instant
         for question in questions:
             if not self.is_over:
                 await self._ask(question)

@@ -81,7 +81,9 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
             "`run` asks the price before it sends them, and keeps to caps and budgets",
         )
     elif job.unpriced:
-        yield Caution("unpriced", name, f"{_items(job.unpriced)} of unknown price: the mean of the others is assumed")
+        is_any = any(cost.items > cost.unpriced for cost in plan.costs)
+        assumed = "the mean of the others is assumed" if is_any else "neither cost nor end can be foretold"
+        yield Caution("unpriced", name, f"{_items(job.unpriced)} of unknown price: {assumed}")
     if job.manifest.is_paused:
         yield Caution("paused", name, f"it is paused and begins nothing: `batchkiln unpause {name}` lets it go on")
 

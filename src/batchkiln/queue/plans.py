@@ -99,14 +99,14 @@ class ManifestPlan:
         )
         return replace(self, counts=counts)
 
-    def load(self, limits: Limits) -> QueuedLoad:
-        """Return the job as the forecast takes it."""
+    def load(self, limits: Limits, *, is_new_day: bool = False) -> QueuedLoad:
+        """Return the job as the forecast takes it. `is_new_day`: `taken` was of the day before."""
         budget = self.spec.budget_credits
         load = JobLoad(
             name=self.spec.name,
             classes=item_classes(self.counts, limits, self.means),
             credits_per_day=self.spec.budget_credits_per_day,
-            credits_taken=self.taken,
+            credits_taken=0 if is_new_day else self.taken,
             credits_left=None if budget is None else budget - self.committed,
         )
         return QueuedLoad(self.profile, self.spec.accounts, load)
