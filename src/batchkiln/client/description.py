@@ -5,6 +5,7 @@ much. Foreign documents are walked with bounds, and their texts are made safe be
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,7 @@ from batchkiln.client.redact import safe_text
 Node = Mapping[str, object]
 
 _DEPTH_MAX: Final = 12
-_VARIANTS_MAX: Final = 500
+_STEPS_MAX: Final = 5000  # of one body: a schema that refers to itself in several ways has no end
 _NAME_MAX_CHARACTERS: Final = 60
 _SHOWN: Final = 8
 _KEY: Final = "bk-" + "0" * 40  # of the shape that our keys have; see `idempotency_key` in `core/request.py`
@@ -142,8 +143,7 @@ def _of_reply(expected: Expected, operation: Node, document: Node) -> Iterator[t
     if expected.status is not None and successes and expected.status not in successes:
         yield f"answers {_names(frozenset(successes))} and not {expected.status}", False
     for status in successes:
-        fields: dict[str, list[Node]] = {}
-        _collect(_content(responses[status], document), document, fields)
+        fields = _fields(_content(responses[status], document), document)
         if not fields:
             continue
         if missing := expected.needs - fields.keys():
@@ -153,28 +153,34 @@ def _of_reply(expected: Expected, operation: Node, document: Node) -> Iterator[t
             yield f"knows states that count as not ended here: {_names(new)}", False
 
 
-def _collect(node: Node, document: Node, fields: dict[str, list[Node]], depth: int = 0) -> None:
+def _fields(schema: Node, document: Node) -> dict[str, list[Node]]:
     """Gather the properties of a reply by name, also those inside of envelopes and lists."""
-    if depth > _DEPTH_MAX or sum(map(len, fields.values())) > _VARIANTS_MAX:
-        return
-    for variant in _variants(node, document):
-        for name, value in _map(variant.get("properties")).items():
-            schema = _resolved(value, document)
-            fields.setdefault(name, []).append(schema)
-            _collect(schema, document, fields, depth + 1)
-        if "items" in variant:
-            _collect(_resolved(variant["items"], document), document, fields, depth + 1)
+    fields: dict[str, list[Node]] = {}
+    waiting, steps = [schema], 0
+    while waiting and steps < _STEPS_MAX:
+        for variant in _variants(waiting.pop(), document):
+            steps += 1
+            for name, value in _map(variant.get("properties")).items():
+                found = _resolved(value, document)
+                if not any(found is known for known in fields.setdefault(name, [])):
+                    fields[name].append(found)
+                    waiting.append(found)
+            if "items" in variant:
+                waiting.append(_resolved(variant["items"], document))
+    return fields
 
 
-def _variants(node: Node, document: Node, depth: int = 0) -> Iterator[Node]:
+def _variants(node: Node, document: Node) -> Iterator[Node]:
     """Give the shapes that a schema allows: itself, or those it is made of."""
-    node = _resolved(node, document)
-    parts = [part for word in ("oneOf", "anyOf", "allOf") for part in _list(node.get(word))[:_VARIANTS_MAX]]
-    if not parts or depth > _DEPTH_MAX or "properties" in node:
-        yield node
-        return
-    for part in parts:
-        yield from _variants(_map(part), document, depth + 1)
+    waiting, steps = deque([node]), 0
+    while waiting and steps < _STEPS_MAX:
+        steps += 1
+        here = _resolved(waiting.popleft(), document)
+        parts = [_map(part) for word in ("oneOf", "anyOf", "allOf") for part in _list(here.get(word))]
+        if not parts or "properties" in here:
+            yield here
+        elif len(waiting) < _STEPS_MAX:
+            waiting.extend(parts)
 
 
 def _content(holder: object, document: Node) -> Node:
