@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from sqlite3 import Connection
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
@@ -21,7 +22,7 @@ from batchkiln.core.job import JobSpec
 from batchkiln.core.views import Outstanding, Scope, Viewpoint
 from batchkiln.core.windows import SlidingLog
 from batchkiln.inputs import LocalInputs
-from batchkiln.manifest import open_manifest
+from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import FileSystem, OutputFiles, RealFiles
 from batchkiln.queue.connection import Database
 from batchkiln.queue.doorbell import listening, ring
@@ -36,6 +37,7 @@ from batchkiln.scheduler.loop import drive
 from batchkiln.scheduler.pacing import Paces
 
 if TYPE_CHECKING:
+    from batchkiln.service.config import ServiceConfig
     from batchkiln.service.server import LocalService
 
 log = structlog.get_logger()
@@ -97,13 +99,19 @@ async def apply_manifests(
     return applied
 
 
-def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOptions, stdin: BinaryIO) -> Applied:
+def read_manifest(setting: Setting, path: str, stdin: BinaryIO) -> tuple[Manifest, Profile]:
+    """Open a manifest, and find the profile that it is for. Raises `InputError` where it has not got its accounts."""
     manifest = open_manifest(path, stdin=stdin, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
+    return manifest, profile
+
+
+def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOptions, stdin: BinaryIO) -> Applied:
+    manifest, profile = read_manifest(setting, path, stdin)
     report = apply_manifest(
         connection,
         manifest.job,
@@ -281,7 +289,8 @@ class Driver:
         profile = self.setting.config.profiles[name]
         embedded = None
         if profile.is_embedded:
-            embedded = await self._stack.enter_async_context(_serving(profile, self.setting.queue))
+            folder = self.setting.queue.absolute().parent / "embedded" / profile.name
+            embedded = await self._stack.enter_async_context(_serving(_embedded_config(profile, folder)))
         store = QueueStore(
             self.database,
             self.news,
@@ -312,29 +321,39 @@ class Driver:
 
 
 @asynccontextmanager
-async def _serving(profile: Profile, queue: Path) -> "AsyncIterator[LocalService]":
+async def throwaway_service(profile: Profile) -> "AsyncIterator[LocalService]":
+    """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
+    from batchkiln.service.config import Limits  # noqa: PLC0415  as below
+
+    with TemporaryDirectory(prefix="batchkiln-") as folder:
+        config = _embedded_config(profile, Path(folder)).model_copy(update={"limits": Limits.lifted()})
+        async with _serving(config) as service:
+            yield service
+
+
+@asynccontextmanager
+async def _serving(config: "ServiceConfig") -> "AsyncIterator[LocalService]":
     """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
     from batchkiln.service.errors import StateFolderInUseError  # noqa: PLC0415  as below
+    from batchkiln.service.server import LocalService  # noqa: PLC0415  as below
 
-    folder = queue.absolute().parent / "embedded" / profile.name
     try:
-        service = _embedded(profile, folder)
+        service = LocalService(config)
         await service.__aenter__()
     except (OSError, ValueError, sqlite3.Error, StateFolderInUseError) as error:
-        raise InputError(f"the local service cannot start in {folder}: {error}; nothing was sent") from error
+        raise InputError(f"the local service cannot start in {config.state_dir}: {error}; nothing was sent") from error
     try:
         yield service
     finally:
         await service.__aexit__(None, None, None)
 
 
-def _embedded(profile: Profile, folder: Path) -> "LocalService":
-    """Build the local service in a folder of its own, with the very limits and calendar that the client keeps."""
+def _embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
+    """Describe the local service in a folder of its own, with the very limits and calendar that the client keeps."""
     # Its drawing libraries take half a second to import, which nobody else should wait for.
     from batchkiln.service.config import AccountConfig, Limits, ServiceConfig  # noqa: PLC0415
-    from batchkiln.service.server import LocalService  # noqa: PLC0415
 
-    config = ServiceConfig(
+    return ServiceConfig(
         state_dir=folder,
         time_scale=profile.time_scale,
         day_seconds=profile.day.seconds,
@@ -342,7 +361,6 @@ def _embedded(profile: Profile, folder: Path) -> "LocalService":
         limits=Limits(**asdict(profile.limits)),
         accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
     )
-    return LocalService(config)
 
 
 @asynccontextmanager

@@ -133,3 +133,18 @@ def test_address_without_a_key_is_refused() -> None:
     """Half of the two variables would quietly mean another service."""
     with pytest.raises(InputError, match="BATCHKILN_API_KEY"):
         load_config(None, NOWHERE | {"BATCHKILN_BASE_URL": "https://example.invalid"})
+
+
+def test_above_how_many_credits_a_person_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a day's credits, unless the configuration says otherwise; 0 is a bound as well."""
+    monkeypatch.chdir(tmp_path)
+
+    assert load_config(None, NOWHERE).confirm_above_credits == 1000
+    assert load_config(write(tmp_path, "confirm_above_credits: 0\n"), NOWHERE).confirm_above_credits == 0
+
+
+@pytest.mark.parametrize("value", ["-1", "much", "1.5"])
+def test_a_bound_of_the_question_is_a_whole_number(tmp_path: Path, value: str) -> None:
+    """Anything else is a mistake with its place."""
+    with pytest.raises(InputError, match="confirm_above_credits"):
+        load_config(write(tmp_path, f"confirm_above_credits: {value}\n"), NOWHERE)

@@ -18,6 +18,7 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
     "run": ("batchkiln.cli.run", "run"),
+    "plan": ("batchkiln.cli.plan", "plan"),
     "enqueue": ("batchkiln.cli.enqueue", "enqueue"),
     "work": ("batchkiln.cli.run", "work"),
     "status": ("batchkiln.cli.status", "status"),
@@ -28,6 +29,7 @@ _COMMANDS: Final = {
     "pause": ("batchkiln.cli.persons", "pause"),
     "unpause": ("batchkiln.cli.persons", "unpause"),
     "resolve": ("batchkiln.cli.resolve", "resolve"),
+    "doctor": ("batchkiln.cli.doctor", "doctor"),
     "init": ("batchkiln.cli.begin", "init"),
     "schema": ("batchkiln.cli.begin", "schema"),
     "serve": ("batchkiln.cli.serve", "serve"),
@@ -72,6 +74,7 @@ class Program(click.Group):
 
 SUMMARIES: Final = {
     "run": "Enqueue manifests, then drive the queue until their jobs have ended.",
+    "plan": "Tell what run would do, what it would cost, and when it would end.",
     "enqueue": "Only put manifests into the queue.",
     "work": "Drive whatever is in the queue.",
     "status": "Tell how far the jobs have come, and when they will end.",
@@ -82,6 +85,7 @@ SUMMARIES: Final = {
     "pause": "Begin nothing new of a job.",
     "unpause": "Let a paused job go on.",
     "resolve": "End a held item by what a person knows.",
+    "doctor": "Check configuration, keys, service, disk and queue, at no cost.",
     "init": "Write a first manifest.",
     "schema": "Print the manifest's JSON Schema, for editors.",
     "serve": "Run the local service as a server of its own.",

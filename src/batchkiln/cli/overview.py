@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from batchkiln.config import Config, Profile
-from batchkiln.core.forecast import finishing_times
+from batchkiln.config import Config
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import DayUsage, Limits
-from batchkiln.queue.forecast import QueuedLoad, queued_loads
+from batchkiln.planning.outlook import outlooks, usage_today
+from batchkiln.queue.forecast import queued_loads
 from batchkiln.queue.lookup import job_id_of
-from batchkiln.queue.overview import Lease, latest_time, lease, trouble_items
+from batchkiln.queue.overview import Lease, lease, present_time, trouble_items
 from batchkiln.queue.summaries import (
     AccountSummary,
     JobSummary,
@@ -66,7 +66,7 @@ def read_overview(
     accounts = account_summaries(connection)
     profiles = {summary.profile for summary in summaries} | {account.profile for account in accounts}
     profiles |= set(config.profiles)
-    times = {name: _now(connection, name, machine_now) for name in profiles} | dict(observed or {})
+    times = {name: present_time(connection, name, machine_now) for name in profiles} | dict(observed or {})
     account_views = tuple(_account(account, config, times[account.profile]) for account in accounts)
     ends = estimated_ends(connection, config, times, account_views)
     jobs = tuple(
@@ -90,15 +90,10 @@ def _summary(connection: sqlite3.Connection, name: str) -> JobSummary:
     return summary
 
 
-def _now(connection: sqlite3.Connection, profile: str, machine_now: datetime) -> datetime:
-    known = latest_time(connection, profile)
-    return machine_now if known is None else max(machine_now, known)
-
-
 def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:
     profile = config.profiles.get(account.profile)
-    is_today = profile is None or account.day == profile.day.start_of(now)
-    return AccountView(account, account.usage if is_today else DayUsage(), profile.limits if profile else None, now)
+    usage = account.usage if profile is None else usage_today(account, profile, now)
+    return AccountView(account, usage, profile.limits if profile else None, now)
 
 
 def estimated_ends(
@@ -110,30 +105,9 @@ def estimated_ends(
     """Return when each job ends, by name; jobs on the same accounts are taken to go one after the other."""
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
-    groups: dict[tuple[str, tuple[str, ...]], list[QueuedLoad]] = {}
-    for queued in queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days):
-        carried = queued.accounts or profiles[queued.profile].account_names[:1]
-        groups.setdefault((queued.profile, carried), []).append(queued)
+    loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
+    usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
     ends: dict[str, datetime] = {}
-    for (profile, names), group in groups.items():
-        used = [view.usage for view in accounts if view.summary.profile == profile and view.summary.name in names]
-        ends |= _group_ends(group, profiles[profile], times[profile], used, len(names))
+    for outlook in outlooks(loads, profiles=profiles, times=times, usages=usages):
+        ends |= outlook.forecast.ends
     return ends
-
-
-def _group_ends(
-    group: Sequence[QueuedLoad], profile: Profile, now: datetime, used: Sequence[DayUsage], accounts: int
-) -> Mapping[str, datetime]:
-    usage = DayUsage(
-        creates=sum(entry.creates for entry in used),
-        reads=sum(entry.reads for entry in used),
-        credits=sum(entry.credits for entry in used),
-    )
-    return finishing_times(
-        [queued.load for queued in group],
-        now=now,
-        day=profile.day,
-        limits=profile.limits,
-        usage=usage,
-        accounts=accounts,
-    )

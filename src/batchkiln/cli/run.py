@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from batchkiln.cli.asking import ask_before_spending, may_ask
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
 from batchkiln.cli.options import Common
@@ -62,14 +63,18 @@ def run(
 ) -> ExitStatus:
     """Enqueue each MANIFEST, then drive the queue until their jobs have ended.
 
-    The same command again is how to resume: known items are left alone, and nothing is paid twice.
+    The same command again is how to resume: known items are left alone, and nothing is paid twice. On a terminal
+    it shows first what it would come to, and asks where that is more than `confirm_above_credits`.
     """
-    del is_agreed  # no question is asked yet; scripts may say yes already
     options = ApplyOptions(on_change=on_change, prune=prune)
-    return run_async(_run(common, manifests, options, Wishes(until=until, max_credits=max_credits)))
+    wishes = Wishes(until=until, max_credits=max_credits)
+    is_asking = may_ask(manifests, is_agreed=is_agreed)
+    return run_async(_run(common, manifests, options, wishes, is_asking=is_asking))
 
 
-async def _run(common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes) -> ExitStatus:
+async def _run(
+    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, *, is_asking: bool
+) -> ExitStatus:
     with listening_to_signals() as signals:
         setting = Setting(common.queue, common.load_config(), common.profile)
         database = await Database.open_for_writing(common.queue)
@@ -77,6 +82,10 @@ async def _run(common: Common, manifests: Sequence[str], options: ApplyOptions, 
             control = Control()
             async with driving(database, setting, control, command="run") as driver:
                 newest = await database.read(last_event_id)
+                if is_asking:
+                    await ask_before_spending(
+                        common, database, setting, manifests, options=options, max_credits=wishes.max_credits
+                    )
                 applied = await apply_manifests(database, setting, manifests, options=options, stdin=sys.stdin.buffer)
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)
@@ -91,7 +100,7 @@ async def _run(common: Common, manifests: Sequence[str], options: ApplyOptions, 
 @_driving_options
 def work(common: Common, *, is_forever: bool, until: Until, max_credits: int | None, is_agreed: bool) -> ExitStatus:
     """Drive whatever is in the queue, until all of it has ended."""
-    del is_agreed  # as above
+    del is_agreed  # it asks nothing: what is in the queue was planned before
     return run_async(_work(common, Wishes(until=until, max_credits=max_credits, is_forever=is_forever)))
 
 

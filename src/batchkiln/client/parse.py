@@ -173,7 +173,9 @@ def parse_describe(raw: RawReply) -> DescribeReply:
     fields = info if isinstance(info, Mapping) else {}
     title, version = read_text(fields.get("title")), read_text(fields.get("version"))
     return Described(
-        title and safe_text(title, _TITLE_MAX_CHARACTERS), version and safe_text(version, _TITLE_MAX_CHARACTERS)
+        title and safe_text(title, _TITLE_MAX_CHARACTERS),
+        version and safe_text(version, _TITLE_MAX_CHARACTERS),
+        document,
     )
 
 

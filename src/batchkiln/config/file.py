@@ -103,11 +103,12 @@ class _Profile(_Model):
 
 class _File(_Model):
     default_profile: str | None = None
+    confirm_above_credits: int | None = Field(default=None, ge=0)
     profiles: dict[str, _Profile] = Field(default_factory=dict)
 
 
-def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
-    """Read the default profile's name and all profiles.
+def read_file(path: Path) -> tuple[str | None, dict[str, Profile], int | None]:
+    """Read the default profile's name, all profiles, and above how many credits `run` asks.
 
     Raises `InputError` with every mistake. Every scalar is taken as text, and the fields' types decide: no
     surprise by YAML 1.1.
@@ -132,7 +133,8 @@ def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
             mistakes.append(_mistake(path, text, f"{where}: {_reason(problem)}", line, column))
         raise InputError(mistakes) from error
     folder = path.absolute().parent
-    return file.default_profile, {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
+    profiles = {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
+    return file.default_profile, profiles, file.confirm_above_credits
 
 
 def _profile(name: str, entry: _Profile, folder: Path) -> Profile:

@@ -69,7 +69,7 @@ class Profile:
     def keys(self, account: str) -> list[str]:
         """Return an account's API keys, the newest first. Raises `InputError` where none can be read."""
         sources = next(entry for entry in self.accounts if entry.name == account).keys
-        found = [key for key in (self._read(source) for source in sources) if key]
+        found = [key for key in (self.read_key(source) for source in sources) if key]
         if not found:
             raise InputError(
                 f"profile {self.name}, account {account}: no API key found in {', '.join(map(str, sources))}; "
@@ -77,7 +77,8 @@ class Profile:
             )
         return found
 
-    def _read(self, source: KeySource) -> str | None:
+    def read_key(self, source: KeySource) -> str | None:
+        """Return the key that stands in one place; None where there is none, or it cannot be read."""
         if source.env is not None:
             return os.environ.get(source.env, "").strip() or None
         if source.file is not None:

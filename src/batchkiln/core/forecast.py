@@ -1,15 +1,17 @@
 """When jobs end under all limits: days are filled one after the other, as the planner would (contract, section 7).
 
 It is an estimate. Durations are means; a place in a minute's window is taken to cost its share of the minute;
-items without a price count with the mean of those that have one. Failures and refusals are not foreseen.
+items without a price count with the mean of those that have one. Failures and refusals are not foreseen, nor are
+uploads: what they take of the day is left out.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil, inf
 from typing import Final
 
+from batchkiln.core.budget import Obstacle
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay
 
 MOST_DAYS: Final = 20_000
@@ -18,32 +20,91 @@ MOST_DAYS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ItemClass:
-    """Items alike: `cost` in credits, None until quoted; `seconds` of service time each holds the account's slot."""
+    """Items alike: `cost` in credits, None until quoted; `seconds` of service time each holds the account's slot.
+
+    What `is_under_way` is paid and counted already: it takes time, and nothing else of a day.
+    """
 
     count: int
     cost: int | None
     seconds: float
+    cap: int | None = None
+    is_under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JobLoad:
-    """What is left of a job. `credits_taken` is what it took of the present day's own budget."""
+    """What is left of a job. `credits_taken` is what it took of the present day's own budget.
+
+    `credits_left` is what its whole budget still allows; None without a budget.
+    """
 
     name: str
     classes: tuple[ItemClass, ...]
     credits_per_day: int | None = None
     credits_taken: int = 0
+    credits_left: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarDay:
+    """What is begun on one of the service's days: items, their credits; `busy` is how long slots are taken."""
+
+    starts_at: datetime
+    items: int
+    credits: int
+    busy: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Unpayable:
+    """Items of a job that are rejected instead of sent: `cost` is what one costs, `limit` what it exceeds."""
+
+    job: str
+    obstacle: Obstacle
+    count: int
+    cost: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When each job is done, in service time, and how the days fill.
+
+    A job that cannot be foretold has no end, and while no price at all is known there are no days either.
+    """
+
+    ends: Mapping[str, datetime]
+    days: tuple[CalendarDay, ...]
+    unpayable: tuple[Unpayable, ...]
 
 
 @dataclass(slots=True)
 class _Room:
-    """What is left of a day, for all accounts together, and the moment up to which it is filled."""
+    """What is left of a day, for all accounts together, and the moment up to which it is filled.
 
+    What went on from the day before takes the time from `begins_at` to the first `at`.
+    """
+
+    begins_at: datetime
     at: datetime
     ends_at: datetime
     credits: int
     creates: int
     reads: int
+    items: int = 0
+    spent: int = 0
+
+    def use(self, usage: DayUsage) -> None:
+        """Take away what was used before."""
+        self.credits = max(0, self.credits - usage.credits)
+        self.creates = max(0, self.creates - usage.creates)
+        self.reads = max(0, self.reads - usage.reads)
+
+    def day(self, day: ServiceDay, accounts: int) -> CalendarDay:
+        """Give what was placed; what goes on after the reset takes time of the next day."""
+        busy = (min(self.at, self.ends_at) - self.begins_at) * accounts
+        return CalendarDay(day.start_of(self.begins_at), self.items, self.spent, busy)
 
 
 @dataclass(slots=True)
@@ -55,9 +116,26 @@ class _Pile:
     cost: int
     seconds: float
     reads: int
+    is_under_way: bool
 
 
-def finishing_times(
+@dataclass(slots=True)
+class _Purse:
+    """What a job may still spend: in all, and on this day."""
+
+    left: float
+    per_day: int | None
+    today: float = field(default=inf)
+
+    def open_day(self, taken: int = 0) -> None:
+        self.today = inf if self.per_day is None else max(0, self.per_day - taken)
+
+    def pay(self, credit_count: int) -> None:
+        self.left -= credit_count
+        self.today -= credit_count
+
+
+def forecast(
     loads: Sequence[JobLoad],
     *,
     now: datetime,
@@ -65,89 +143,136 @@ def finishing_times(
     limits: Limits,
     usage: DayUsage,
     accounts: int = 1,
-) -> Mapping[str, datetime]:
-    """Return when each job is done, in service time; a job that cannot be foretold is left out.
+) -> Forecast:
+    """Fill the days with `loads`, in the order in which they are worked off.
 
-    `loads` are in the order in which they are worked off; `usage` is what the accounts used today, in sum.
+    `usage` is what the accounts used today, in sum.
     """
-    piles = _piles(loads, limits)
-    budgets = {load.name: load.credits_per_day for load in loads}
-    job_room = {load.name: _job_room(load.credits_per_day, load.credits_taken) for load in loads}
-    room = _room(now, day, limits, usage, accounts)
-    ended: dict[str, datetime] = {load.name: now for load in loads if not load.classes}
+    piles, unpayable = _piles(loads, limits)
+    purses = {load.name: _purse(load) for load in loads}
+    room = _room(now, day.reset_after(now), limits, accounts)
+    room.use(usage)
+    ended: dict[str, datetime] = {load.name: now for load in loads}
+    days: list[CalendarDay] = []
     for _ in range(MOST_DAYS):
         for pile in piles:
-            job_room[pile.job] -= _fill(room, pile, job_room[pile.job], accounts)
+            _fill(room, pile, purses[pile.job], accounts)
+            unpayable += _give_up(pile, purses[pile.job])
             if not pile.left:
-                ended[pile.job] = room.at
+                ended[pile.job] = max(ended[pile.job], room.at)
+        days.append(room.day(day, accounts))
         piles = [pile for pile in piles if pile.left]
         if not piles:
             break
-        room = _room(max(room.at, room.ends_at), day, limits, DayUsage(), accounts)
-        job_room = {name: _job_room(budget, 0) for name, budget in budgets.items()}
+        at = max(room.at, room.ends_at)
+        room = _room(at, day.reset_after(at), limits, accounts)
+        room.begins_at = day.start_of(at)
+        for purse in purses.values():
+            purse.open_day()
     unknown = {pile.job for pile in piles} | {load.name for load in loads if _is_unknown(load, loads)}
-    return {name: at for name, at in ended.items() if name not in unknown}
+    ends = {name: at for name, at in ended.items() if name not in unknown}
+    is_priced = not any(_is_unknown(load, loads) for load in loads)
+    return Forecast(ends, tuple(_without_idle_ends(days)) if is_priced else (), tuple(unpayable))
+
+
+def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
+    """Drop a first day in which nothing can begin any more, unless it is all there is."""
+    return days[1:] if len(days) > 1 and not days[0].items and not days[0].busy else days
 
 
 def _is_unknown(load: JobLoad, loads: Sequence[JobLoad]) -> bool:
     """Tell whether a job has items without a price while no price at all is known."""
     is_priced = any(entry.cost is not None for other in loads for entry in other.classes)
-    return not is_priced and any(entry.count and entry.cost is None for entry in load.classes)
+    return not is_priced and any(_needs_price(entry) for entry in load.classes)
 
 
-def _job_room(budget: int | None, taken: int) -> float:
-    return inf if budget is None else max(0, budget - taken)
+def _needs_price(entry: ItemClass) -> bool:
+    return bool(entry.count) and entry.cost is None and not entry.is_under_way
 
 
-def _room(at: datetime, day: ServiceDay, limits: Limits, usage: DayUsage, accounts: int) -> _Room:
+def _purse(load: JobLoad) -> _Purse:
+    purse = _Purse(inf if load.credits_left is None else max(0, load.credits_left), load.credits_per_day)
+    purse.open_day(load.credits_taken)
+    return purse
+
+
+def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int) -> _Room:
     return _Room(
+        begins_at=at,
         at=at,
-        ends_at=day.reset_after(at),
-        credits=max(0, limits.credits_per_day * accounts - usage.credits),
-        creates=max(0, limits.creates_per_day * accounts - usage.creates),
-        reads=max(0, limits.reads_per_day * accounts - usage.reads),
+        ends_at=ends_at,
+        credits=limits.credits_per_day * accounts,
+        creates=limits.creates_per_day * accounts,
+        reads=limits.reads_per_day * accounts,
     )
 
 
-def _piles(loads: Sequence[JobLoad], limits: Limits) -> list[_Pile]:
-    """Merge what is alike and drop what can never be paid, since it is rejected at once."""
+def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[Unpayable]]:
+    """Merge what is alike, and set apart what can never be paid, since it is rejected at once."""
     mean = _mean_cost(loads)
     shortest = limits.minute_seconds / limits.creates_per_minute
-    merged: dict[tuple[str, int, float], _Pile] = {}
+    merged: dict[tuple[str, int, float, bool], _Pile] = {}
+    unpayable: list[Unpayable] = []
     for load in loads:
-        most = min(
-            limits.credits_per_day, limits.credits_per_day if load.credits_per_day is None else load.credits_per_day
-        )
         for entry in load.classes:
             cost = mean if entry.cost is None else entry.cost
-            if cost > most or not entry.count:
+            if not entry.count:
                 continue
-            seconds = max(entry.seconds, shortest)
+            if never := hopeless(load, entry, cost, limits):
+                unpayable += [never] if entry.cost is not None else []
+                continue
+            seconds = entry.seconds if entry.is_under_way else max(entry.seconds, shortest)
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
-            pile = merged.setdefault((load.name, cost, seconds), _Pile(load.name, 0, cost, seconds, 1 + polls))
+            alike = (load.name, cost, seconds, entry.is_under_way)
+            pile = merged.setdefault(alike, _Pile(load.name, 0, cost, seconds, 1 + polls, entry.is_under_way))
             pile.left += entry.count
-    return list(merged.values())
+    return list(merged.values()), unpayable
+
+
+def hopeless(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
+    """Return what a class exceeds even where nothing of it was used yet; see `judge` in `core/budget.py`."""
+    if entry.is_under_way:
+        return None
+    bounds = (
+        (entry.cap if entry.cost is not None else None, Obstacle.OVER_CAP),
+        (limits.credits_per_day, Obstacle.OVER_DAY),
+        (load.credits_per_day, Obstacle.OVER_JOB_DAY),
+    )
+    found = next(((limit, obstacle) for limit, obstacle in bounds if limit is not None and cost > limit), None)
+    return None if found is None else Unpayable(load.name, found[1], entry.count, cost, found[0])
+
+
+def _give_up(pile: _Pile, purse: _Purse) -> Iterable[Unpayable]:
+    """Reject what the job's budget no longer covers; refunds of failures, which may come, are not foreseen."""
+    if pile.left and not pile.is_under_way and pile.cost > purse.left:
+        yield Unpayable(pile.job, Obstacle.OVER_JOB_BUDGET, pile.left, pile.cost, int(purse.left))
+        pile.left = 0
 
 
 def _mean_cost(loads: Sequence[JobLoad]) -> int:
-    known = [entry for load in loads for entry in load.classes if entry.cost is not None]
-    count = sum(entry.count for entry in known)
-    return ceil(sum(entry.count * (entry.cost or 0) for entry in known) / count) if count else 0
+    known = [(entry.count, entry.cost) for load in loads for entry in load.classes if entry.cost is not None]
+    count = sum(number for number, _ in known)
+    return ceil(sum(number * cost for number, cost in known) / count) if count else 0
 
 
-def _fill(room: _Room, pile: _Pile, job_credits: float, accounts: int) -> int:
-    """Place as many items of a pile as the day takes; return the credits they cost. The last may end after it."""
+def _fill(room: _Room, pile: _Pile, purse: _Purse, accounts: int) -> None:
+    """Place as many items of a pile as the day takes. The last may end after it."""
     seconds = pile.seconds / accounts
     fitting = ceil(max(0.0, (room.ends_at - room.at).total_seconds()) / seconds) if seconds else pile.left
-    affordable = int(min(room.credits, job_credits) // pile.cost) if pile.cost else pile.left
-    placed = max(0, min(pile.left, fitting, affordable, room.creates, room.reads // pile.reads))
-    cost = placed * pile.cost
+    if pile.is_under_way:
+        placed = min(pile.left, fitting)
+    else:
+        purse_room = int(min(room.credits, purse.left, purse.today))
+        affordable = purse_room // pile.cost if pile.cost else pile.left
+        placed = max(0, min(pile.left, fitting, affordable, room.creates, room.reads // pile.reads))
+        room.items += placed
+        room.spent += placed * pile.cost
+        room.credits -= placed * pile.cost
+        room.creates -= placed
+        purse.pay(placed * pile.cost)
     pile.left -= placed
     room.at += timedelta(seconds=placed * seconds)
-    room.credits -= cost
-    room.creates -= placed
-    room.reads -= placed * pile.reads
-    return cost
+    room.reads = max(0, room.reads - placed * pile.reads)
 
 
 def with_poll_delay(seconds: float, limits: Limits) -> float:

@@ -4,7 +4,7 @@ A lost reply is a value and not an exception, since credits may already be reser
 caller may forget it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -243,10 +243,11 @@ CatalogReply = CatalogRead | Trouble
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """`/openapi.json` answered; its title and version, for a person."""
+    """`/openapi.json` answered; its title and version, for a person, and all of it, for `doctor`."""
 
     title: str | None
     version: str | None
+    document: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
 
 DescribeReply = Described | Trouble

@@ -28,7 +28,7 @@ from batchkiln.queue.soundness import check_sound
 BUSY_SECONDS: Final = 60.0
 """How long a write waits for another process's transaction: an enqueue commits in chunks far shorter."""
 
-_OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
+OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
 _LEAST_ROOM_BYTES: Final = 64 * 1024  # for the index of the write-ahead log, and a little more
 
 P = ParamSpec("P")
@@ -64,7 +64,7 @@ class Database:
         Raises `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and
         `QueueBusy` where the disk or a lock refuses.
         """
-        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise QueueUnusable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or later is needed")
         look(path)  # before the connection makes an empty file, which cannot be told from one that lost all
         try:
@@ -78,6 +78,11 @@ class Database:
         """Open an existing queue without the right to change it; readers never block the writer."""
         check_there(path)
         return await cls._open(f"{path.absolute().as_uri()}?mode=ro", path, prepare_for_reading)
+
+    @classmethod
+    async def open_empty(cls, path: Path) -> Self:
+        """Open what a queue that is not there yet would be: in memory, and for reading. Nothing is made at `path`."""
+        return await cls._open("file::memory:", path, _prepare_empty)
 
     @classmethod
     async def _open(cls, uri: str, path: Path, prepare: Callable[[sqlite3.Connection, Path], None]) -> Self:
@@ -165,7 +170,7 @@ def _in_snapshot(
 def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours, set it up, and apply the migrations that it lacks."""
     connection.row_factory = sqlite3.Row
-    _look_first(path)
+    look_without_changing(path)
     _check_ours(connection, path, may_be_empty=True)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # Law 1: a commit that returned survives a power cut
@@ -176,7 +181,7 @@ def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
-def _look_first(path: Path) -> None:
+def look_without_changing(path: Path) -> None:
     """Check a file with content, and change nothing in it: what is refused stays as it was, to the byte.
 
     The last connection to close would fold the log, perhaps a damaged one, into the file. So the last is one that
@@ -198,6 +203,14 @@ def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
     connection.row_factory = sqlite3.Row
     look(path)  # a reader, too, would have SQLite delete the log of an empty file
     _check_ours(connection, path, may_be_empty=False)
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _prepare_empty(connection: sqlite3.Connection, path: Path) -> None:
+    del path  # there is no file
+    connection.row_factory = sqlite3.Row
+    for version, script in migrations():
+        _migrate(connection, version, script)
     connection.execute("PRAGMA query_only = ON")
 
 

@@ -11,6 +11,8 @@ from batchkiln.queue.moves import move, note
 from batchkiln.queue.sql import query
 
 _REQUEST_FIELDS: Final = ("model", "mode", "prompt", "inputs", "parameters")
+_INPUT_PATHS: Final = "paths of inputs"
+_SETTINGS: Final = ("priority", "output name", _INPUT_PATHS, "max_cost_credits", "attempts")
 _EVENTS: Final = {
     ItemState.QUEUED: Event.REQUEST_CHANGED,
     ItemState.REJECTED: Event.REQUEST_CHANGED,
@@ -31,7 +33,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One known item with what the manifest has otherwise. `seq`, `file` and `line` are those of the staging."""
+    """One known item with what the manifest has otherwise. `seq`, `file` and `line` are those of the staging.
+
+    The ids are those of the recipe that it has, and of the one that the manifest asks for.
+    """
 
     seq: int
     file: int
@@ -40,18 +45,28 @@ class Difference:
     name: str
     state: ItemState
     request_fields: tuple[str, ...]
-    settings_differ: bool
+    settings: tuple[str, ...]
     metadata_differs: bool
     was_sent: bool
+    old_recipe_id: int
+    new_recipe_id: int
 
     @property
     def verdict(self) -> Verdict:
         """The rule: a request is free until it was sent, settings until the item is done, metadata for ever."""
         if self.request_fields:
             return Verdict.SENT if self.was_sent else Verdict.TAKE_OVER
-        if self.settings_differ and self.state is not ItemState.DONE:
+        if self.settings and self.state is not ItemState.DONE:
             return Verdict.SETTINGS
         return Verdict.METADATA if self.metadata_differs else Verdict.SAME
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What differs, by the words of the manifest. A request that is sent anew carries its settings along."""
+        settings = () if self.state is ItemState.DONE else self.settings
+        if "inputs" in self.request_fields:
+            settings = tuple(name for name in settings if name != _INPUT_PATHS)
+        return self.request_fields + settings + (("metadata",) if self.metadata_differs else ())
 
     @property
     def requeues(self) -> bool:
@@ -62,7 +77,7 @@ class Difference:
 def differences_after(connection: sqlite3.Connection, seq: int, limit: int) -> list[Difference]:
     """Give the next differences, as the items stand now, in the manifest's order."""
     rows = connection.execute(query("differences"), {"after": seq, "limit": limit}).fetchall()
-    return [_difference(*row) for row in rows]
+    return [_difference(row) for row in rows]
 
 
 def all_differences(connection: sqlite3.Connection, *, at_once: int) -> Iterator[Difference]:
@@ -73,22 +88,34 @@ def all_differences(connection: sqlite3.Connection, *, at_once: int) -> Iterator
         seq = page[-1].seq
 
 
-def _difference(  # noqa: PLR0917  a row of the query, in its order
-    seq: int, file: int, line: int, item_id: int, name: str, state: str, *differs: int
-) -> Difference:
-    prompt, inputs, model, mode, parameters, settings, metadata, was_sent = map(bool, differs)
-    flags = (model, mode, prompt, inputs, parameters)
+def _difference(row: sqlite3.Row) -> Difference:
+    request = (
+        row["model_differs"],
+        row["mode_differs"],
+        row["prompt_differs"],
+        row["inputs_differ"],
+        row["parameters_differ"],
+    )
+    settings = (
+        row["priority_differs"],
+        row["file_name_differs"],
+        row["input_paths_differ"],
+        row["cap_differs"],
+        row["attempts_differ"],
+    )
     return Difference(
-        seq=seq,
-        file=file,
-        line=line,
-        item_id=item_id,
-        name=name,
-        state=ItemState(state),
-        request_fields=tuple(field for field, differ in zip(_REQUEST_FIELDS, flags, strict=True) if differ),
-        settings_differ=settings,
-        metadata_differs=metadata,
-        was_sent=was_sent,
+        seq=row["seq"],
+        file=row["file"],
+        line=row["line"],
+        item_id=row["item_id"],
+        name=row["name"],
+        state=ItemState(row["state"]),
+        request_fields=tuple(name for name, differs in zip(_REQUEST_FIELDS, request, strict=True) if differs),
+        settings=tuple(name for name, differs in zip(_SETTINGS, settings, strict=True) if differs),
+        metadata_differs=bool(row["metadata_differs"]),
+        was_sent=bool(row["was_sent"]),
+        old_recipe_id=row["old_recipe_id"],
+        new_recipe_id=row["new_recipe_id"],
     )
 
 

@@ -7,7 +7,8 @@ work hardly waits. Killed at any instant it leaves a whole queue, and the same c
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -28,7 +29,7 @@ MOVES_AT_ONCE: Final = 2_000
 
 CHANGED_SHOWN: Final = 20
 
-__all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest"]
+__all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest", "compared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +78,36 @@ def apply_manifest(
     `profile` is the resolved one; `now` is milliseconds of service time. Raises one `InputError` with all
     mistakes, those that reading `placed` raises at its end included; then nothing is enqueued.
     """
+    with compared(connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at) as intake:
+        return intake.report if options.dry_run else intake.store(intake.report)
+
+
+@contextmanager
+def compared(
+    connection: sqlite3.Connection,
+    spec: JobSpec,
+    placed: Iterable[Placed],
+    *,
+    profile: str,
+    now: int,
+    options: ApplyOptions,
+    mistake_at: MistakeAt,
+) -> Iterator["Intake"]:
+    """Give a manifest as it is staged and compared with its job; the staging lasts as long as the context.
+
+    The arguments are those of `apply_manifest`, and so are the mistakes.
+    """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         mistakes = staging.fill(placed)
         mistakes += staging.duplicates(mistake_at)
         mistakes += staging.collisions(mistake_at)
-        intake = _Intake(connection, staging, spec=spec, profile=profile, now=now, options=options)
+        intake = Intake(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += intake.profile_mistakes()
-        report = intake.compare(mistake_at)
+        intake.report = intake.compare(mistake_at)
         mistakes += intake.mistakes
         if mistakes:
             raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + intake.omitted)
-        return report if options.dry_run else intake.store(report)
+        yield intake
 
 
 def _in_order(mistakes: list[Mistake], files: list[str]) -> list[Mistake]:
@@ -98,8 +118,8 @@ def _in_order(mistakes: list[Mistake], files: list[str]) -> list[Mistake]:
     return sorted(mistakes, key=lambda mistake: (ranks[mistake.file], mistake.line or 0))
 
 
-class _Intake:
-    """One application of a manifest whose items are staged."""
+class Intake:
+    """One application of a manifest whose items are staged; `report` says what it would do."""
 
     def __init__(
         self,
@@ -111,8 +131,10 @@ class _Intake:
         now: int,
         options: ApplyOptions,
     ) -> None:
+        """Find the job; nothing is compared yet."""
         self.mistakes: list[Mistake] = []
         self.omitted = 0
+        self.report = ApplyReport(job_id=None)
         self._connection = connection
         self._staging = staging
         self._spec = spec

@@ -49,6 +49,12 @@ def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime
     return None if newest is None else from_milliseconds(int(newest))
 
 
+def present_time(connection: sqlite3.Connection, profile: str, machine_now: datetime) -> datetime:
+    """Return the best guess at a service's time while nobody talks to it."""
+    known = latest_time(connection, profile)
+    return machine_now if known is None else max(machine_now, known)
+
+
 def trouble_items(connection: sqlite3.Connection, job_name: str) -> dict[tuple[ItemState, str], str]:
     """Return an item's name for each (state, error code) of a job's troubles: the latest one."""
     rows = connection.execute(query("trouble_items"), {"job": job_name})
@@ -58,5 +64,4 @@ def trouble_items(connection: sqlite3.Connection, job_name: str) -> dict[tuple[I
 def job_time(connection: sqlite3.Connection, job_name: str, machine_now: datetime) -> datetime:
     """Return what time it is, as far as is known, for the service of a job; an unknown job's is this machine's."""
     row = connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-    known = None if row is None else latest_time(connection, row["profile"])
-    return machine_now if known is None else max(machine_now, known)
+    return machine_now if row is None else present_time(connection, row["profile"], machine_now)

@@ -5,7 +5,7 @@ Every function takes a connection inside a transaction. `now` is milliseconds of
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,12 @@ def record_quote(
     parameters = {"profile": profile, "recipe_id": recipe_id, "cost": cost, "now": now}
     connection.execute(query("set_quote"), parameters)
     note(connection, "quoted", item_id=item_id, now=now, detail={"cost_credits": cost})
+
+
+def keep_quotes(connection: sqlite3.Connection, *, profile: str, prices: Mapping[str, int], now: int) -> None:
+    """Keep prices that were asked before their items were in the queue, by price key."""
+    rows = [{"profile": profile, "price_key": key, "cost": cost, "now": now} for key, cost in prices.items()]
+    connection.executemany(query("keep_quote"), rows)
 
 
 def drop_assets(connection: sqlite3.Connection, item_id: int, account_id: int) -> None:

@@ -1,24 +1,27 @@
 """When jobs end under all limits (contract, section 7)."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from batchkiln.core.forecast import ItemClass, JobLoad, finishing_times
+from batchkiln.core.budget import Obstacle
+from batchkiln.core.forecast import CalendarDay, Forecast, ItemClass, JobLoad, Unpayable, forecast
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2030, 1, 2, tzinfo=UTC)
 
 
-def end(
+def foretell(
     *classes: ItemClass,
     limits: Limits | None = None,
     usage: DayUsage | None = None,
     accounts: int = 1,
     credits_per_day: int | None = None,
     credits_taken: int = 0,
-) -> datetime | None:
-    load = JobLoad("birds", classes, credits_per_day, credits_taken)
-    ends = finishing_times(
+    credits_left: int | None = None,
+) -> Forecast:
+    load = JobLoad("birds", classes, credits_per_day, credits_taken, credits_left)
+    return forecast(
         [load],
         now=NOON,
         day=ServiceDay(),
@@ -26,7 +29,10 @@ def end(
         usage=usage or DayUsage(),
         accounts=accounts,
     )
-    return ends.get("birds")
+
+
+def end(*classes: ItemClass, **settings: Any) -> datetime | None:  # noqa: ANN401  those of `foretell`
+    return foretell(*classes, **settings).ends.get("birds")
 
 
 def test_items_that_fit_into_the_day_end_after_their_durations() -> None:
@@ -124,6 +130,77 @@ def test_a_job_waits_for_those_before_it() -> None:
     """Jobs of one account go one after the other."""
     loads = [JobLoad("first", (ItemClass(2, 0, 30),)), JobLoad("second", (ItemClass(1, 0, 30),))]
 
-    ends = finishing_times(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage())
+    ends = forecast(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage()).ends
 
     assert ends == {"first": NOON + timedelta(seconds=60), "second": NOON + timedelta(seconds=90)}
+
+
+def test_the_calendar_tells_items_credits_and_slot_time_of_each_day() -> None:
+    """Two thousand credits a day: 200 items of 10 today, the other one after the reset."""
+    today, tomorrow = foretell(ItemClass(201, 10, 30)).days
+
+    assert today == CalendarDay(datetime(2030, 1, 1, tzinfo=UTC), 200, 2000, timedelta(seconds=200 * 30))
+    assert tomorrow == CalendarDay(MIDNIGHT, 1, 10, timedelta(seconds=30))
+
+
+def test_a_day_holds_no_more_slot_time_than_it_has() -> None:
+    """An item that goes on after the reset takes its time of both days."""
+    minute = timedelta(minutes=1)
+    days = foretell(ItemClass(2, 0, 12 * 3600 + 60)).days
+
+    assert [(day.items, day.busy) for day in days] == [(1, timedelta(hours=12)), (1, timedelta(hours=12) + 2 * minute)]
+
+
+def test_two_accounts_have_twice_the_slot_time() -> None:
+    """Each of two accounts works on its own item."""
+    (today,) = foretell(ItemClass(2, 10, 30), accounts=2).days
+
+    assert today.busy == timedelta(seconds=60)
+
+
+def test_a_day_that_is_spent_is_not_in_the_calendar() -> None:
+    """Where nothing can begin today any more, the calendar begins with the next day."""
+    days = foretell(ItemClass(1, 10, 30), usage=DayUsage(credits=2000)).days
+
+    assert [day.starts_at for day in days] == [MIDNIGHT]
+
+
+def test_what_is_under_way_takes_time_and_no_credits() -> None:
+    """It is paid already, and is no item of the days to come."""
+    told = foretell(ItemClass(1, 10, 30, is_under_way=True), usage=DayUsage(credits=2000, creates=1000))
+
+    assert told.ends["birds"] == NOON + timedelta(seconds=30)
+    assert [(day.items, day.credits) for day in told.days] == [(0, 0)]
+
+
+def test_a_cap_below_the_quote_is_told() -> None:
+    """Such items are rejected at once, and take no time (contract, section 7)."""
+    told = foretell(ItemClass(3, 12, 30, cap=10))
+
+    assert told.unpayable == (Unpayable("birds", Obstacle.OVER_CAP, 3, 12, 10),)
+    assert told.ends["birds"] == NOON
+
+
+def test_a_price_above_a_daily_budget_is_told() -> None:
+    """The account's day and the job's own day both bound a single item."""
+    over_day = foretell(ItemClass(1, 2001, 30)).unpayable
+    over_job_day = foretell(ItemClass(1, 12, 30), credits_per_day=10).unpayable
+
+    assert over_day == (Unpayable("birds", Obstacle.OVER_DAY, 1, 2001, 2000),)
+    assert over_job_day == (Unpayable("birds", Obstacle.OVER_JOB_DAY, 1, 12, 10),)
+
+
+def test_what_the_jobs_budget_no_longer_covers_is_told() -> None:
+    """The first items use the budget up; the others are rejected (Law 6)."""
+    told = foretell(ItemClass(5, 10, 30), credits_left=25)
+
+    assert told.unpayable == (Unpayable("birds", Obstacle.OVER_JOB_BUDGET, 3, 10, 5),)
+    assert [(day.items, day.credits) for day in told.days] == [(2, 20)]
+
+
+def test_a_mean_price_is_no_reason_to_reject() -> None:
+    """What is not quoted yet may cost less than its cap: nobody knows."""
+    told = foretell(ItemClass(1, 100, 30), ItemClass(1, None, 30, cap=10))
+
+    assert told.unpayable == ()
+    assert sum(day.items for day in told.days) == 2

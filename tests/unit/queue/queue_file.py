@@ -13,6 +13,7 @@ from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.connection import prepare_for_writing
 from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.queue.moves import move
+from batchkiln.queue.plans import ManifestPlan, plan_manifest
 
 NOW = 1_800_000_000_000
 RECIPE = Recipe("epsilon-2", Mode.TEXT_TO_IMAGE, (("resolution", "1024x1024"),), 0, None, 3)
@@ -88,6 +89,36 @@ class QueueFile:
             options=options or ApplyOptions(),
             mistake_at=mistake_at,
         )
+
+    def plan(
+        self,
+        items: Iterable[ItemSpec | Placed],
+        *,
+        job: JobSpec = JOB,
+        profile: str = "local",
+        account: str = "main",
+        options: ApplyOptions | None = None,
+    ) -> ManifestPlan:
+        """Plan a manifest, on a connection that may not write."""
+        rows = (
+            one if isinstance(one, Placed) else Placed(one, job.manifest_path, line)
+            for line, one in enumerate(items, start=10)
+        )
+        self.connection.execute("PRAGMA query_only = ON")
+        try:
+            return plan_manifest(
+                self.connection,
+                job,
+                rows,
+                profile=profile,
+                account=account,
+                day=0,
+                options=options or ApplyOptions(),
+                mistake_at=mistake_at,
+            )
+        finally:
+            assert self.one("PRAGMA query_only") == 1
+            self.connection.execute("PRAGMA query_only = OFF")
 
     def all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.connection.execute(sql, values)]

@@ -1,6 +1,8 @@
 """Random manifests applied one after the other, against a model that is a plain dictionary."""
 
 import sqlite3
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
+from batchkiln.queue.forecast import RecipeCount, recipe_counts
 from batchkiln.queue.intake import ApplyOptions, ApplyReport
 
 from .queue_file import JOB, QueueFile, capped, image, spec
@@ -142,10 +145,21 @@ def expected(model: Model) -> dict[str, tuple[object, ...]]:
     }
 
 
+def left_to_send(counts: Iterable[RecipeCount]) -> Counter[tuple[str, str, int | None]]:
+    """Sum up what is queued or under way, by state, price and cap."""
+    found: Counter[tuple[str, str, int | None]] = Counter()
+    for entry in counts:
+        found[entry.state, entry.price_key, entry.max_cost_credits] += entry.count
+    return found
+
+
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_sequence_of_manifests_agrees_with_the_model(template: Path, steps: list[tuple[object, object]]) -> None:
-    """Report, items and counters are what a dictionary would hold, whatever is applied and happens in between."""
+    """Report, items and counters are what a dictionary would hold, whatever is applied and happens in between.
+
+    And what a plan foresees to be sent is what applying then leaves in the queue.
+    """
     queue = QueueFile.__new__(QueueFile)
     queue.path = template
     queue.connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -160,12 +174,14 @@ def test_any_sequence_of_manifests_agrees_with_the_model(template: Path, steps: 
             manifest: tuple[ItemSpec, ...] = tuple(first)  # type: ignore[arg-type]
             model.begin()
             wanted = model.apply(manifest, second)
+            planned = queue.plan(manifest, job=JOB, options=second)
             try:
                 report = queue.apply(manifest, job=JOB, options=second)
             except InputError:
                 assert wanted is None
             else:
                 assert report == wanted
+                assert left_to_send(planned.counts) == left_to_send(recipe_counts(queue.connection, 1, "local"))
         else:
             act(queue, model, str(first), str(second))
         assert held(queue) == expected(model)

@@ -15,6 +15,7 @@ SCANNED: Final = {
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
     "unresolved_attempts": {"attempt USING INDEX attempt_unresolved"},  # one an account
+    "unresolved_keys": {"a USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
     "get_lease": {"lease"},  # one row

@@ -1,5 +1,6 @@
 -- name: forecast_jobs  (jobs that may still begin something)
-SELECT j.id, j.name, j.profile, j.accounts, j.item_order, j.budget_credits_per_day,
+SELECT j.id, j.name, j.profile, j.accounts, j.item_order, j.budget_credits, j.budget_credits_per_day,
+       j.reserved + j.charged - j.refunded AS committed,
        coalesce((SELECT d.credits FROM job_day AS d WHERE d.job_id = j.id AND d.day_start_at = :day), 0) AS taken
 FROM job AS j
 WHERE j.is_paused = 0 AND j.profile = :profile
@@ -8,7 +9,7 @@ WHERE j.is_paused = 0 AND j.profile = :profile
 ORDER BY j.id;
 
 -- name: forecast_classes  (under way: paid already, so that it takes time but no credits)
-SELECT t.recipe_id, t.state, t.n, r.mode, q.cost_credits
+SELECT t.recipe_id, t.state, t.n, r.model, r.mode, r.price_key, r.max_cost_credits, q.cost_credits
 FROM tally AS t
 JOIN recipe AS r ON r.id = t.recipe_id
 LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key

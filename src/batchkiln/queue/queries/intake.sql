@@ -21,15 +21,18 @@ CREATE TABLE staging.recipe_seen (
     model            TEXT NOT NULL,
     mode             TEXT NOT NULL,
     parameters       TEXT NOT NULL,
+    inputs_count     INTEGER NOT NULL,
     max_cost_credits INTEGER,
     attempts         INTEGER NOT NULL
 );
 
 -- name: stage_inputs
 CREATE TABLE staging.input_seen (
-    id     INTEGER PRIMARY KEY,
-    path   TEXT NOT NULL,
-    sha256 TEXT NOT NULL,
+    id         INTEGER PRIMARY KEY,
+    path       TEXT NOT NULL,
+    sha256     TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    media_type TEXT NOT NULL,
     UNIQUE (path, sha256)
 );
 
@@ -86,10 +89,11 @@ VALUES (:recipe_key, :price_key, :model, :mode, :parameters, :inputs_count, :max
 ON CONFLICT (recipe_key) DO NOTHING;
 
 -- name: stage_recipe
-INSERT INTO staging.recipe_seen (id, recipe_key, price_key, model, mode, parameters, max_cost_credits, attempts)
-VALUES (
+INSERT INTO staging.recipe_seen (
+    id, recipe_key, price_key, model, mode, parameters, inputs_count, max_cost_credits, attempts
+) VALUES (
     coalesce(:id, min(0, coalesce((SELECT min(id) FROM staging.recipe_seen), 0)) - 1),
-    :recipe_key, :price_key, :model, :mode, :parameters, :max_cost_credits, :attempts
+    :recipe_key, :price_key, :model, :mode, :parameters, :inputs_count, :max_cost_credits, :attempts
 )
 ON CONFLICT (recipe_key) DO UPDATE SET recipe_key = recipe_key RETURNING id;
 
@@ -101,8 +105,11 @@ INSERT INTO input_file (path, sha256, size_bytes, media_type) VALUES (:path, :sh
 ON CONFLICT (path, sha256) DO NOTHING;
 
 -- name: stage_input
-INSERT INTO staging.input_seen (id, path, sha256)
-VALUES (coalesce(:id, min(0, coalesce((SELECT min(id) FROM staging.input_seen), 0)) - 1), :path, :sha256)
+INSERT INTO staging.input_seen (id, path, sha256, size_bytes, media_type)
+VALUES (
+    coalesce(:id, min(0, coalesce((SELECT min(id) FROM staging.input_seen), 0)) - 1),
+    :path, :sha256, :size_bytes, :media_type
+)
 ON CONFLICT (path, sha256) DO UPDATE SET path = path RETURNING id;
 
 -- name: count_placed
@@ -160,10 +167,14 @@ SELECT
     o.model <> r.model AS model_differs,
     o.mode <> r.mode AS mode_differs,
     o.parameters <> r.parameters AS parameters_differ,
-    i.priority <> p.priority OR i.file_name IS NOT p.file_name OR i.inputs IS NOT p.inputs
-        OR o.max_cost_credits IS NOT r.max_cost_credits OR o.attempts <> r.attempts AS settings_differ,
+    i.priority <> p.priority AS priority_differs,
+    i.file_name IS NOT p.file_name AS file_name_differs,
+    i.inputs IS NOT p.inputs AS input_paths_differ,
+    o.max_cost_credits IS NOT r.max_cost_credits AS cap_differs,
+    o.attempts <> r.attempts AS attempts_differ,
     i.metadata IS NOT p.metadata AS metadata_differs,
-    EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused') AS was_sent
+    EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused') AS was_sent,
+    i.recipe_id AS old_recipe_id, p.recipe_id AS new_recipe_id
 FROM staging.difference AS d
 JOIN staging.placed AS p ON p.seq = d.seq
 JOIN item AS i ON i.id = d.item_id

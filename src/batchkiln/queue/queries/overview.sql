@@ -14,3 +14,8 @@ SELECT t.state, t.error_code, coalesce(
 ) AS name
 FROM trouble AS t JOIN job AS j ON j.id = t.job_id
 WHERE j.name = :job AND t.n > 0 AND name IS NOT NULL;
+
+-- name: unresolved_keys  (one an account: by which API key it may ask for what it sent)
+SELECT c.profile, c.name AS account, a.key_fingerprint
+FROM attempt AS a JOIN account AS c ON c.id = a.account_id
+WHERE a.state IN ('sent', 'active');

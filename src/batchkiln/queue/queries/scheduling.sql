@@ -224,6 +224,10 @@ INSERT INTO quote (profile, price_key, cost_credits, quoted_at)
 SELECT :profile, price_key, :cost, :now FROM recipe WHERE id = :recipe_id
 ON CONFLICT DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
 
+-- name: keep_quote -- of a price that was asked before its items were here
+INSERT INTO quote (profile, price_key, cost_credits, quoted_at) VALUES (:profile, :price_key, :cost, :now)
+ON CONFLICT DO UPDATE SET cost_credits = excluded.cost_credits, quoted_at = excluded.quoted_at;
+
 -- name: drop_quote -- of the item's price, so that it is asked again
 DELETE FROM quote WHERE (profile, price_key) = (
     SELECT job.profile, recipe.price_key

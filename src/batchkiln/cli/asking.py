@@ -1,0 +1,93 @@
+"""What `run` says before it spends: a short plan on a terminal, and a question where it is much."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import click
+
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import is_terminal, tell
+from batchkiln.cli.words import count
+from batchkiln.core.errors import InputError
+from batchkiln.core.instants import Now, to_milliseconds
+from batchkiln.core.views import RequestKind, RequestNote
+from batchkiln.core.windows import day_starts
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.queue.preparations import keep_quotes
+from batchkiln.queue.store import News, QueueStore
+from batchkiln.wiring import KEPT_MINUTES, Setting
+
+
+def may_ask(manifests: Sequence[str], *, is_agreed: bool) -> bool:
+    """Tell whether a person is there, and has not agreed already; standard input is read once only."""
+    is_wanted = not (is_agreed or "-" in manifests)
+    return is_wanted and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+async def ask_before_spending(
+    common: Common,
+    database: Database,
+    setting: Setting,
+    manifests: Sequence[str],
+    *,
+    options: ApplyOptions,
+    max_credits: int | None,
+) -> None:
+    """Show what the run would come to, and ask where that is more than `confirm_above_credits`.
+
+    The queue's lock is held: prices are kept in the queue, and reads noted there, so that nothing is asked twice and
+    no window is overstepped (Law 5). Raises `InputError` for a no; nothing was enqueued then.
+    """
+    from batchkiln.cli.plan_view import short_lines  # noqa: PLC0415  Rich, and only where it is shown
+    from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
+    from batchkiln.planning.prices import Manner  # noqa: PLC0415  as above
+
+    noted = _Noted(database, setting)
+    manner = Manner(setting.surroundings, note=noted.note)
+    plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
+    for profile in {job.manifest.profile for job in plan.jobs}:
+        now = plan.book.times.get(profile, setting.surroundings.wall())
+        await noted.keep(profile, plan.book.of(profile), to_milliseconds(now))
+    if not common.is_quiet:
+        for line in short_lines(plan):
+            tell(line)
+    if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
+        return  # applying refuses it in a moment
+    cost = plan.credits if max_credits is None else min(plan.credits, max_credits)
+    is_unknown = bool(plan.unpriced) and not plan.credits and max_credits is None
+    threshold = setting.config.confirm_above_credits
+    if cost <= threshold and not is_unknown:
+        return
+    about = "an unknown number of credits" if is_unknown else f"about {count(cost, 'credit')}"
+    # In a thread: a signal has to be heard while the person thinks.
+    if not await asyncio.to_thread(click.confirm, f"This may spend {about}. Go on?", err=True):
+        raise InputError("not confirmed: nothing was enqueued, sent or spent")
+
+
+class _Noted:
+    """Writes the plan's reads down as a drive does, and keeps the prices that it learned."""
+
+    def __init__(self, database: Database, setting: Setting) -> None:
+        self._database = database
+        self._setting = setting
+        self._ids: dict[tuple[str, str], int] = {}
+
+    async def note(self, profile: str, account: str, now: Now) -> None:
+        """Write down a read that is about to leave."""
+        store = self._store(profile)
+        if (profile, account) not in self._ids:
+            self._ids[profile, account] = await store.account(account)
+        days = day_starts(self._setting.config.profiles[profile].day, now)
+        await store.note_request(RequestNote(self._ids[profile, account], RequestKind.QUOTE, now.instant, days))
+
+    async def keep(self, profile: str, prices: dict[str, int], now: int) -> None:
+        """Keep prices by price key."""
+        if prices:
+            await self._database.write(keep_quotes, profile=profile, prices=prices, now=now)
+
+    def _store(self, profile: str) -> QueueStore:
+        used = self._setting.config.profiles[profile]
+        keep_seconds = KEPT_MINUTES * used.limits.minute_seconds
+        return QueueStore(self._database, News(), profile=profile, day=used.day, keep_requests_seconds=keep_seconds)

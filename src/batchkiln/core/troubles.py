@@ -1,0 +1,39 @@
+"""What the service did instead of answering, in words for a person."""
+
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+from batchkiln.core.replies import (
+    AccountBlocked,
+    AccountProblem,
+    EdgeBlocked,
+    NoReply,
+    Throttled,
+    Trouble,
+    Unavailable,
+)
+
+
+def describe_trouble(trouble: Trouble) -> str:
+    """Say in a line what the service did, or did not do."""
+    match trouble:
+        case NoReply(reason=reason):
+            return f"the service does not answer ({reason})"
+        case EdgeBlocked():
+            return "the firewall before the API refused the request"
+        case Throttled(error=error):
+            return f"the service asks for a pause ({error.code}: {error.message})"
+        case Unavailable(error=error):
+            return f"the service is unavailable ({error.code}: {error.message})"
+        case AccountBlocked(problem=problem, error=error):
+            return f"{_PROBLEMS[problem]} ({error.code}: {error.message})"
+        case _:
+            assert_never(trouble)
+
+
+_PROBLEMS: Final[Mapping[AccountProblem, str]] = {
+    AccountProblem.KEY_REFUSED: "its API key is refused",
+    AccountProblem.UPGRADE_REQUIRED: "its API key was issued before the API's launch",
+    AccountProblem.NO_CREDITS: "it has no credits left",
+    AccountProblem.FORBIDDEN: "the service forbids it the API",
+}

@@ -1,0 +1,1 @@
+"""Whether everything is as a run needs it: checks that spend nothing."""

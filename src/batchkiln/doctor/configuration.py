@@ -1,0 +1,132 @@
+"""Checks of what a person has configured: the file, the profile, its keys and its limits. Nothing is sent."""
+
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from batchkiln.client import fingerprint
+from batchkiln.config import Account, Config, KeySource, Profile, found_file, load_config
+from batchkiln.core.errors import InputError
+from batchkiln.core.windows import Limits
+from batchkiln.doctor.findings import Finding, fail, ok, warn
+
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_COUNTS: Final = tuple(entry.name for entry in fields(Limits) if not entry.name.endswith("_seconds"))
+_SHORTEST_POLL: Final = Limits().poll_interval_seconds
+
+
+def check_configuration(
+    path: Path | None, environ: Mapping[str, str], profile: str | None
+) -> tuple[list[Finding], Config | None, Profile | None]:
+    """Read the configuration, and find the profile that would be used; both None where that fails."""
+    chosen = found_file(path, environ)
+    where = f"{chosen}" if chosen is not None else "no file: the embedded local service is the default"
+    try:
+        config = load_config(path, environ)
+    except InputError as error:
+        return [fail("configuration", str(error), "mend what is marked, and run doctor again")], None, None
+    found = [ok("configuration", where)]
+    try:
+        used = config.profile(profile)
+    except InputError as error:
+        return [*found, fail("profile", str(error), "name one of the profiles with --profile")], config, None
+    kind = "the local service, inside the program" if used.is_embedded else str(used.base_url)
+    return [*found, ok("profile", f"{used.name}: {kind}")], config, used
+
+
+def check_address(profile: Profile) -> Finding:
+    """Tell whether keys would travel in clear, or the version is missing from the address."""
+    if profile.base_url is None:
+        return ok("address", "none is needed")
+    parts = urlsplit(profile.base_url)
+    if parts.scheme == "http" and not is_loopback(profile):
+        return fail("address", f"{profile.base_url} is not encrypted: API keys would be sent in clear", "use https://")
+    if not parts.path.endswith("/api/v1"):
+        return warn("address", f"{profile.base_url} does not end in /api/v1", "the version is part of the base URL")
+    return ok("address", str(profile.base_url))
+
+
+def is_loopback(profile: Profile) -> bool:
+    """Tell whether the service is on this machine."""
+    return profile.base_url is None or urlsplit(profile.base_url).hostname in _LOOPBACK
+
+
+def check_key_sources(profile: Profile) -> Iterator[Finding]:
+    """Look where each account's keys should stand, and tell keys that are missing, shared or open to others."""
+    if profile.is_embedded:
+        yield ok("keys", "none is needed: the local service makes its own")
+        return
+    owners: dict[str, str] = {}
+    for account in profile.accounts:
+        yield from _of_account(profile, account, owners)
+
+
+def _of_account(profile: Profile, account: Account, owners: dict[str, str]) -> Iterator[Finding]:
+    check = f"keys of {account.name}"
+    try:
+        keys = [(source, profile.read_key(source)) for source in account.keys]
+    except InputError as error:
+        yield fail(check, str(error))
+        return
+    missing = [str(source) for source, key in keys if not key]
+    if len(missing) == len(keys):
+        yield fail(check, f"no API key in {', '.join(missing)}", "set it there; `run` would not begin")
+        return
+    if missing:
+        yield warn(check, f"nothing in {', '.join(missing)}", "take it out of the configuration, or put the key there")
+    for source, key in keys:
+        if key and owners.setdefault(fingerprint(key), account.name) != account.name:
+            yield fail(
+                check,
+                f"{source} holds the same key as the account {owners[fingerprint(key)]}",
+                "give each account its own: their limits would be taken for two",
+            )
+        if key and _is_open(profile, source):
+            yield warn(check, f"{source} can be read by other users", "chmod 600")
+    found = sum(key is not None for _, key in keys)
+    yield ok(check, f"{found} found" if found > 1 else f"found in {next(source for source, key in keys if key)}")
+
+
+def _is_open(profile: Profile, source: KeySource) -> bool:
+    if source.file is None:
+        return False
+    try:
+        mode = (profile.folder / Path(source.file).expanduser()).stat().st_mode
+    except OSError:
+        return False
+    return bool(mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def check_limits(profile: Profile) -> Iterator[Finding]:
+    """Hold the configured limits against the documented ones (Service section 8)."""
+    if profile.is_embedded:
+        yield ok("limits", "the local service keeps those that are configured")
+        return
+    found = [
+        f"{name} is {mine:,}, and {documented:,} is documented"
+        for name in _COUNTS
+        if (mine := getattr(profile.limits, name)) > (documented := getattr(Limits(), name))
+    ]
+    if profile.limits.poll_interval_seconds < _SHORTEST_POLL:
+        found.append(f"poll_interval_seconds is less than {_SHORTEST_POLL:g}")
+    polls = 60 / max(profile.limits.poll_interval_seconds, 1)
+    if profile.limits.reads_per_minute < polls:
+        found.append(f"reads_per_minute is {profile.limits.reads_per_minute}, too few to poll one generation")
+    if not is_loopback(profile):
+        found += _of_time(profile)
+    for message in found:
+        yield warn("limits", message, "leave it out, unless the account has other limits: requests would be refused")
+    if not found:
+        yield ok("limits", "within the documented ones")
+
+
+def _of_time(profile: Profile) -> Iterator[str]:
+    if profile.time_scale != 1:
+        yield f"time_scale is {profile.time_scale:g}, which is for rehearsals only: polls would come too often"
+    if profile.day.seconds != Profile("").day.seconds:
+        yield f"day_seconds is {profile.day.seconds:g}, which is for rehearsals only"
+    if profile.limits.minute_seconds != Limits().minute_seconds:
+        yield f"minute_seconds is {profile.limits.minute_seconds:g}, which is for rehearsals only"

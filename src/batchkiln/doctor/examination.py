@@ -1,0 +1,99 @@
+"""All checks in their order: here first, then the service, so that the network's absence hides nothing."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import ClientSession
+
+from batchkiln.client import ServiceClient, new_session
+from batchkiln.clock import ServiceClock
+from batchkiln.config import Profile
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.doctor.configuration import check_address, check_configuration, check_key_sources, check_limits
+from batchkiln.doctor.findings import Finding, fail, warn
+from batchkiln.doctor.machine import check_folders, check_program, check_proxies
+from batchkiln.doctor.queue import check_queue, check_work
+from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
+from batchkiln.wiring import Surroundings, throwaway_service
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined: the queue, the configuration named (None: where it is found), and the profile named."""
+
+    queue: Path
+    config_path: Path | None
+    profile: str | None
+    environ: Mapping[str, str]
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+
+async def examine(patient: Patient) -> AsyncIterator[Finding]:
+    """Give the findings, check by check. No create and no upload is sent, and nothing is changed."""
+    yield check_program()
+    yield check_proxies(patient.environ)
+    configured, config, profile = check_configuration(patient.config_path, patient.environ, patient.profile)
+    for finding in configured:
+        yield finding
+    queue, health = check_queue(patient.queue)
+    yield queue
+    outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
+    for finding in check_folders(patient.queue, outputs):
+        yield finding
+    if health is not None and config is not None:
+        for finding in check_work(health, config):
+            yield finding
+    if profile is None:
+        yield warn(
+            "service", "not checked: which one is meant cannot be told; nor were keys, limits, clock and balance"
+        )
+        return
+    yield check_address(profile)
+    for finding in (*check_key_sources(profile), *check_limits(profile)):
+        yield finding
+    async for finding in _examine_service(patient, profile):
+        yield finding
+
+
+async def _examine_service(patient: Patient, profile: Profile) -> AsyncIterator[Finding]:
+    try:
+        async with _visit(patient, profile) as visit:
+            reply = await visit.client({}).describe()
+            yield check_reachable(reply)
+            if not visit.clock.is_observed:
+                return
+            for finding in check_description(reply):
+                yield finding
+            is_scaled = profile.is_embedded or profile.time_scale != 1
+            yield check_clock(visit.clock, patient.surroundings.wall(), is_scaled=is_scaled)
+            if not profile.is_embedded:
+                async for finding in check_accounts(visit.client, profile):
+                    yield finding
+    except InputError as error:
+        yield fail("service", str(error), exit_status=ExitStatus.USAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A way to the service. `client` makes one with some keys, by fingerprint."""
+
+    session: ClientSession
+    base_url: str
+    clock: ServiceClock
+
+    def client(self, keys: Mapping[str, str]) -> ServiceClient:
+        return ServiceClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock)
+
+
+@asynccontextmanager
+async def _visit(patient: Patient, profile: Profile) -> AsyncIterator[_Visit]:
+    """Open a way to the service; the local one is started in a folder that is gone afterwards."""
+    async with AsyncExitStack() as stack:
+        base_url = str(profile.base_url)
+        if profile.is_embedded:
+            base_url = (await stack.enter_async_context(throwaway_service(profile))).base_url
+        session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
+        clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
+        yield _Visit(session, base_url, clock)

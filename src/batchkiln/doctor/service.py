@@ -1,0 +1,128 @@
+"""Checks of the service and its accounts: only public reads and balances, which cost nothing (Service section 4)."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from batchkiln.client import ServiceClient, fingerprint
+from batchkiln.client.description import differences
+from batchkiln.clock import ServiceClock
+from batchkiln.config import Profile
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.replies import (
+    AccountBlocked,
+    AccountProblem,
+    BalanceRead,
+    BalanceReply,
+    Described,
+    DescribeReply,
+)
+from batchkiln.core.troubles import describe_trouble
+from batchkiln.doctor.findings import Finding, fail, ok, warn
+
+ClientOf = Callable[[Mapping[str, str]], ServiceClient]
+"""Makes a client with some keys, by fingerprint."""
+
+SKEW: Final = timedelta(seconds=5)
+"""How far this machine's clock may be off before it is told; a `Date` header is exact to a second."""
+
+_REMEDIES: Final[Mapping[AccountProblem, str]] = {
+    AccountProblem.KEY_REFUSED: "check that it is whole and not revoked; else make a new one, and put it in front",
+    AccountProblem.UPGRADE_REQUIRED: "make a new key in the account's settings, and put it in front of the old one",
+    AccountProblem.NO_CREDITS: "buy credits, or renew the subscription that generating needs",
+    AccountProblem.FORBIDDEN: "see what the account's settings say",
+}
+
+
+def check_reachable(reply: DescribeReply) -> Finding:
+    """Tell whether the service answers at all."""
+    if isinstance(reply, Described):
+        title = " ".join(part for part in (reply.title, reply.version) if part) or "without a title"
+        return ok("service", f"answers: {title}")
+    if isinstance(reply, AccountBlocked):
+        return warn("service", f"answers, but does not describe itself: {describe_trouble(reply)}")
+    message = f"{describe_trouble(reply)}; its description, clock and accounts were not checked"
+    return fail("service", message, "check base_url and the network", exit_status=ExitStatus.UNEXPECTED)
+
+
+def check_description(reply: DescribeReply) -> list[Finding]:
+    """Hold the service's description of itself against what the client sends and needs."""
+    if not isinstance(reply, Described):
+        return [warn("description", "not checked: the service did not describe itself")]
+    found = [
+        fail("description", difference.what, _UPDATE, exit_status=ExitStatus.UNEXPECTED)
+        if difference.is_grave
+        else warn("description", difference.what, "replies of other shapes are understood where that is possible")
+        for difference in differences(reply.document)
+    ]
+    return found or [ok("description", "as batchkiln expects it")]
+
+
+_UPDATE: Final = (
+    "update batchkiln, and do not run before: the service may have changed, or base_url be another service's"
+)
+
+
+def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) -> Finding:
+    """Compare this machine's clock with the service's `Date`."""
+    if not clock.is_observed:
+        return warn("clock", "not checked: the service did not tell its time")
+    now = clock.now()
+    if is_scaled:
+        return ok("clock", "the service's time runs at its own pace, and is followed")
+    ahead = machine_now - now.latest if machine_now > now.latest else min(machine_now - now.instant, timedelta())
+    if abs(ahead) <= SKEW:
+        return ok("clock", "agrees with the service's")
+    word = "ahead of" if ahead > timedelta() else "behind"
+    return warn(
+        "clock",
+        f"this machine's clock is {abs(ahead).total_seconds():,.0f} s {word} the service's",
+        "set it; days and limits follow the service's clock, so that nothing is overstepped",
+    )
+
+
+async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator[Finding]:
+    """Ask each account's balance with each of its keys: which are accepted, and whether they are of one account."""
+    for account in profile.account_names:
+        try:
+            keys = profile.keys(account)
+        except InputError as error:
+            yield warn(f"account {account}", f"not checked: {error}")
+            continue
+        balances: list[int | None] = []
+        for number, key in enumerate(keys):
+            try:
+                reply = await client_of({fingerprint(key): key}).balance()
+            except InputError as error:
+                yield fail(f"account {account}", str(error), "check that the key is whole")
+                continue
+            yield _of_key(account, fingerprint(key), reply, is_newest=number == 0)
+            if isinstance(reply, BalanceRead):
+                balances.append(reply.credits)
+        if len(set(balances)) > 1:
+            yield warn(
+                f"account {account}",
+                "its keys show different balances: they may be of different accounts",
+                "give each account only its own keys, or its limits are counted wrongly (or something just ended)",
+            )
+
+
+def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) -> Finding:
+    check = f"account {account}"
+    match reply:
+        case BalanceRead(credits=None):
+            return warn(check, f"the key {name} is accepted; the balance was not understood")
+        case BalanceRead(credits=0):
+            return warn(check, f"the key {name} is accepted; no credits are left", "buy some before a run")
+        case BalanceRead(credits=balance):
+            return ok(check, f"the key {name} is accepted; {balance:,} credits are left")
+        case AccountBlocked(problem=problem):
+            message, remedy = f"the key {name}: {describe_trouble(reply)}", _REMEDIES[problem]
+            is_key = problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
+            if is_key and not is_newest:
+                return warn(
+                    check, message, "what was made with it can no longer be fetched; take it out when all ended"
+                )
+            return fail(check, message, remedy, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
+        case trouble:
+            return warn(check, f"not checked: {describe_trouble(trouble)}")

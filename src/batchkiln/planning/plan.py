@@ -1,0 +1,329 @@
+"""What `run` would do with manifests: the differences, what they cost, how the days fill, and what to know before."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import inf
+from typing import BinaryIO
+
+from batchkiln.config import Config, Profile
+from batchkiln.core.errors import InputError
+from batchkiln.core.forecast import JobLoad, Unpayable, hopeless
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.replies import ServiceError
+from batchkiln.core.states import ItemState
+from batchkiln.core.windows import Limits
+from batchkiln.planning.outlook import Outlook, outlooks, usage_today
+from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
+from batchkiln.queue.connection import Database
+from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.queue.overview import present_time
+from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
+from batchkiln.queue.summaries import AccountSummary, account_summaries
+from batchkiln.queue.windows import logged_requests
+from batchkiln.wiring import KEPT_MINUTES, Setting, read_manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCost:
+    """What the items of one model cost that may be sent. `unpriced` of them have no price yet, and are not in it."""
+
+    profile: str
+    model: str
+    items: int
+    credits: int
+    unpriced: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedClass:
+    """Items that the service refuses to price, and so would refuse; `item` is the one that was asked with."""
+
+    model: str
+    count: int
+    item: str
+    error: ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """One manifest's part of the plan. `end_at` is None where it cannot be foretold, or the job is paused."""
+
+    manifest: ManifestPlan
+    now: datetime
+    end_at: datetime | None
+    unpayable: tuple[Unpayable, ...]
+    refused: tuple[RefusedClass, ...]
+    unpriced: int
+    lacks_uploads: int
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether applying the manifest would change anything in the queue."""
+        numbers = self.manifest.numbers
+        return any(number for kind, number in numbers.items() if kind is not ChangeKind.LEFT_ALONE)
+
+    @property
+    def to_send(self) -> int:
+        """How many items would be queued."""
+        return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `run` would do. `others` are jobs that have items queued as well, which `run` leaves alone."""
+
+    jobs: tuple[JobPlan, ...]
+    outlooks: tuple[Outlook, ...]
+    costs: tuple[ModelCost, ...]
+    book: PriceBook
+    others: tuple[str, ...]
+    profiles: Mapping[str, Profile]
+
+    @property
+    def credits(self) -> int:
+        """What all of it would cost; what has no price yet counts with the mean of what has one."""
+        return sum(day.credits for outlook in self.outlooks for day in outlook.forecast.days)
+
+    @property
+    def unpriced(self) -> int:
+        """How many items have no price yet."""
+        return sum(cost.unpriced for cost in self.costs)
+
+    @property
+    def would_do_anything(self) -> bool:
+        """Whether `run` would change or send anything."""
+        return any(job.has_changes or job.to_send for job in self.jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What the queue and the manifests say, before any price is asked."""
+
+    manifests: tuple[ManifestPlan, ...]
+    times: Mapping[str, datetime]
+    accounts: tuple[AccountSummary, ...]
+    known: Mapping[tuple[str, str], Known]
+    other_loads: tuple[QueuedLoad, ...]
+
+
+async def make_plan(
+    database: Database,
+    setting: Setting,
+    paths: Sequence[str],
+    *,
+    options: ApplyOptions,
+    stdin: BinaryIO,
+    manner: Manner | None = None,
+) -> Plan:
+    """Plan manifests, and ask the prices that the queue does not know.
+
+    Neither the queue nor anything of the account is changed. Raises `InputError` with the mistakes of the first
+    wrong manifest.
+    """
+    if "-" in paths and len(paths) > 1:
+        raise InputError("standard input can be the only manifest, not one of several")
+    if len(paths) != len(set(paths)):
+        raise InputError("the same manifest is named twice")
+    survey = await database.run(_survey, setting, paths, options, stdin)
+    profiles = setting.config.profiles
+    book = await ask_prices(
+        [question for manifest in survey.manifests for question in manifest.questions],
+        profiles=profiles,
+        known=survey.known,
+        wants_balance=_payers(survey.manifests, profiles),
+        manner=manner or Manner(setting.surroundings),
+    )
+    return compose(survey, book, setting.config)
+
+
+def _survey(
+    connection: sqlite3.Connection, setting: Setting, paths: Sequence[str], options: ApplyOptions, stdin: BinaryIO
+) -> _Survey:
+    """Read the manifests and hold them against the queue, one after the other."""
+    now = setting.surroundings.wall()
+    profiles = setting.config.profiles
+    times = {name: present_time(connection, name, now) for name in profiles}
+    manifests: list[ManifestPlan] = []
+    for path in paths:
+        manifest, profile = read_manifest(setting, path, stdin)
+        planned = plan_manifest(
+            connection,
+            manifest.job,
+            manifest.items(),
+            profile=profile.name,
+            account=(manifest.job.accounts or profile.account_names)[0],
+            day=to_milliseconds(profile.day.start_of(times[profile.name])),
+            options=options,
+            mistake_at=manifest.mistake_at,
+        )
+        manifests.append(planned)
+    _check_jobs_differ(manifests)
+    accounts = tuple(account for account in account_summaries(connection) if account.profile in profiles)
+    days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
+    loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
+    named = {manifest.spec.name for manifest in manifests}
+    return _Survey(
+        manifests=tuple(manifests),
+        times=times,
+        accounts=accounts,
+        known=_known(connection, accounts, profiles, times),
+        other_loads=tuple(queued for queued in loads if queued.load.name not in named),
+    )
+
+
+def _check_jobs_differ(manifests: Sequence[ManifestPlan]) -> None:
+    names = [manifest.spec.name for manifest in manifests]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two of these manifests are of the job {name}; plan them one after the other")
+
+
+def _known(
+    connection: sqlite3.Connection,
+    accounts: Iterable[AccountSummary],
+    profiles: Mapping[str, Profile],
+    times: Mapping[str, datetime],
+) -> dict[tuple[str, str], Known]:
+    """Return what the prices of each configured account have to be asked with."""
+    known = {(name, account): Known(times[name]) for name in profiles for account in profiles[name].account_names}
+    for summary in accounts:
+        profile, now = profiles[summary.profile], times[summary.profile]
+        keep_seconds = KEPT_MINUTES * profile.limits.minute_seconds
+        known[summary.profile, summary.name] = Known(
+            now=now,
+            usage=usage_today(summary, profile, now),
+            logged=tuple(logged_requests(connection, summary.profile, keep_seconds)),
+            account_id=summary.id,
+            reads_held_until=summary.reads_held.until if summary.reads_held else None,
+        )
+    return known
+
+
+def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:
+    """Return the accounts that would pay, each once."""
+    return list(
+        dict.fromkeys(
+            (manifest.profile, account)
+            for manifest in manifests
+            if any(entry.state is ItemState.QUEUED for entry in manifest.counts)
+            for account in manifest.spec.accounts or profiles[manifest.profile].account_names[:1]
+        )
+    )
+
+
+def compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
+    """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
+    times = {**survey.times, **book.times}
+    usages = {
+        (account.profile, account.name): usage_today(account, config.profiles[account.profile], times[account.profile])
+        for account in survey.accounts
+    }
+    priced = [manifest.priced(book.of(manifest.profile)) for manifest in survey.manifests]
+    payable = [_without_refused(manifest, book) for manifest in priced]
+    limits = {name: profile.limits for name, profile in config.profiles.items()}
+    is_same_day = {
+        name: profile.day.start_of(times[name]) == profile.day.start_of(survey.times[name])
+        for name, profile in config.profiles.items()
+    }
+    loads = {
+        manifest.spec.name: manifest.load(limits[manifest.profile], is_new_day=not is_same_day[manifest.profile])
+        for manifest in sorted(payable, key=_age)
+    }
+    ahead = _under_way(survey.other_loads)
+    found = outlooks([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
+    forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
+    jobs = []
+    for manifest, sendable in zip(priced, payable, strict=True):
+        name = manifest.spec.name
+        foretold = forecasts[name]
+        jobs.append(
+            JobPlan(
+                manifest=manifest,
+                now=times[manifest.profile],
+                end_at=None if manifest.is_paused else foretold.ends.get(name),
+                unpayable=tuple(each for each in foretold.unpayable if each.job == name),
+                refused=tuple(_refused(manifest, book)),
+                unpriced=_unpriced(sendable),
+                lacks_uploads=_lacking_uploads(sendable, book),
+            )
+        )
+    return Plan(
+        jobs=tuple(jobs),
+        outlooks=tuple(outlook for outlook in found if set(outlook.jobs) & {job.manifest.spec.name for job in jobs}),
+        costs=tuple(_costs(payable, loads, limits)),
+        book=book,
+        others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
+        profiles=config.profiles,
+    )
+
+
+def _age(manifest: ManifestPlan) -> float:
+    """Sort jobs as the queue does: by id, and new ones behind them."""
+    return inf if manifest.report.job_id is None else manifest.report.job_id
+
+
+def _under_way(others: Iterable[QueuedLoad]) -> Iterator[QueuedLoad]:
+    """Give what is under way of other jobs, which takes the slot first; what they have queued waits for another run."""
+    for queued in others:
+        classes = tuple(entry for entry in queued.load.classes if entry.is_under_way)
+        if classes:
+            yield replace(queued, load=replace(queued.load, classes=classes))
+
+
+def _has_queued(load: JobLoad) -> bool:
+    return any(entry.count and not entry.is_under_way for entry in load.classes)
+
+
+def _without_refused(manifest: ManifestPlan, book: PriceBook) -> ManifestPlan:
+    """Leave out what the service refuses: it would be rejected, and costs neither time nor credits."""
+    kept = tuple(entry for entry in manifest.counts if not _is_refused(entry, manifest, book))
+    return replace(manifest, counts=kept)
+
+
+def _is_refused(entry: RecipeCount, manifest: ManifestPlan, book: PriceBook) -> bool:
+    return entry.state is ItemState.QUEUED and (manifest.profile, entry.price_key) in book.refused
+
+
+def _refused(manifest: ManifestPlan, book: PriceBook) -> Iterator[RefusedClass]:
+    items = {question.price_key: question.item for question in manifest.questions}
+    for entry in manifest.counts:
+        if _is_refused(entry, manifest, book):
+            error = book.refused[manifest.profile, entry.price_key]
+            yield RefusedClass(entry.model, entry.count, items.get(entry.price_key, "another job's item"), error)
+
+
+def _unpriced(manifest: ManifestPlan) -> int:
+    return sum(
+        entry.count for entry in manifest.counts if entry.state is ItemState.QUEUED and entry.cost_credits is None
+    )
+
+
+def _lacking_uploads(manifest: ManifestPlan, book: PriceBook) -> int:
+    lacking = book.lacking_uploads
+    return sum(entry.count for entry in manifest.counts if (manifest.profile, entry.price_key) in lacking)
+
+
+def _costs(
+    manifests: Iterable[ManifestPlan], loads: Mapping[str, QueuedLoad], limits: Mapping[str, Limits]
+) -> Iterator[ModelCost]:
+    """Sum up what may be sent, by model, the dearest first; what can never be paid is left out."""
+    found: dict[tuple[str, str], ModelCost] = {}
+    for manifest in manifests:
+        load = loads[manifest.spec.name].load
+        for entry, alike in zip(manifest.counts, load.classes, strict=True):
+            cost = entry.cost_credits
+            is_hopeless = cost is not None and hopeless(load, alike, cost, limits[manifest.profile])
+            if entry.state is not ItemState.QUEUED or is_hopeless:
+                continue
+            place = (manifest.profile, entry.model)
+            before = found.get(place, ModelCost(*place, items=0, credits=0, unpriced=0))
+            found[place] = replace(
+                before,
+                items=before.items + entry.count,
+                credits=before.credits + entry.count * (cost or 0),
+                unpriced=before.unpriced + (entry.count if cost is None else 0),
+            )
+    yield from sorted(found.values(), key=lambda cost: (-cost.credits, cost.model))

@@ -1,0 +1,169 @@
+"""`plan`, and the question that `run` asks on a terminal, as a person meets them (contract, section 4)."""
+
+import os
+import pty
+import sys
+from pathlib import Path
+
+import batchkiln
+from integration.cli.workspace import HURRIED, UNHURRIED, Workspace, finished, interrupt, until_line
+
+ASKING = f"confirm_above_credits: 3\n{HURRIED}"
+
+
+def on_a_terminal(workspace: Workspace, *arguments: str, answer: str) -> tuple[int, str]:
+    """Run a command with a terminal as its standard streams, and answer what it asks; return exit and output."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(workspace.folder)
+        os.environ["PYTHONPATH"] = str(Path(batchkiln.__file__).parents[1])
+        os.execv(sys.executable, [sys.executable, "-m", "batchkiln", *arguments])
+    shown = b""
+    with os.fdopen(terminal, "r+b", buffering=0) as stream:
+        while True:
+            try:
+                piece = stream.read(4096)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+            if b"Go on?" in piece:
+                stream.write(answer.encode() + b"\n")
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_a_plan_leaves_nothing_behind(workspace: Workspace) -> None:
+    """No queue, no folder of the local service, no output."""
+    manifest = workspace.manifest()
+    before = sorted(path.name for path in workspace.folder.iterdir())
+
+    result = workspace.call("plan", manifest)
+
+    assert result.exit == 0, result.err
+    assert "2 new, 0 known, 0 changed, 0 removed" in result.out
+    assert "Nothing was sent, spent or changed." in result.out
+    assert sorted(path.name for path in workspace.folder.iterdir()) == before
+
+
+def test_the_document_has_differences_cost_and_calendar(workspace: Workspace) -> None:
+    """--json: one document on standard output."""
+    document = workspace.call("plan", workspace.manifest(), "--json").document
+
+    (job,) = document["jobs"]
+    assert (job["job"], job["items"]["new"], job["to_send"]) == ("foxes", 2, 2)
+    assert [change["item"] for change in job["changes"]] == ["fox-1", "fox-2"]
+    assert document["cost"]["credits"] == 4
+    (day,) = document["calendars"][0]["days"]
+    assert (day["items"], day["credits"]) == (2, 4)
+    assert job["estimated_end_at"] >= day["day"]
+    assert document["changes"] is True
+
+
+def test_the_detailed_exit_code_tells_whether_there_is_something_to_do(workspace: Workspace) -> None:
+    """2 before the run, 0 after it, 2 again for a changed manifest; without the option always 0."""
+    manifest = workspace.manifest()
+    before = workspace.call("plan", manifest, "--detailed-exitcode")
+    assert workspace.call("run", manifest).exit == 0
+    after = workspace.call("plan", manifest, "--detailed-exitcode")
+    workspace.manifest(items=3)
+    changed = workspace.call("plan", manifest, "--detailed-exitcode")
+
+    assert (before.exit, after.exit, changed.exit) == (2, 0, 2)
+    assert "nothing is left to send" in after.out
+    assert "+ fox-3" in changed.out
+    assert workspace.call("plan", manifest).exit == 0
+
+
+def test_a_queue_can_be_planned_for_while_it_is_driven(workspace: Workspace) -> None:
+    """The plan neither waits for the other process nor keeps it waiting; what is under way is told."""
+    workspace.configure(UNHURRIED)
+    manifest = workspace.manifest(items=20)
+    driving = workspace.start("run", manifest, "--json")
+    until_line(driving, '"state":"active"')
+
+    document = workspace.call("plan", manifest, "--json").document
+
+    interrupt(driving)
+    assert finished(driving).exit == 130
+    (job,) = document["jobs"]
+    assert (job["items"]["new"], job["items"]["known"]) == (0, 20)
+    assert 0 < job["to_send"] < 20
+    assert job["under_way"] <= 1
+
+
+def test_a_manifest_on_standard_input_can_be_planned(workspace: Workspace) -> None:
+    """`plan -` reads it as `run -` does."""
+    text = (workspace.folder / workspace.manifest()).read_text("utf-8")
+
+    assert "2 new" in workspace.call("plan", "-", stdin=text).out
+
+
+def test_a_mistake_in_a_manifest_is_no_plan(workspace: Workspace) -> None:
+    """Exit 2 with the place, and nothing on standard output."""
+    (workspace.folder / "bad.yaml").write_text("version: 1\njob: a\nitmes: []\n", "utf-8")
+
+    result = workspace.call("plan", "bad.yaml")
+
+    assert (result.exit, result.out) == (2, "")
+    assert "bad.yaml:3" in result.err
+
+
+def test_a_no_on_the_terminal_enqueues_nothing(workspace: Workspace) -> None:
+    """More than `confirm_above_credits` would be spent: the person is asked first."""
+    workspace.configure(ASKING)
+    manifest = workspace.manifest()
+
+    exit_status, shown = on_a_terminal(workspace, "run", manifest, answer="n")
+
+    assert exit_status == 2
+    assert "This may spend about 4 credits." in shown
+    assert "nothing was enqueued, sent or spent" in shown
+    assert workspace.call("status", "--json").document["jobs"] == []
+
+
+def test_a_yes_on_the_terminal_runs_and_keeps_the_prices(workspace: Workspace) -> None:
+    """The run goes on with the quotes that the plan was told, which are not asked again."""
+    workspace.configure(ASKING)
+    manifest = workspace.manifest()
+
+    exit_status, shown = on_a_terminal(workspace, "run", manifest, answer="y")
+
+    assert exit_status == 0, shown
+    assert "2 new, 0 known, 0 changed, 0 removed; 2 items to send" in shown
+    events = workspace.call("show", "foxes", "fox-1", "--json").document["events"]
+    assert "quoted" not in [event["event"] for event in events]
+
+
+def test_nobody_is_asked_below_the_bound_or_with_yes(workspace: Workspace) -> None:
+    """The short plan is shown all the same; --yes leaves it out."""
+    workspace.configure(ASKING)
+
+    cheap = on_a_terminal(workspace, "run", workspace.manifest(items=1), answer="n")
+    agreed = on_a_terminal(workspace, "run", workspace.manifest("owls"), "--yes", answer="n")
+    capped = on_a_terminal(workspace, "run", workspace.manifest("herons"), "--max-credits", "2", answer="n")
+
+    assert (cheap[0], agreed[0], capped[0]) == (0, 0, 5)
+    assert "Go on?" not in cheap[1] + agreed[1] + capped[1]
+    assert "Cost: 2 credits." in cheap[1]
+    assert "Cost:" not in agreed[1]
+
+
+def test_without_a_terminal_nobody_is_asked(workspace: Workspace) -> None:
+    """A script runs as it did before."""
+    workspace.configure(ASKING)
+
+    result = workspace.call("run", workspace.manifest())
+
+    assert result.exit == 0
+    assert "Go on?" not in result.err
+
+
+def test_a_bound_that_is_no_number_is_a_mistake(workspace: Workspace) -> None:
+    """The configuration's own error, with line and column."""
+    workspace.configure("confirm_above_credits: much\n")
+
+    result = workspace.call("plan", workspace.manifest())
+
+    assert result.exit == 2
+    assert "batchkiln.yaml:1:24" in result.err

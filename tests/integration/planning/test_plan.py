@@ -1,0 +1,277 @@
+"""`plan` against the real local service: what it asks, what it foretells, and that it spends nothing."""
+
+import io
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from batchkiln.cli.overview import read_overview
+from batchkiln.cli.plan_view import plan_document, short_lines
+from batchkiln.clock import machine_now
+from batchkiln.config import Config, Profile
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.windows import Limits
+from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.warnings import cautions
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.wiring import Setting, apply_manifests
+
+from .conftest import KEY, OLD_KEY, Ground, GroundMaker
+
+TWO_MODELS = """\
+- {matrix: {n: [1, 2, 3]}, id: "fox-{{ n }}", prompt: "fox {{ n }}"}
+- id: clip
+  model: alpha-2.5-lite
+  mode: text-to-video
+  prompt: an owl
+  parameters: {resolution: 480p, duration_seconds: 2, aspect_ratio: "16:9"}
+"""
+
+
+async def planned(setting: Setting, *paths: str, options: ApplyOptions | None = None) -> Plan:
+    """Plan as the command does: the queue may be there or not."""
+    opener = Database.open_for_reading if setting.queue.exists() else Database.open_empty
+    database = await opener(setting.queue)
+    try:
+        return await make_plan(database, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO())
+    finally:
+        await database.close()
+
+
+async def enqueue(ground: Ground, *paths: str) -> None:
+    database = await Database.open_for_writing(ground.queue)
+    try:
+        await apply_manifests(database, ground.setting, paths, options=ApplyOptions(), stdin=io.BytesIO())
+    finally:
+        await database.close()
+
+
+def codes(plan: Plan) -> list[str]:
+    return [caution.code for caution in cautions(plan)]
+
+
+async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: GroundMaker) -> None:
+    """Quotes and a balance: no create, no upload; and no queue is made."""
+    ground = await make_ground()
+
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+
+    assert await ground.sent() == ["/quotes", "/quotes", "/credits/balance"]
+    assert {cost.model: (cost.items, cost.credits) for cost in plan.costs} == {
+        "alpha-2.5-lite": (1, 20),
+        "epsilon-2": (3, 6),
+    }
+    assert plan.credits == 26
+    assert plan.book.balances == {("studio", "main"): 10_000}
+    assert not ground.queue.parent.exists()
+    assert codes(plan) == []
+
+
+async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMaker) -> None:
+    """A stored quote is used; the queue stays as it is."""
+    ground = await make_ground()
+    manifest = ground.manifest(TWO_MODELS)
+    await enqueue(ground, manifest)
+    database = await Database.open_for_writing(ground.queue)
+    await database.write(
+        lambda connection: (
+            connection.execute("INSERT INTO quote SELECT DISTINCT 'studio', price_key, 7, 1 FROM recipe").rowcount
+        )
+    )
+    await database.close()
+    before = ground.queue.read_bytes()
+
+    plan = await planned(ground.setting, manifest)
+
+    assert await ground.sent() == ["/credits/balance"]
+    assert plan.credits == 28
+    assert ground.queue.read_bytes() == before
+
+
+async def test_status_and_plan_foretell_the_same_end(make_ground: GroundMaker) -> None:
+    """Both ask one forecast; a job that is queued ends when `status` says so."""
+    ground = await make_ground(limits=Limits(credits_per_day=10))
+    manifest = ground.manifest('- {matrix: {n: [1, 2, 3, 4, 5, 6, 7, 8, 9]}, id: "f-{{ n }}", prompt: "{{ n }}"}')
+    await enqueue(ground, manifest)
+    database = await Database.open_for_writing(ground.queue)
+    await database.write(
+        lambda connection: connection.execute("INSERT INTO quote SELECT 'studio', price_key, 2, 1 FROM recipe").rowcount
+    )
+    plan = await planned(ground.setting, manifest)
+    overview = await database.read(read_overview, ground.setting.config, ["foxes"], machine_now())
+    await database.close()
+
+    foretold = overview.jobs[0].estimated_end_at
+
+    assert foretold is not None
+    assert plan.jobs[0].end_at is not None
+    assert abs((plan.jobs[0].end_at - foretold).total_seconds()) < 5
+    assert [day.credits for day in plan.outlooks[0].forecast.days] == [10, 8]
+
+
+async def test_the_read_window_is_kept(make_ground: GroundMaker) -> None:
+    """More prices than a minute has reads: the plan waits by itself, and is never refused. Service section 8."""
+    limits = Limits(reads_per_minute=4, minute_seconds=30)
+    ground = await make_ground(limits=limits, time_scale=60)
+    sizes = ["512x512", "1024x1024", "2048x2048"]
+    items = "\n".join(
+        f'- {{id: "i-{model}-{size}", prompt: "x", model: {model}, parameters: {{resolution: {size}, '
+        'aspect_ratio: "1:1"}}'
+        for model in ("epsilon-2",)
+        for size in sizes
+    )
+    items += "\n" + TWO_MODELS.split("\n", 1)[1]
+
+    plan = await planned(ground.setting, ground.manifest(items))
+
+    assert [request["status"] for request in await ground.answered()] == [200] * 5
+    assert plan.unpriced == 0
+
+
+async def test_an_old_key_is_told_with_the_exit_status_of_a_run(make_ground: GroundMaker) -> None:
+    """The differences are still shown; prices are not known. Service rule 5.4."""
+    ground = await make_ground()
+    (ground.folder / "key").write_text(OLD_KEY, "utf-8")
+
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+
+    assert [hindrance.exit_status for hindrance in plan.book.hindrances] == [ExitStatus.ACCOUNT_CANNOT_WORK]
+    assert plan.unpriced == 4
+    assert plan.outlooks[0].forecast.days == ()
+    assert "account_not_asked" in codes(plan)
+
+
+async def test_a_service_that_is_not_there_leaves_the_differences(make_ground: GroundMaker) -> None:
+    """Without a network the plan has no prices, and says why."""
+    ground = await make_ground()
+    setting = ground.with_profile(base_url="http://127.0.0.1:9/api/v1")
+
+    plan = await planned(setting, ground.manifest(TWO_MODELS))
+
+    assert plan.jobs[0].to_send == 4
+    assert plan.jobs[0].end_at is None
+    assert "does not answer" in plan.book.hindrances[0].reason
+    assert plan.book.hindrances[0].exit_status is ExitStatus.OK
+
+
+async def test_a_missing_key_is_told(make_ground: GroundMaker) -> None:
+    """As `run` would, but with the differences."""
+    ground = await make_ground()
+    (ground.folder / "key").unlink()
+
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+
+    assert plan.book.hindrances[0].exit_status is ExitStatus.USAGE
+    assert await ground.sent() == []
+
+
+async def test_what_the_service_refuses_is_told_before_it_is_sent(make_ground: GroundMaker) -> None:
+    """A combination that no model offers: nothing was paid, and the reason is the service's own."""
+    ground = await make_ground()
+
+    plan = await planned(ground.setting, ground.manifest("- {id: fox, prompt: x, parameters: {resolution: 7x7}}"))
+
+    assert codes(plan) == ["refused"]
+    assert plan.jobs[0].refused[0].item == "fox"
+    assert plan.credits == 0
+
+
+async def test_items_that_can_never_fit_are_told(make_ground: GroundMaker) -> None:
+    """A cap below the quote, and a job's budget that does not cover all (contract, section 7)."""
+    ground = await make_ground()
+    capped = '- {matrix: {n: [1, 2]}, id: "f-{{ n }}", prompt: x, max_cost_credits: 1}'
+    many = '- {matrix: {n: [1, 2, 3]}, id: "g-{{ n }}", prompt: x}'
+
+    plan = await planned(ground.setting, ground.manifest(f"{capped}\n{many}", more="budget: {credits: 5}"))
+
+    assert codes(plan) == ["over_cap", "over_job_budget"]
+    assert plan.credits == 4
+    assert (plan.costs[0].items, plan.costs[0].credits) == (3, 6)
+
+
+async def test_a_job_longer_than_the_retention_and_a_low_balance_are_told(make_ground: GroundMaker) -> None:
+    """Results are kept for fourteen days. Service section 8."""
+    ground = await make_ground(limits=Limits(credits_per_day=2))
+    numbers = ", ".join(str(number) for number in range(20))
+    manifest = ground.manifest(f'- {{matrix: {{n: [{numbers}]}}, id: "f-{{{{ n }}}}", prompt: x}}')
+
+    plan = await planned(ground.setting, manifest)
+    plan.book.balances["studio", "main"] = 3
+
+    assert codes(plan) == ["longer_than_retention", "balance_too_low"]
+
+
+async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> None:
+    """A quote needs them, so the price stays unknown; what they need of the days' uploads is told."""
+    ground = await make_ground(limits=Limits(upload_files_per_day=1))
+    items = []
+    for number in range(2):
+        Image.new("RGB", (300, 300), (number, 9, 9)).save(ground.folder / f"{number}.png")
+        items.append(
+            f"- {{id: i-{number}, mode: image-to-image, prompt: x, inputs: [{number}.png], "
+            'parameters: {resolution: 512x512, aspect_ratio: "1:1"}}'
+        )
+
+    plan = await planned(ground.setting, ground.manifest("\n".join(items)))
+
+    assert codes(plan) == ["uploads_take_days", "unpriced_uploads"]
+    assert not any("uploads" in request for request in await ground.sent())
+    assert plan.jobs[0].manifest.uploads.files == 2
+
+
+async def test_the_local_service_prices_images_and_is_gone_afterwards(tmp_path: Path) -> None:
+    """Without any configuration, also of items with images: uploads go to a service that nobody else has."""
+    Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
+    setting = Setting(tmp_path / "q" / "queue.db", Config({"local": Profile("local")}, "local"), working_dir=tmp_path)
+    text = (
+        "version: 1\njob: j\nitems:\n  - {id: i, prompt: x, model: epsilon-2, mode: image-to-image, inputs: [a.png],"
+        ' parameters: {resolution: 512x512, aspect_ratio: "1:1"}}\n'
+    )
+    (tmp_path / "m.yaml").write_text(text, "utf-8")
+
+    plan = await planned(setting, str(tmp_path / "m.yaml"))
+
+    assert plan.unpriced == 0
+    assert plan.credits > 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "m.yaml"]
+
+
+async def test_other_jobs_of_the_queue_are_named_and_left_out(make_ground: GroundMaker) -> None:
+    """`run` sends only the jobs that it names."""
+    ground = await make_ground()
+    await enqueue(ground, ground.manifest(TWO_MODELS))
+    other = ground.folder / "owls.yaml"
+    other.write_text((ground.folder / "foxes.yaml").read_text("utf-8").replace("job: foxes", "job: owls"), "utf-8")
+
+    plan = await planned(ground.setting, str(other))
+
+    assert plan.others == ("foxes",)
+    assert plan.credits == 26
+    assert codes(plan) == ["other_jobs"]
+
+
+async def test_mistakes_of_a_manifest_are_told_as_ever(make_ground: GroundMaker) -> None:
+    """A broken manifest has no plan, and no price is asked."""
+    ground = await make_ground()
+
+    with pytest.raises(InputError, match="propmt"):
+        await planned(ground.setting, ground.manifest("- {id: a, propmt: x}"))
+
+    assert await ground.sent() == []
+
+
+async def test_keys_are_nowhere_in_a_plan(make_ground: GroundMaker, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in the document, nor in the short form, nor in the log (Law 8)."""
+    caplog.set_level(logging.DEBUG)
+    ground = await make_ground()
+    texts = []
+    for key in (KEY, OLD_KEY):
+        (ground.folder / "key").write_text(key, "utf-8")
+        plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+        texts += [json.dumps(plan_document(plan)), "\n".join(short_lines(plan)), repr(plan)]
+
+    assert not [text for text in [*texts, caplog.text] if KEY in text or OLD_KEY in text]

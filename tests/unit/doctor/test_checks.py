@@ -1,0 +1,303 @@
+"""The checks of `doctor` one by one: what each finds, and what it says to do (contract, section 4)."""
+
+import os
+import sqlite3
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from batchkiln.client import fingerprint
+from batchkiln.config import Account, Config, KeySource, Profile
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.replies import Described, NoReply
+from batchkiln.core.windows import Limits, ServiceDay
+from batchkiln.doctor.configuration import check_address, check_configuration, check_key_sources, check_limits
+from batchkiln.doctor.findings import Finding, Level, exit_status_of, fail, ok, warn
+from batchkiln.doctor.machine import check_folder, check_program, check_proxies
+from batchkiln.doctor.queue import check_queue, check_work
+from batchkiln.doctor.service import check_clock, check_description, check_reachable
+from batchkiln.queue.connection import prepare_for_writing
+from unit.queue.queue_file import QueueFile, spec
+
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
+STUDIO = Profile("studio", "https://example.invalid/api/v1", (Account("main", (KeySource(env="STUDIO_KEY"),)),))
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+class ClockAt:
+    """A service's clock that stands still, known to a second."""
+
+    is_observed = True
+
+    def __init__(self, instant: datetime) -> None:
+        self.instant = instant
+        self.latest = instant + timedelta(seconds=1)
+
+    def now(self) -> "ClockAt":
+        return self
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+# --- all together ---
+
+
+def test_the_gravest_failure_decides_the_exit_status() -> None:
+    """What is configured wins over the account, and that over the rest; a warning is no failure."""
+    network = fail("a", "", exit_status=ExitStatus.UNEXPECTED)
+    account = fail("b", "", exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
+
+    assert exit_status_of([ok("a", ""), warn("b", "")]) is ExitStatus.OK
+    assert exit_status_of([network]) is ExitStatus.UNEXPECTED
+    assert exit_status_of([network, account]) is ExitStatus.ACCOUNT_CANNOT_WORK
+    assert exit_status_of([network, account, fail("c", "")]) is ExitStatus.USAGE
+
+
+# --- this machine ---
+
+
+def test_versions_are_named() -> None:
+    """What a report of a problem needs."""
+    assert sqlite3.sqlite_version in check_program().message
+
+
+def test_proxies_are_told_without_their_passwords() -> None:
+    """They are not used; their address may hold a secret (Law 8)."""
+    found = check_proxies({"HTTPS_PROXY": "http://me:canary@proxy:3128", "PATH": "/bin"})
+
+    assert (found.level, "HTTPS_PROXY" in found.message) == (Level.WARN, True)
+    assert "canary" not in found.message + (found.remedy or "")
+    assert check_proxies({"PATH": "/bin"}).level is Level.OK
+
+
+def test_a_folder_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+    """Also one that is not there yet: it is not made."""
+    assert check_folder("queue's folder", tmp_path / "a" / "b").level is Level.OK
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
+    """A run would not begin."""
+    tmp_path.chmod(0o500)
+
+    assert check_folder("outputs", tmp_path).level is Level.FAIL
+
+
+def test_a_file_in_the_place_of_a_folder_is_a_failure(tmp_path: Path) -> None:
+    """Nothing can be written below it."""
+    (tmp_path / "out").write_text("", "utf-8")
+
+    found = check_folder("outputs", tmp_path / "out" / "birds")
+
+    assert (found.level, found.exit_status) == (Level.FAIL, ExitStatus.USAGE)
+
+
+# --- the configuration ---
+
+
+def test_a_broken_configuration_is_told_with_its_place(tmp_path: Path) -> None:
+    """File, line, and that there is no profile to look at."""
+    path = tmp_path / "batchkiln.yaml"
+    path.write_text("profiles:\n  studio:\n    base_ur: x\n", "utf-8")
+
+    findings, config, profile = check_configuration(path, NOWHERE, None)
+
+    assert (levels(findings), config, profile) == ([Level.FAIL], None, None)
+    assert f"{path}:3" in findings[0].message
+
+
+def test_an_unknown_profile_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--profile with a name that is not configured."""
+    monkeypatch.chdir(tmp_path)
+
+    findings, config, profile = check_configuration(None, NOWHERE, "studio")
+
+    assert levels(findings) == [Level.OK, Level.FAIL]
+    assert config is not None
+    assert profile is None
+
+
+@pytest.mark.parametrize(
+    ("address", "level"),
+    [
+        ("https://example.invalid/api/v1", Level.OK),
+        ("http://127.0.0.1:8080/api/v1", Level.OK),
+        ("http://example.invalid/api/v1", Level.FAIL),
+        ("https://example.invalid", Level.WARN),
+    ],
+)
+def test_keys_never_travel_in_clear(address: str, level: Level) -> None:
+    """Without encryption only on this machine; the version belongs to the address (Service section 9)."""
+    assert check_address(replace(STUDIO, base_url=address)).level is level
+
+
+def test_missing_and_shared_keys_are_told_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two accounts with one key would be taken for two sets of limits."""
+    monkeypatch.setenv("STUDIO_KEY", "canary-key")
+    key = KeySource(env="STUDIO_KEY")
+    accounts = (
+        Account("main", (key, KeySource(file="gone"))),
+        Account("other", (key,)),
+        Account("none", (KeySource(env="NOT_SET"),)),
+    )
+
+    findings = list(check_key_sources(replace(STUDIO, accounts=accounts, folder=tmp_path)))
+
+    assert [(finding.check, finding.level) for finding in findings] == [
+        ("keys of main", Level.WARN),
+        ("keys of main", Level.OK),
+        ("keys of other", Level.FAIL),
+        ("keys of other", Level.OK),
+        ("keys of none", Level.FAIL),
+    ]
+    assert not [finding for finding in findings if "canary" in finding.message]
+
+
+def test_a_key_file_that_others_may_read_is_told(tmp_path: Path) -> None:
+    """It is for its owner alone."""
+    (tmp_path / "key").write_text("a-key", "utf-8")
+    (tmp_path / "key").chmod(0o644)
+    profile = replace(STUDIO, accounts=(Account("main", (KeySource(file="key"),)),), folder=tmp_path)
+
+    assert levels(list(check_key_sources(profile))) == [Level.WARN, Level.OK]
+    (tmp_path / "key").chmod(0o600)
+    assert levels(list(check_key_sources(profile))) == [Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"limits": Limits(credits_per_day=5000)}, "credits_per_day is 5,000"),
+        ({"limits": Limits(poll_interval_seconds=1)}, "poll_interval_seconds"),
+        ({"limits": Limits(reads_per_minute=3)}, "too few to poll"),
+        ({"scale": 60.0}, "time_scale"),
+        ({"day": ServiceDay(3600)}, "day_seconds"),
+    ],
+)
+def test_limits_beyond_the_documented_ones_are_told(changes: dict[str, object], word: str) -> None:
+    """Requests would be refused, or polls come too often. Service section 8."""
+    (found,) = check_limits(replace(STUDIO, **changes))  # type: ignore[arg-type]
+
+    assert found.level is Level.WARN
+    assert word in found.message
+
+
+def test_the_documented_limits_are_plausible() -> None:
+    """So are smaller ones."""
+    assert levels(list(check_limits(STUDIO))) == [Level.OK]
+    assert levels(list(check_limits(replace(STUDIO, limits=Limits(credits_per_day=10))))) == [Level.OK]
+
+
+# --- the queue ---
+
+
+def test_a_queue_that_is_not_there_is_fine_and_is_not_made(tmp_path: Path) -> None:
+    """`run` makes it."""
+    found, health = check_queue(tmp_path / "queue.db")
+
+    assert (found.level, health) == (Level.OK, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sound_queue_is_told_with_its_jobs_and_stays_as_it_is(tmp_path: Path) -> None:
+    """Looked at as a run does before it builds on it."""
+    queue = QueueFile(tmp_path / "queue.db")
+    queue.apply([spec("fox")])
+    queue.connection.close()
+    before = queue.path.read_bytes()
+
+    found, health = check_queue(queue.path)
+
+    assert found.level is Level.OK
+    assert "1 job," in found.message
+    assert health is not None
+    assert [job.name for job in health.work.jobs] == ["birds"]
+    assert queue.path.read_bytes() == before
+
+
+def test_a_damaged_queue_is_a_failure_with_what_to_do(tmp_path: Path) -> None:
+    """A page of zeros in the middle."""
+    path = tmp_path / "queue.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    prepare_for_writing(connection, path)
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek(4096 * 3)
+        file.write(b"\x55" * 4096)
+
+    found, health = check_queue(path)
+
+    assert (found.level, found.exit_status, health) == (Level.FAIL, ExitStatus.USAGE, None)
+    assert "damaged" in found.message
+
+
+def test_an_older_queue_is_told_and_not_changed(tmp_path: Path) -> None:
+    """The next run brings it up to date, and not `doctor`."""
+    path = tmp_path / "queue.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    prepare_for_writing(connection, path)
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+    found, health = check_queue(path)
+
+    assert found.level is Level.WARN
+    assert "older schema 1" in found.message
+    assert health is not None
+    assert not health.is_current
+
+
+def test_paid_work_whose_key_is_not_configured_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the key that created a generation may ask for it. Service rule 5.7."""
+    monkeypatch.setenv("STUDIO_KEY", "a-new-key")
+    queue = QueueFile(tmp_path / "queue.db")
+    queue.apply([spec("fox")])
+    queue.send("fox", generation_id="gen-1")
+    queue.connection.execute("UPDATE account SET profile = 'studio'")
+    queue.connection.close()
+    _, health = check_queue(queue.path)
+    assert health is not None
+
+    findings = list(check_work(health, Config({"studio": STUDIO}, "studio")))
+
+    assert levels(findings) == [Level.WARN, Level.WARN]
+    assert "the profile local, which is not configured" in findings[0].message
+    assert "API key f may ask for" in findings[1].message
+    assert fingerprint("a-new-key") not in findings[1].message
+
+
+# --- the service ---
+
+
+def test_a_silent_service_is_a_failure_that_names_what_was_not_checked() -> None:
+    """Neither configuration nor account is to blame."""
+    found = check_reachable(NoReply("could not connect"))
+
+    assert (found.level, found.exit_status) == (Level.FAIL, ExitStatus.UNEXPECTED)
+    assert "were not checked" in found.message
+
+
+def test_a_description_without_paths_is_a_failure() -> None:
+    """It is of another service."""
+    (found,) = check_description(Described("Blog", "1", {"openapi": "3.1.0"}))
+
+    assert found.level is Level.FAIL
+
+
+@pytest.mark.parametrize(
+    ("ahead", "word"), [(0, "agrees"), (4, "agrees"), (90, "90 s ahead of"), (-4, "agrees"), (-90, "90 s behind")]
+)
+def test_a_wrong_clock_is_told(ahead: int, word: str) -> None:
+    """Days follow the service's clock, so that it is only a warning."""
+    clock = ClockAt(NOON)
+    machine = (clock.latest if ahead > 0 else clock.instant) + timedelta(seconds=ahead)
+
+    found = check_clock(clock, machine, is_scaled=False)  # type: ignore[arg-type]
+
+    assert word in found.message
+    assert found.level is (Level.OK if word == "agrees" else Level.WARN)
