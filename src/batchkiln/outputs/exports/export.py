@@ -115,6 +115,8 @@ class Export:
 
     def close(self) -> None:
         """Remove what was begun and did not come to its end."""
+        if isinstance(self._writer, Tables):
+            self._writer.close()
         self._place.close()
 
     def _begin(self) -> None:

@@ -1,6 +1,7 @@
 """Datasets of a table beside media files: jsonl, csv, parquet, and the folders that Hugging Face loads."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ class TableFile(Protocol):
         """Write a row."""
 
     def close(self) -> None:
-        """End the file."""
+        """End the file; again does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,12 @@ class Tables:
         for name in earlier:
             if name not in self._open:
                 self._place.withdraw(name)
+
+    def close(self) -> None:
+        """Let go of tables that did not come to their end."""
+        for table, _ in self._open.values():
+            with suppress(OSError):  # a full disk is what ended them
+                table.close()
 
     def _table(self, spot: Spot, row: DatasetRow) -> TableFile:
         name = f"{spot.root}{spot.table}"
