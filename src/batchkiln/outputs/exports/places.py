@@ -42,8 +42,10 @@ class Place(Protocol):
     """Where a dataset is written. Names are relative, with slashes. Raises `OutputsUnwritable`."""
 
     title: str
-    staging: Path
-    """A folder of this machine for what is being made; on the same disk where the place is a folder."""
+
+    @property
+    def staging(self) -> Path:
+        """A folder of this machine for what is being made; on the same disk where the place is a folder."""
 
     def card(self) -> str | None:
         """Give the text of the dataset's card; None where there is none."""
@@ -99,7 +101,11 @@ class LocalPlace:
         self._made: set[Path] = set()
         if root.exists() and not root.is_dir():
             raise InputError(f"--to {root}: a file stands there; name a folder")
-        self.staging = self._root / f"{_STAGING}{os.getpid()}"
+
+    @property
+    def staging(self) -> Path:
+        """A hidden folder in it, of this process."""
+        return self._root / f"{_STAGING}{os.getpid()}"
 
     def card(self) -> str | None:
         """Read the card."""
@@ -233,8 +239,14 @@ class UrlPlace:
             raise InputError(f"--to {self.title}: {redacted(str(error))}") from error
         self._root = str(root).rstrip("/")
         self._waiting: list[tuple[str, str]] = []
-        self._staging = tempfile.TemporaryDirectory(prefix="batchkiln-export-")
-        self.staging = Path(self._staging.name)
+        self._staging: Path | None = None
+
+    @property
+    def staging(self) -> Path:
+        """A temporary folder, made when it is needed."""
+        if self._staging is None:
+            self._staging = Path(tempfile.mkdtemp(prefix="batchkiln-export-"))
+        return self._staging
 
     def card(self) -> str | None:
         """Fetch the card."""
@@ -289,7 +301,8 @@ class UrlPlace:
 
     def close(self) -> None:
         """Remove the folder of this machine."""
-        self._staging.cleanup()
+        if self._staging is not None:
+            shutil.rmtree(self._staging, ignore_errors=True)
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
