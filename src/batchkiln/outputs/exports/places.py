@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from batchkiln.core.errors import InputError, OutputsUnwritable
 
@@ -83,7 +82,7 @@ def open_place(to: str, link: Link | None) -> Place:
     if "://" not in to:
         return LocalPlace(Path(to), link)
     if to.startswith("file://"):
-        return LocalPlace(Path(url2pathname(urlsplit(to).path)), link)
+        return LocalPlace(Path(unquote(urlsplit(to).path)), link)
     if link not in {None, Link.COPY}:
         raise InputError(f"--link {link}: links can only be made in a folder; at a URL files are copied")
     return UrlPlace(to)
@@ -147,10 +146,12 @@ class LocalPlace:
             return b""
 
     def take(self, source: Path, name: str) -> None:
-        """Make the link or copy beside, then rename it."""
+        """Make a hard link at once; anything else, or in place of a file, is made beside and renamed."""
         final, part = self._root / name, self.staging / "media"
         with self._explained(name):
             self._make_folder(final.parent)
+            if self._link is Link.HARD and self._has_linked(source, final):
+                return
             self._make_folder(self.staging)
             part.unlink(missing_ok=True)
             self._make(source, part, final)
@@ -190,17 +191,21 @@ class LocalPlace:
         if self._link is Link.SYM:
             # Relative, so that the dataset names no folder of this machine.
             part.symlink_to(os.path.relpath(source.resolve(), final.parent.resolve()))
-            return
-        if self._link is Link.HARD:
-            try:
-                os.link(source.resolve(), part)
-            except OSError as error:
-                if error.errno not in _NO_LINKS or not self._may_copy:
-                    raise
-                self._link = Link.COPY
-            else:
-                return
-        shutil.copyfile(source, part)
+        elif self._link is Link.COPY or not self._has_linked(source, part):
+            shutil.copyfile(source, part)
+
+    def _has_linked(self, source: Path, target: Path) -> bool:
+        """Make a hard link, unless a file is in its place; where the disk has none, copies are made from then on."""
+        try:
+            os.link(source.resolve() if source.is_symlink() else source, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS or not self._may_copy:
+                raise
+            self._link = Link.COPY
+            return False
+        return True
 
     def _make_folder(self, folder: Path) -> None:
         if folder not in self._made:
