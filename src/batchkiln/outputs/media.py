@@ -75,3 +75,13 @@ def _iso(head: bytes) -> Media | None:
     if major in _OTHER_BRANDS:
         return None
     return _MOV if major == b"qt  " else _MP4
+
+
+_EXTENSIONS: Final = {
+    media.media_type: media.extension for media in (_PNG, _JPEG, _GIF, _WEBP, _AVIF, _MP4, _MOV, _WEBM, _MATROSKA)
+}
+
+
+def extension_of(media_type: str) -> str:
+    """Return the extension of files of a recorded media type, without a dot."""
+    return _EXTENSIONS[media_type]
