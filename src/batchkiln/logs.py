@@ -68,6 +68,21 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is
     logging.getLogger(_SERVICE).setLevel(level if is_server else logging.NOTSET)
 
 
+def hand_to_standard_logging() -> None:
+    """Let a program that imports batchkiln decide by `logging.getLogger("batchkiln")`; fields are kept as above.
+
+    A program that has set up structlog itself is left alone.
+    """
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[keep_known_fields, redact_values, structlog.processors.LogfmtRenderer(key_order=["event"])],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=lambda *_: logging.getLogger("batchkiln"),
+        cache_logger_on_first_use=False,
+    )
+
+
 def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:
     """Drop every field that is not on the list, and name those dropped."""
     del logger, name

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, BinaryIO
@@ -21,7 +22,7 @@ from batchkiln.core.job import JobSpec
 from batchkiln.core.views import Outstanding, Scope, Viewpoint
 from batchkiln.core.windows import SlidingLog
 from batchkiln.inputs import LocalInputs
-from batchkiln.manifest import open_manifest
+from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import FileSystem, OutputFiles, RealFiles
 from batchkiln.queue.connection import Database
 from batchkiln.queue.doorbell import listening, ring
@@ -78,27 +79,36 @@ class Applied:
 
 
 async def apply_manifests(
-    database: Database, setting: Setting, paths: Sequence[str], *, options: ApplyOptions, stdin: BinaryIO
+    database: Database,
+    setting: Setting,
+    paths: Sequence[str],
+    *,
+    options: ApplyOptions,
+    stdin: BinaryIO,
+    stdin_name: str = "<stdin>",
 ) -> list[Applied]:
-    """Enqueue manifests; where one of several is wrong, none is.
+    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
 
     Raises `InputError` with all mistakes of the first wrong manifest.
     """
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
+    reading = partial(open_manifest, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
     if len(paths) > 1 and not options.dry_run:
         trial = ApplyOptions(on_change=options.on_change, prune=options.prune, dry_run=True)
         if "-" in paths:
             raise InputError("standard input can be the only manifest, not one of several")
         for path in paths:
-            await database.run(_apply, setting, path, trial, stdin)
-    applied = [await database.run(_apply, setting, path, options, stdin) for path in paths]
+            await database.run(_apply, setting, reading, path, trial)
+    applied = [await database.run(_apply, setting, reading, path, options) for path in paths]
     ring(database.path)
     return applied
 
 
-def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOptions, stdin: BinaryIO) -> Applied:
-    manifest = open_manifest(path, stdin=stdin, working_dir=setting.working_dir)
+def _apply(
+    connection: Connection, setting: Setting, reading: Callable[[str], Manifest], path: str, options: ApplyOptions
+) -> Applied:
+    manifest = reading(path)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
     if unknown:
@@ -347,7 +357,7 @@ def _embedded(profile: Profile, folder: Path) -> "LocalService":
 
 @asynccontextmanager
 async def driving(database: Database, setting: Setting, control: Control, *, command: str) -> AsyncIterator[Driver]:
-    """Hold the queue's lock and everything a drive needs. Raises `QueueHeld` where another process has it."""
+    """Hold the queue's lock and everything a drive needs. Raises `QueueInUse` where another process has it."""
     lock = QueueLock(database.path)
     await lock.acquire(database, command=command, now=setting.surroundings.wall())
     driver = Driver(database, setting, control)

@@ -4,12 +4,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.overview import AccountView, JobView, Overview
 from batchkiln.cli.words import age, count, moment, one_line
 from batchkiln.core.polling import is_long_pending
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import HeldUntil
 from batchkiln.queue.summaries import UnderWay
+from batchkiln.views.overview import AccountView, JobView, Overview
 
 NEAR_THE_END: Final = timedelta(days=3)
 """How long before its retention ends a paid output that is not fetched is warned of."""

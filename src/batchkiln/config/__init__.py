@@ -8,7 +8,7 @@ from typing import Final
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
 from batchkiln.core.errors import InputError
 
-__all__ = ["ENV", "LOCAL", "Account", "Config", "KeySource", "Profile", "load_config"]
+__all__ = ["ENV", "LOCAL", "Account", "Config", "KeySource", "Profile", "config_of", "load_config"]
 
 LOCAL: Final = "local"
 ENV: Final = "env"
@@ -55,6 +55,20 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
         default = ENV
     config = Config(profiles, default)
     config.profile(default)
+    return config
+
+
+def config_of(content: Mapping[str, object]) -> Config:
+    """Take a configuration as a program has it: what the file would hold. The environment has no say in it.
+
+    Relative key files are looked up in the current folder. Raises `InputError` with every mistake.
+    """
+    from batchkiln.config.file import read_content  # noqa: PLC0415  as above
+
+    default, profiles = read_content(content)
+    profiles.setdefault(LOCAL, Profile(LOCAL))
+    config = Config(profiles, default or LOCAL)
+    config.profile(config.default)
     return config
 
 

@@ -1,6 +1,7 @@
 """The configuration file: strict models, and mistakes with line and column. Imported only where a file is read."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -128,11 +129,28 @@ def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
         mistakes = []
         for problem in error.errors():
             line, column = _place(node, problem["loc"])
-            where = ".".join(str(part) for part in problem["loc"])
-            mistakes.append(_mistake(path, text, f"{where}: {_reason(problem)}", line, column))
+            mistakes.append(_mistake(path, text, f"{_dotted(problem)}: {_reason(problem)}", line, column))
         raise InputError(mistakes) from error
-    folder = path.absolute().parent
+    return _used(file, path.absolute().parent)
+
+
+def read_content(content: Mapping[str, object]) -> tuple[str | None, dict[str, Profile]]:
+    """Read what a program gives in place of a file. Raises `InputError` with every mistake."""
+    try:
+        file = _File.model_validate(content)
+    except ValidationError as error:
+        raise InputError(
+            [Mistake(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
+        ) from error
+    return _used(file, Path.cwd())
+
+
+def _used(file: _File, folder: Path) -> tuple[str | None, dict[str, Profile]]:
     return file.default_profile, {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
+
+
+def _dotted(problem: ErrorDetails) -> str:
+    return ".".join(str(part) for part in problem["loc"])
 
 
 def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
