@@ -60,7 +60,7 @@ def test_public_names_are_all_there_and_in_the_manual() -> None:
 
 def test_importing_is_cheap() -> None:
     """`import batchkiln` imports nothing of what it offers: neither pydantic, aiohttp nor SQLite."""
-    heavy = "aiohttp pydantic sqlite3 jinja2 yaml structlog asyncio PIL av apprise".split()
+    heavy = ["aiohttp", "pydantic", "sqlite3", "jinja2", "yaml", "structlog", "asyncio", "PIL", "av", "apprise"]
     code = f"import sys, batchkiln; dir(batchkiln); print([name for name in {heavy} if name in sys.modules])"
     source = str(Path(batchkiln.__file__).parents[1])
 

@@ -222,8 +222,9 @@ class Queue:
         self._task = asyncio.create_task(self._drive(control, wishes, jobs, begun), name="batchkiln-drive")
         self._task.add_done_callback(lambda _: begun.set())
         await begun.wait()
-        if self._task.done():
-            self._task.result()
+        if self._task.done() and self._task.exception() is not None:
+            refused, self._task = self._task, None
+            refused.result()
 
     async def _drive(self, control: Control, wishes: Wishes, jobs: Sequence[str], begun: asyncio.Event) -> Ending:
         async with self.driving(control, command="python") as driver:
