@@ -15,7 +15,7 @@ from aiohttp import BaseConnector, ClientSession
 
 from batchkiln.client import ServiceClient, fingerprint, new_connector, new_session
 from batchkiln.clock import ServiceClock, machine_now
-from batchkiln.config import Config, Profile
+from batchkiln.config import Config, Notifier, Profile
 from batchkiln.core.errors import InputError, OutputsUnwritable, QueueBusy
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import JobSpec
@@ -37,6 +37,7 @@ from batchkiln.scheduler.loop import drive
 from batchkiln.scheduler.pacing import Paces
 
 if TYPE_CHECKING:
+    from batchkiln.notify import Channel
     from batchkiln.service.server import LocalService
 
 log = structlog.get_logger()
@@ -114,6 +115,10 @@ def _apply(
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
+    try:
+        setting.config.check_notifiers(manifest.job.notify or ())
+    except InputError as error:
+        raise InputError(f"{path}: `notify`: {error}") from None
     report = apply_manifest(
         connection,
         manifest.job,
@@ -353,6 +358,27 @@ def _embedded(profile: Profile, folder: Path) -> "LocalService":
         accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
     )
     return LocalService(config)
+
+
+def channels_of(setting: Setting, session: Callable[[], ClientSession]) -> "list[Channel]":
+    """Build the configured notifiers; one that cannot be used is said, and holds nobody up."""
+    channels: list[Channel] = []
+    for notifier in setting.config.notifiers.values():
+        try:
+            channels.append(_channel(notifier, session, setting.surroundings.wall))
+        except (InputError, ValueError) as error:
+            log.warning("notifier_unusable", notifier=notifier.name, reason=str(error))
+    return channels
+
+
+def _channel(notifier: Notifier, session: Callable[[], ClientSession], wall: Callable[[], datetime]) -> "Channel":
+    from batchkiln.notify import AppriseChannel, WebhookChannel, key_of  # noqa: PLC0415  only who is told needs it
+
+    if notifier.apprise is not None:
+        return AppriseChannel.open(notifier.name, notifier.url())
+    secret = notifier.secret_text()
+    key = key_of(secret) if secret is not None else None
+    return WebhookChannel(notifier.name, url=notifier.url(), key=key, session=session(), wall=wall)
 
 
 @asynccontextmanager

@@ -6,13 +6,13 @@ from typing import Final
 
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import tell
-from batchkiln.cli.words import REASONS, count, one_line
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.planner import Reason
 from batchkiln.core.replies import AccountProblem
 from batchkiln.core.states import ItemState
 from batchkiln.interface.ending import BAD_STATES, Ending, left_of, waiting_in_pause
 from batchkiln.views.overview import JobView
+from batchkiln.views.words import REASONS, count, one_line
 
 _ADVICE: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.UPGRADE_REQUIRED: (

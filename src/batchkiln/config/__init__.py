@@ -1,14 +1,15 @@
-"""Configuration: profiles, accounts, keys, limits (contract, section 6)."""
+"""Configuration: profiles, accounts, keys, limits (contract, section 6), and notifiers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from batchkiln.config.notifiers import Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
 from batchkiln.core.errors import InputError
 
-__all__ = ["ENV", "LOCAL", "Account", "Config", "KeySource", "Profile", "config_of", "load_config"]
+__all__ = ["ENV", "LOCAL", "Account", "Config", "KeySource", "Notifier", "Profile", "config_of", "load_config"]
 
 LOCAL: Final = "local"
 ENV: Final = "env"
@@ -17,10 +18,11 @@ ENV: Final = "env"
 class Config:
     """All profiles, and which is the default."""
 
-    def __init__(self, profiles: Mapping[str, Profile], default: str) -> None:
+    def __init__(self, profiles: Mapping[str, Profile], default: str, notifiers: Iterable[Notifier] = ()) -> None:
         """Take resolved profiles."""
         self.profiles = dict(profiles)
         self.default = default
+        self.notifiers = {notifier.name: notifier for notifier in notifiers}
 
     def profile(self, name: str | None) -> Profile:
         """Return a profile by name, or the default one. Raises `InputError` for an unknown name."""
@@ -30,6 +32,14 @@ class Config:
             hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(sorted(self.profiles))}"
             raise InputError(f"there is no profile {wanted}{hint}")
         return self.profiles[wanted]
+
+    def check_notifiers(self, names: Iterable[str]) -> None:
+        """Raise `InputError` for a notifier that is not configured."""
+        for name in names:
+            if name not in self.notifiers:
+                close = get_close_matches(name, self.notifiers, n=1)
+                there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
+                raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")
 
 
 def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
@@ -42,10 +52,11 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
         raise InputError(f"{path}: there is no such configuration file")
     wanted: str | None = None
     profiles: dict[str, Profile] = {}
+    notifiers: list[Notifier] = []
     if chosen is not None:
         from batchkiln.config.file import read_file  # noqa: PLC0415  its models are slow to import, and often not needed
 
-        wanted, profiles = read_file(chosen)
+        wanted, profiles, notifiers = read_file(chosen)
     profiles.setdefault(LOCAL, Profile(LOCAL))
     default = wanted or LOCAL
     if environ.get("BATCHKILN_BASE_URL") and not environ.get("BATCHKILN_API_KEY"):
@@ -53,7 +64,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     if environ.get("BATCHKILN_BASE_URL") and environ.get("BATCHKILN_API_KEY"):
         profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"])
         default = ENV
-    config = Config(profiles, default)
+    config = Config(profiles, default, notifiers)
     config.profile(default)
     return config
 
@@ -65,9 +76,9 @@ def config_of(content: Mapping[str, object]) -> Config:
     """
     from batchkiln.config.file import read_content  # noqa: PLC0415  as above
 
-    default, profiles = read_content(content)
+    default, profiles, notifiers = read_content(content)
     profiles.setdefault(LOCAL, Profile(LOCAL))
-    config = Config(profiles, default or LOCAL)
+    config = Config(profiles, default or LOCAL, notifiers)
     config.profile(config.default)
     return config
 

@@ -7,12 +7,23 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
+from batchkiln.config.notifiers import Address, Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.instants import EPOCH
+from batchkiln.core.notices import NoticeKind
 from batchkiln.core.windows import Limits, ServiceDay
 
 _SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
@@ -43,6 +54,15 @@ class _KeySource(_Model):
         if sum(source is not None for source in (self.env, self.file, self.keyring)) != 1:
             raise ValueError("a key needs exactly one of env, file and keyring")
         return self
+
+
+def _check_address(value: "str | _KeySource") -> "str | _KeySource":
+    if isinstance(value, str) and not re.match(r"[a-z][a-z0-9+.-]*://", value, re.IGNORECASE):
+        raise ValueError("a URL, or where one stands: {env: NAME}, {file: path} or {keyring: name}")
+    return value
+
+
+_Address = Annotated[str | _KeySource, AfterValidator(_check_address)]
 
 
 class _Account(_Model):
@@ -102,13 +122,39 @@ class _Profile(_Model):
         return self
 
 
+class _Webhook(_Model):
+    """A program that is told by HTTP; signed where a secret is named."""
+
+    url: _Address
+    secret_env: str | None = Field(default=None, min_length=1)
+
+
+class _Notifier(_Model):
+    """One way to tell: by a URL of Apprise, or by a webhook."""
+
+    apprise: _Address | None = None
+    webhook: _Webhook | None = None
+    events: tuple[NoticeKind, ...] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.apprise is None) == (self.webhook is None):
+            raise ValueError("a notifier needs exactly one of apprise and webhook")
+        return self
+
+
 class _File(_Model):
     default_profile: str | None = None
     profiles: dict[str, _Profile] = Field(default_factory=dict)
+    notify: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")], _Notifier] = Field(default_factory=dict)
 
 
-def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
-    """Read the default profile's name and all profiles.
+Content = tuple[str | None, dict[str, Profile], list[Notifier]]
+"""The default profile's name, all profiles, and all notifiers."""
+
+
+def read_file(path: Path) -> Content:
+    """Read a configuration file.
 
     Raises `InputError` with every mistake. Every scalar is taken as text, and the fields' types decide: no
     surprise by YAML 1.1.
@@ -134,7 +180,7 @@ def read_file(path: Path) -> tuple[str | None, dict[str, Profile]]:
     return _used(file, path.absolute().parent)
 
 
-def read_content(content: Mapping[str, object]) -> tuple[str | None, dict[str, Profile]]:
+def read_content(content: Mapping[str, object]) -> Content:
     """Read what a program gives in place of a file. Raises `InputError` with every mistake."""
     try:
         file = _File.model_validate(content)
@@ -145,8 +191,26 @@ def read_content(content: Mapping[str, object]) -> tuple[str | None, dict[str, P
     return _used(file, Path.cwd())
 
 
-def _used(file: _File, folder: Path) -> tuple[str | None, dict[str, Profile]]:
-    return file.default_profile, {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
+def _used(file: _File, folder: Path) -> Content:
+    profiles = {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
+    return file.default_profile, profiles, [_notifier(name, entry, folder) for name, entry in file.notify.items()]
+
+
+def _notifier(name: str, entry: _Notifier, folder: Path) -> Notifier:
+    hook = entry.webhook
+    return Notifier(
+        name=name,
+        apprise=None if entry.apprise is None else _address(entry.apprise, folder),
+        webhook=None if hook is None else _address(hook.url, folder),
+        secret=None if hook is None or hook.secret_env is None else KeySource(env=hook.secret_env),
+        events=None if entry.events is None else frozenset(kind.value for kind in entry.events),
+    )
+
+
+def _address(given: "str | _KeySource", folder: Path) -> Address:
+    if isinstance(given, str):
+        return Address(text=given)
+    return Address(source=KeySource(given.env, given.file, given.keyring), folder=folder)
 
 
 def _dotted(problem: ErrorDetails) -> str:
@@ -186,6 +250,8 @@ def _reason(problem: ErrorDetails) -> str:
 def _mistake(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Mistake:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
+    if source is not None and "://" in source and "base_url" not in source:
+        source = None  # a notifier's address is a secret (Law 8); line and column are enough to find it
     return Mistake(reason, file=str(path), line=line, column=column, source_line=source)
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from batchkiln.clock import machine_now
-from batchkiln.core.planner import Reason, Rest, choose_action
 from batchkiln.interface.ending import Ending
+from batchkiln.interface.standing import rest_of
+from batchkiln.interface.telling import telling
 from batchkiln.interface.wishes import Wishes
 from batchkiln.queue.connection import Database
 from batchkiln.queue.summaries import JobSummary
-from batchkiln.scheduler.lane import Lane
 from batchkiln.views.overview import JobView, Overview, read_overview
 from batchkiln.wiring import Driver
 
@@ -29,9 +29,10 @@ class Drive:
         Raises what keeps it from driving; everything is on disk then, and the next drive goes on from there.
         """
         before = await self.overview(self.jobs)
-        if self.wishes.is_forever or _has_work(before):
-            self._set_up(before)
-            await self.driver.run()
+        async with telling(self.driver, self._reader):  # also without work: an earlier drive may have left notices
+            if self.wishes.is_forever or _has_work(before):
+                self._set_up(before)
+                await self.driver.run()
         return await self._ending(before)
 
     async def overview(self, jobs: Sequence[str] | None) -> Overview:
@@ -60,7 +61,7 @@ class Drive:
                 for lane in self.driver.lanes
                 if lane.account_id in blocked
             ),
-            rests=tuple([await _rest_of(lane) for lane in self.driver.lanes]),
+            rests=tuple([(await rest_of(lane)).reason for lane in self.driver.lanes]),
             did_anything=bool(self.driver.lanes),
         )
 
@@ -82,11 +83,3 @@ def _touched(before: Overview, after: Overview) -> tuple[JobView, ...]:
         return known is None or not known.is_finished or known.items != summary.items
 
     return tuple(view for view in after.jobs if is_news(view.summary))
-
-
-async def _rest_of(lane: Lane) -> Reason:
-    """Return what an account would wait for if the run went on."""
-    now = lane.ports.clock.now()
-    queue, account, _ = await lane.look(now)
-    action = choose_action(queue, account, now)
-    return action.due.reason if isinstance(action, Rest) else Reason.NOW

@@ -141,6 +141,7 @@ class _Scan:
             output_dir=directory,
             filename=(output and output.filename) or DEFAULT_FILENAME,
             manifest_path=self._text.manifest_path,
+            notify=None if header.notify is None else tuple(header.notify),
         )
 
     def items(self, pattern: str) -> Iterator[PlacedItem]:
