@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from sqlite3 import Connection
@@ -123,6 +124,7 @@ class Queue:
         self._changing = asyncio.Lock()
         self._driver: Driver | None = None
         self._task: asyncio.Task[Ending] | None = None
+        self._is_failure_told = False
 
     # --- putting in ---
 
@@ -215,10 +217,14 @@ class Queue:
         if isinstance(until, str) and until not in {"done", "budget"}:
             raise InputError(f"until is done, budget, or Until(at=…), not {until!r}")
         wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
+        if isinstance(wanted.at, datetime) and wanted.at.tzinfo is None:
+            raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
+        if max_credits is not None and max_credits < 0:
+            raise InputError("max_credits is a number of credits, 0 or more")
         wishes = Wishes(until=wanted, max_credits=max_credits, is_forever=forever)
         ids = [await self.reader.read(job_id_of, job) for job in jobs]
         control = Control(scope=Scope(frozenset(ids) if jobs else None))
-        begun = asyncio.Event()
+        begun, self._is_failure_told = asyncio.Event(), False
         self._task = asyncio.create_task(self._drive(control, wishes, jobs, begun), name="batchkiln-drive")
         self._task.add_done_callback(lambda _: begun.set())
         await begun.wait()
@@ -233,9 +239,14 @@ class Queue:
 
     async def join(self) -> Ending:
         """Wait until the drive has ended by itself, and tell what it has come to; raise what ended it otherwise."""
-        if self._task is None:
+        task = self._task
+        if task is None:
             raise NotDriven(f"{self.setting.queue}: nobody has begun to drive this queue here; `start` does")
-        return await asyncio.shield(self._task)
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise NotDriven(f"{self.setting.queue}: the drive was ended in the middle; `start` goes on")
+        self._is_failure_told = True
+        return task.result()
 
     async def stop(self) -> Ending | None:
         """End the drive as soon as what is in hand is recorded; None where there was none.
@@ -265,17 +276,22 @@ class Queue:
 
     async def abandon(self) -> None:
         """End the drive at once, in the middle of whatever it does; as safe as any crash."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            if not self._task.cancelled():
-                self._task.exception()  # looked at, so that the loop does not report it as forgotten
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # looked at, so that the loop does not report it as forgotten
         await self._close_beside()
 
     async def close(self) -> None:
-        """End the drive in good order; raise what ended it otherwise. Leaving `open_queue` does this."""
+        """End the drive in good order; raise what ended it otherwise, unless that was raised before.
+
+        Leaving `open_queue` does this.
+        """
         try:
-            await self.stop()
+            if not self._is_failure_told:
+                await self.stop()
         except asyncio.CancelledError:
             await self.abandon()
             raise

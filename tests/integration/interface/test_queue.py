@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -95,6 +96,8 @@ async def test_canceled_run_goes_on_where_it_was_and_pays_once(kind: str, tmp_pa
         with pytest.raises(asyncio.CancelledError):
             await run
         assert not (await queue.status("birds")).summary.is_finished
+        with pytest.raises(batchkiln.NotDriven):
+            await queue.wait_job("birds")
 
         ending = await queue.run("birds")
 
@@ -226,6 +229,39 @@ async def test_what_ends_the_drive_reaches_whoever_waits(tmp_path: Path) -> None
         ending = await queue.run()
 
     assert ending.exit_status is batchkiln.ExitStatus.OK
+
+
+async def test_what_ended_the_drive_is_raised_once(tmp_path: Path) -> None:
+    """Who has handled it is not told again on leaving; who has not is."""
+    (tmp_path / "out").write_text("a file where the folder should be")
+    async with opened(tmp_path) as queue:
+        await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
+        with pytest.raises(batchkiln.InputError, match="Nothing was sent"):
+            await queue.run()
+
+    async def careless() -> None:
+        async with opened(tmp_path) as queue:
+            await queue.start()
+            assert queue._task is not None
+            await asyncio.wait({queue._task})
+
+    with pytest.raises(batchkiln.InputError, match="Nothing was sent"):
+        await careless()
+
+
+@pytest.mark.parametrize(
+    ("wishes", "reason"),
+    [
+        ({"until": "tomorrow"}, "done, budget"),
+        ({"until": batchkiln.Until(at=datetime(2030, 1, 1))}, "time zone"),  # noqa: DTZ001  that is the mistake
+        ({"max_credits": -1}, "0 or more"),
+    ],
+)
+async def test_mistaken_wishes_are_told(wishes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    """Before anything is driven."""
+    async with opened(tmp_path) as queue:
+        with pytest.raises(batchkiln.InputError, match=reason):
+            await queue.start(**wishes)
 
 
 async def test_max_credits_of_nothing_spends_nothing(tmp_path: Path) -> None:
