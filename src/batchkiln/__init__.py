@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NotDriven, QueueBusy, QueueInUse
     from batchkiln.core.states import ItemState
     from batchkiln.interface.ending import Ending
-    from batchkiln.interface.queue import Queue, open_queue
+    from batchkiln.interface.opening import open_queue
+    from batchkiln.interface.queue import Queue
     from batchkiln.interface.wishes import Until
     from batchkiln.queue.history import LoggedEvent
     from batchkiln.queue.stories import ItemStory, ItemSummary
@@ -56,7 +57,7 @@ _HOMES: Final = {
     "QueueBusy": "core.errors",
     "QueueInUse": "core.errors",
     "Until": "interface.wishes",
-    "open_queue": "interface.queue",
+    "open_queue": "interface.opening",
 }
 
 

@@ -10,7 +10,7 @@ from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say, tell
 from batchkiln.core.errors import ExitStatus
-from batchkiln.interface.queue import opened
+from batchkiln.interface.opening import opened
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.views.words import count
 from batchkiln.wiring import Applied, Setting

@@ -14,7 +14,7 @@ from batchkiln.cli.signals import listening_to_signals
 from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
 from batchkiln.interface.drive import Drive
-from batchkiln.interface.queue import opened
+from batchkiln.interface.opening import opened
 from batchkiln.interface.wishes import Until, Wishes
 from batchkiln.queue.history import last_event_id
 from batchkiln.queue.intake import ApplyOptions

@@ -1,14 +1,14 @@
 """One drive of a queue whose lock is held: from what is there at the start to what it has come to."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from batchkiln.clock import machine_now
 from batchkiln.interface.ending import Ending
-from batchkiln.interface.standing import rest_of
-from batchkiln.interface.telling import telling
 from batchkiln.interface.wishes import Wishes
 from batchkiln.queue.connection import Database
 from batchkiln.queue.summaries import JobSummary
+from batchkiln.scheduler.loop import rest_of
 from batchkiln.views.overview import JobView, Overview, read_overview
 from batchkiln.wiring import Driver
 
@@ -29,7 +29,7 @@ class Drive:
         Raises what keeps it from driving; everything is on disk then, and the next drive goes on from there.
         """
         before = await self.overview(self.jobs)
-        async with telling(self.driver, self._reader):  # also without work: an earlier drive may have left notices
+        async with self._telling():  # also without work: an earlier drive may have left notices
             if self.wishes.is_forever or _has_work(before):
                 self._set_up(before)
                 await self.driver.run()
@@ -43,6 +43,13 @@ class Drive:
             if service.clock.is_observed
         }
         return await self._reader.read(read_overview, self.driver.setting.config, jobs, machine_now(), observed)
+
+    def _telling(self) -> AbstractAsyncContextManager[None]:
+        if not self.driver.setting.config.notifiers:
+            return nullcontext()
+        from batchkiln.interface.telling import telling  # noqa: PLC0415  only who is told needs it
+
+        return telling(self.driver, self._reader)
 
     def _set_up(self, before: Overview) -> None:
         control = self.driver.control

@@ -7,7 +7,7 @@ from sqlite3 import Connection
 
 from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.core.planner import Due, Reason, Rest, choose_action
+from batchkiln.core.planner import Due, Reason
 from batchkiln.core.polling import NEAR_THE_END, retention_ends_at
 from batchkiln.core.views import Outstanding
 from batchkiln.interface.happenings import ITEMS_NAMED, notice_id
@@ -15,6 +15,7 @@ from batchkiln.queue.connection import Database
 from batchkiln.queue.drivers import find_work
 from batchkiln.queue.notices import Expiring, audience_of, near_expiry
 from batchkiln.scheduler.lane import Lane
+from batchkiln.scheduler.loop import rest_of
 from batchkiln.views.words import count, moment
 from batchkiln.wiring import Driver
 
@@ -38,14 +39,6 @@ async def standing(driver: Driver, reader: Database, uid: str) -> list[Notice]:
         found = await reader.read(near_expiry, profile, now + NEAR_THE_END)
         notices += await reader.read(_expiring_notices, found, now, day.start_of(now), uid)
     return notices
-
-
-async def rest_of(lane: Lane) -> Due:
-    """Return what an account would wait for, and until when, if the run went on."""
-    now = lane.ports.clock.now()
-    queue, account, _ = await lane.look(now)
-    action = choose_action(queue, account, now)
-    return action.due if isinstance(action, Rest) else Due(now.steady, Reason.NOW)
 
 
 def _audience(connection: Connection, driver: Driver, profile: str) -> frozenset[str] | None:

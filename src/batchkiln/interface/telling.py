@@ -33,9 +33,6 @@ log = structlog.get_logger()
 @asynccontextmanager
 async def telling(driver: Driver, reader: Database) -> AsyncIterator[None]:
     """Tell the configured notifiers of a drive. Nothing that goes wrong with them reaches the drive."""
-    if not driver.setting.config.notifiers:
-        yield
-        return
     async with AsyncExitStack() as stack:
         ended = asyncio.Event()
         tasks = await _begin(driver, reader, stack, ended)
@@ -76,10 +73,12 @@ async def _begin(
 async def _end(tasks: Sequence[asyncio.Task[None]], *, seconds: float) -> None:
     if not tasks:
         return
-    await asyncio.wait(tasks, timeout=seconds)
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    try:
+        await asyncio.wait(tasks, timeout=seconds)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 class QueueLedger:
