@@ -1,10 +1,81 @@
-"""batchkiln: a manifest of many prompts becomes images and videos on disk, each paid for once."""
+"""batchkiln: a manifest of many prompts becomes images and videos on disk, each paid for once.
+
+`open_queue` is where a program begins; see docs/python.md. What is named here is imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NotDriven, QueueBusy, QueueInUse
+    from batchkiln.core.states import ItemState
+    from batchkiln.interface.ending import Ending
+    from batchkiln.interface.opening import open_queue
+    from batchkiln.interface.queue import Queue
+    from batchkiln.interface.wishes import Until
+    from batchkiln.queue.history import LoggedEvent
+    from batchkiln.queue.stories import ItemStory, ItemSummary
+    from batchkiln.views.overview import JobView, Overview
+    from batchkiln.wiring import Applied
+
+    __version__: str
+
+__all__ = [
+    "Applied",
+    "BatchkilnError",
+    "Ending",
+    "ExitStatus",
+    "InputError",
+    "ItemState",
+    "ItemStory",
+    "ItemSummary",
+    "JobView",
+    "LoggedEvent",
+    "NotDriven",
+    "Overview",
+    "Queue",
+    "QueueBusy",
+    "QueueInUse",
+    "Until",
+    "__version__",
+    "open_queue",
+]
+
+_HOMES: Final = {
+    "Applied": "wiring",
+    "BatchkilnError": "core.errors",
+    "Ending": "interface.ending",
+    "ExitStatus": "core.errors",
+    "InputError": "core.errors",
+    "ItemState": "core.states",
+    "ItemStory": "queue.stories",
+    "ItemSummary": "queue.stories",
+    "JobView": "views.overview",
+    "LoggedEvent": "queue.history",
+    "NotDriven": "core.errors",
+    "Overview": "views.overview",
+    "Queue": "interface.queue",
+    "QueueBusy": "core.errors",
+    "QueueInUse": "core.errors",
+    "Until": "interface.wishes",
+    "open_queue": "interface.opening",
+}
 
 
-def __getattr__(name: str) -> str:
-    """Look the version up when it is asked for: the look-up alone costs more than many a command."""
+def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the name stands for; type checkers read the imports above
+    """Look a name up when it is asked for: the look-up of the version alone costs more than many a command."""
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415  see above
 
         return version("batchkiln")
+    if name in _HOMES:
+        from importlib import import_module  # noqa: PLC0415  likewise
+
+        found = getattr(import_module(f"batchkiln.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name what there is, also what was not imported yet."""
+    return sorted({*globals(), *__all__})

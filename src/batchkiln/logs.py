@@ -20,7 +20,8 @@ ALLOWED: Final = frozenset(
         "account", "attempt", "attempts", "bytes", "call", "code", "command", "cost_credits", "credits", "dropped",
         "duration_ms", "duration_seconds", "error", "event", "exit", "fault", "file", "folder", "frames",
         "generation_id", "ip",
-        "item", "items", "job", "kind", "level", "line", "message", "method", "model", "number", "path", "pid", "port",
+        "item", "items", "job", "kind", "level", "line", "message", "method", "model",
+        "notifier", "number", "path", "pid", "port",
         "profile", "queue", "reason", "remedy", "retry_after_seconds", "sha256", "signal", "size_bytes", "state",
         "status", "timestamp", "until",
     }
@@ -66,6 +67,21 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is
     logging.root.handlers[:] = [_Forward()]
     logging.root.setLevel(max(level, logging.WARNING))
     logging.getLogger(_SERVICE).setLevel(level if is_server else logging.NOTSET)
+
+
+def hand_to_standard_logging() -> None:
+    """Let a program that imports batchkiln decide by `logging.getLogger("batchkiln")`; fields are kept as above.
+
+    A program that has set up structlog itself is left alone.
+    """
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[keep_known_fields, redact_values, structlog.processors.LogfmtRenderer(key_order=["event"])],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=lambda *_: logging.getLogger("batchkiln"),
+        cache_logger_on_first_use=False,
+    )
 
 
 def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from aiohttp import BaseConnector, ClientSession
 
 from batchkiln.client import ServiceClient, fingerprint, new_connector, new_session
 from batchkiln.clock import ServiceClock, machine_now
-from batchkiln.config import Config, Profile
+from batchkiln.config import Config, Notifier, Profile
 from batchkiln.core.errors import InputError, OutputsUnwritable, QueueBusy
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import JobSpec
@@ -37,6 +38,7 @@ from batchkiln.scheduler.loop import drive
 from batchkiln.scheduler.pacing import Paces
 
 if TYPE_CHECKING:
+    from batchkiln.notify import Channel
     from batchkiln.service.config import ServiceConfig
     from batchkiln.service.server import LocalService
 
@@ -80,38 +82,57 @@ class Applied:
 
 
 async def apply_manifests(
-    database: Database, setting: Setting, paths: Sequence[str], *, options: ApplyOptions, stdin: BinaryIO
+    database: Database,
+    setting: Setting,
+    paths: Sequence[str],
+    *,
+    options: ApplyOptions,
+    stdin: BinaryIO,
+    stdin_name: str = "<stdin>",
 ) -> list[Applied]:
-    """Enqueue manifests; where one of several is wrong, none is.
+    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
 
     Raises `InputError` with all mistakes of the first wrong manifest.
     """
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
+    reading = partial(read_manifest, stdin=stdin, stdin_name=stdin_name)
     if len(paths) > 1 and not options.dry_run:
         trial = ApplyOptions(on_change=options.on_change, prune=options.prune, dry_run=True)
         if "-" in paths:
             raise InputError("standard input can be the only manifest, not one of several")
         for path in paths:
-            await database.run(_apply, setting, path, trial, stdin)
-    applied = [await database.run(_apply, setting, path, options, stdin) for path in paths]
+            await database.run(_apply, setting, reading, path, trial)
+    applied = [await database.run(_apply, setting, reading, path, options) for path in paths]
     ring(database.path)
     return applied
 
 
-def read_manifest(setting: Setting, path: str, stdin: BinaryIO) -> tuple[Manifest, Profile]:
-    """Open a manifest, and find the profile that it is for. Raises `InputError` where it has not got its accounts."""
-    manifest = open_manifest(path, stdin=stdin, working_dir=setting.working_dir)
+def read_manifest(
+    setting: Setting, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
+) -> tuple[Manifest, Profile]:
+    """Open a manifest, and find the profile that it is for. Raises `InputError` for accounts or notifiers not there."""
+    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
+    try:
+        setting.config.check_notifiers(manifest.job.notify or ())
+    except InputError as error:
+        raise InputError(f"{path}: `notify`: {error}") from None
     return manifest, profile
 
 
-def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOptions, stdin: BinaryIO) -> Applied:
-    manifest, profile = read_manifest(setting, path, stdin)
+def _apply(
+    connection: Connection,
+    setting: Setting,
+    reading: Callable[[Setting, str], tuple[Manifest, Profile]],
+    path: str,
+    options: ApplyOptions,
+) -> Applied:
+    manifest, profile = reading(setting, path)
     report = apply_manifest(
         connection,
         manifest.job,
@@ -363,9 +384,30 @@ def _embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
     )
 
 
+def channels_of(setting: Setting, session: Callable[[], ClientSession]) -> "list[Channel]":
+    """Build the configured notifiers; one that cannot be used is said, and holds nobody up."""
+    channels: list[Channel] = []
+    for notifier in setting.config.notifiers.values():
+        try:
+            channels.append(_channel(notifier, session, setting.surroundings.wall))
+        except (InputError, ValueError) as error:
+            log.warning("notifier_unusable", notifier=notifier.name, reason=str(error))
+    return channels
+
+
+def _channel(notifier: Notifier, session: Callable[[], ClientSession], wall: Callable[[], datetime]) -> "Channel":
+    from batchkiln.notify import AppriseChannel, WebhookChannel, key_of  # noqa: PLC0415  only who is told needs it
+
+    if notifier.apprise is not None:
+        return AppriseChannel.open(notifier.name, notifier.url())
+    secret = notifier.secret_text()
+    key = key_of(secret) if secret is not None else None
+    return WebhookChannel(notifier.name, url=notifier.url(), key=key, session=session(), wall=wall)
+
+
 @asynccontextmanager
 async def driving(database: Database, setting: Setting, control: Control, *, command: str) -> AsyncIterator[Driver]:
-    """Hold the queue's lock and everything a drive needs. Raises `QueueHeld` where another process has it."""
+    """Hold the queue's lock and everything a drive needs. Raises `QueueInUse` where another process has it."""
     lock = QueueLock(database.path)
     await lock.acquire(database, command=command, now=setting.surroundings.wall())
     driver = Driver(database, setting, control)

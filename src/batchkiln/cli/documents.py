@@ -1,18 +1,14 @@
 """The JSON documents of jobs and accounts: names here are promised (contract, section 4)."""
 
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.overview import AccountView, JobView, Overview
-from batchkiln.cli.words import age, count, moment, one_line
-from batchkiln.core.polling import is_long_pending
+from batchkiln.core.polling import NEAR_THE_END, is_long_pending
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import HeldUntil
 from batchkiln.queue.summaries import UnderWay
-
-NEAR_THE_END: Final = timedelta(days=3)
-"""How long before its retention ends a paid output that is not fetched is warned of."""
+from batchkiln.views.overview import AccountView, JobView, Overview
+from batchkiln.views.words import age, count, moment, one_line
 
 
 def job_document(view: JobView) -> dict[str, Any]:

@@ -2,20 +2,17 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import tell
-from batchkiln.cli.overview import JobView
-from batchkiln.cli.words import REASONS, count, one_line
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.planner import Reason
-from batchkiln.core.replies import AccountBlocked, AccountProblem
+from batchkiln.core.replies import AccountProblem
 from batchkiln.core.states import ItemState
-
-_BAD: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
-_MOVING: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
+from batchkiln.interface.ending import BAD_STATES, Ending, left_of, waiting_in_pause
+from batchkiln.views.overview import JobView
+from batchkiln.views.words import REASONS, count, one_line
 
 _ADVICE: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.UPGRADE_REQUIRED: (
@@ -31,48 +28,6 @@ _ADVICE: Final[Mapping[AccountProblem, str]] = {
     ),
     AccountProblem.FORBIDDEN: "the service forbids it the API: see what the account's settings say",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """All that decides how a run has ended. `blocked` names profile and account; `rests` is a lane's next wait."""
-
-    views: tuple[JobView, ...]
-    signal_status: int | None = None
-    may_end_early: bool = False
-    blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
-    rests: tuple[Reason, ...] = ()
-    did_anything: bool = True
-
-    @property
-    def left(self) -> int:
-        """Items that the program would still move: queued in jobs that are not paused, or under way."""
-        return sum(_left(view) for view in self.views)
-
-    @property
-    def exit_status(self) -> ExitStatus:
-        """The status of the contract's section 4."""
-        if self.signal_status is not None:
-            return ExitStatus(self.signal_status)
-        if self.left and (self.blocked or Reason.HELD in self.rests):
-            return ExitStatus.ACCOUNT_CANNOT_WORK
-        if self.left and self.may_end_early:
-            return ExitStatus.STOPPED_WITH_WORK_LEFT
-        is_short = self.left or any(_bad(view) or _waiting_in_pause(view) for view in self.views)
-        return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
-
-
-def _left(view: JobView) -> int:
-    items = view.summary.items
-    return sum(items[state] for state in _MOVING) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
-
-
-def _bad(view: JobView) -> int:
-    return sum(view.summary.items[state] for state in _BAD)
-
-
-def _waiting_in_pause(view: JobView) -> int:
-    return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0
 
 
 def say_ending(ending: Ending, common: Common) -> None:
@@ -99,8 +54,8 @@ def _sentence(view: JobView, *, did_anything: bool) -> str:
     summary = view.summary
     items, spent = summary.items, summary.credits
     parts = [f"{items[ItemState.DONE]:,} of {count(summary.total, 'item')} done"]
-    parts += [f"{items[state]:,} {state}" for state in (*_BAD, ItemState.CANCELED) if items[state]]
-    if left := _left(view):
+    parts += [f"{items[state]:,} {state}" for state in (*BAD_STATES, ItemState.CANCELED) if items[state]]
+    if left := left_of(view):
         parts.append(f"{left:,} left")
     money = f"{count(spent.charged, 'credit')} charged"
     if spent.refunded:
@@ -115,7 +70,7 @@ def _sentence(view: JobView, *, did_anything: bool) -> str:
 def _next_steps(ending: Ending, common: Common) -> Iterator[str]:
     """Say what is to be done, and how to go on."""
     for view in ending.views:
-        if waiting := _waiting_in_pause(view):
+        if waiting := waiting_in_pause(view):
             name = view.summary.name
             yield f"{name} is paused with {count(waiting, 'item')} queued: `batchkiln unpause {name}` lets it go on."
     for profile, account, trouble in ending.blocked:

@@ -9,11 +9,11 @@ import click
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say, tell
-from batchkiln.cli.words import count
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue.connection import Database
+from batchkiln.interface.opening import opened
 from batchkiln.queue.intake import ApplyOptions
-from batchkiln.wiring import Applied, Setting, apply_manifests
+from batchkiln.views.words import count
+from batchkiln.wiring import Applied, Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,12 +49,8 @@ def enqueue(
 
 
 async def _enqueue(common: Common, manifests: Sequence[str], options: ApplyOptions) -> ExitStatus:
-    setting = Setting(common.queue, common.load_config(), common.profile)
-    database = await Database.open_for_writing(common.queue)
-    try:
-        applied = await apply_manifests(database, setting, manifests, options=options, stdin=sys.stdin.buffer)
-    finally:
-        await database.close()
+    async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
+        applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:

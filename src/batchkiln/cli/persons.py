@@ -11,7 +11,6 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.opening import changing
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, say, tell
-from batchkiln.cli.words import count
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.instants import to_milliseconds
@@ -20,6 +19,7 @@ from batchkiln.queue import persons
 from batchkiln.queue.overview import job_time
 from batchkiln.queue.persons import CancelReport, RetryReport, Skipped
 from batchkiln.queue.summaries import JobSummary, job_summary
+from batchkiln.views.words import count
 
 MANY: Final = 20
 """Named items from which on a person is asked; without names it is from two on."""

@@ -10,15 +10,17 @@ from batchkiln.cli.asking import ask_before_spending, may_ask
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
 from batchkiln.cli.options import Common
-from batchkiln.cli.session import Session, Wishes
+from batchkiln.cli.session import Session
 from batchkiln.cli.signals import listening_to_signals
-from batchkiln.cli.until import UNTIL, Until
+from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue.connection import Database
+from batchkiln.interface.drive import Drive
+from batchkiln.interface.opening import opened
+from batchkiln.interface.wishes import Until, Wishes
 from batchkiln.queue.history import last_event_id
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
-from batchkiln.wiring import Setting, apply_manifests, driving, scope_of
+from batchkiln.wiring import Setting, scope_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,23 +78,24 @@ async def _run(
     common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, *, is_asking: bool
 ) -> ExitStatus:
     with listening_to_signals() as signals:
-        setting = Setting(common.queue, common.load_config(), common.profile)
-        database = await Database.open_for_writing(common.queue)
-        try:
+        async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
             control = Control()
-            async with driving(database, setting, control, command="run") as driver:
-                newest = await database.read(last_event_id)
+            async with queue.driving(control, command="run") as driver:
+                newest = await queue.reader.read(last_event_id)
                 if is_asking:
                     await ask_before_spending(
-                        common, database, setting, manifests, options=options, max_credits=wishes.max_credits
+                        common,
+                        queue.database,
+                        queue.setting,
+                        manifests,
+                        options=options,
+                        max_credits=wishes.max_credits,
                     )
-                applied = await apply_manifests(database, setting, manifests, options=options, stdin=sys.stdin.buffer)
+                applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)
-                names = [entry.job.name for entry in applied]
-                return await Session(common, driver, signals, wishes, jobs=names, after_event=newest).run()
-        finally:
-            await database.close()
+                drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
+                return await Session(common, drive, queue.reader, signals, after_event=newest).run()
 
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
@@ -106,12 +109,10 @@ def work(common: Common, *, is_forever: bool, until: Until, max_credits: int | N
 
 async def _work(common: Common, wishes: Wishes) -> ExitStatus:
     with listening_to_signals() as signals:
-        setting = Setting(common.queue, common.load_config(), common.profile)
-        database = await Database.open_for_writing(common.queue)
-        try:
-            control = Control(waits_for_more=wishes.is_forever)
-            async with driving(database, setting, control, command="work") as driver:
-                newest = await database.read(last_event_id)
-                return await Session(common, driver, signals, wishes, jobs=None, after_event=newest).run()
-        finally:
-            await database.close()
+        async with (
+            opened(Setting(common.queue, common.load_config(), common.profile)) as queue,
+            queue.driving(Control(), command="work") as driver,
+        ):
+            newest = await queue.reader.read(last_event_id)
+            drive = Drive(driver, queue.reader, wishes, jobs=None)
+            return await Session(common, drive, queue.reader, signals, after_event=newest).run()

@@ -10,13 +10,13 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.items import item_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, say
-from batchkiln.cli.words import count, one_line, second
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.connection import Database
 from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, item_story
 from batchkiln.queue.summaries import JobSummary, job_summary
+from batchkiln.views.words import count, one_line, second
 
 _DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
 _DAMAGED_NEXT: Final = (

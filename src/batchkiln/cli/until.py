@@ -1,42 +1,14 @@
-"""When a run is to stop: `--until done|budget|TIME` and `--max-credits`."""
+"""When a run is to stop: `--until done|budget|TIME`."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from typing import Final
 
 import click
 
-from batchkiln.scheduler.control import Control
+from batchkiln.interface.wishes import Until
 
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-
-
-@dataclass(frozen=True, slots=True)
-class Until:
-    """What ends a run early. `at` is an instant, or a time of day (UTC) of which the next one is meant."""
-
-    is_budget: bool = False
-    at: datetime | time | None = None
-
-    @property
-    def is_early(self) -> bool:
-        """Whether anything but the end of all work ends the run."""
-        return self.is_budget or self.at is not None
-
-    def instant(self, now: datetime) -> datetime | None:
-        """Return the moment meant, seen from `now`, both in service time."""
-        if not isinstance(self.at, time):
-            return self.at
-        today = datetime.combine(now.astimezone(UTC).date(), self.at, UTC)
-        return today if today > now else today + timedelta(days=1)
-
-    def set_up(self, control: Control, now: Callable[[], datetime]) -> None:
-        """Tell the run."""
-        control.stops_at_reset = self.is_budget
-        if self.at is not None:
-            control.starts_until = self.instant(now())
 
 
 class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2

@@ -1,14 +1,26 @@
-"""Configuration: profiles, accounts, keys, limits (contract, section 6)."""
+"""Configuration: profiles, accounts, keys, limits (contract, section 6), and notifiers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from batchkiln.config.notifiers import Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
 from batchkiln.core.errors import InputError
 
-__all__ = ["ENV", "LOCAL", "Account", "Config", "KeySource", "Profile", "found_file", "load_config"]
+__all__ = [
+    "ENV",
+    "LOCAL",
+    "Account",
+    "Config",
+    "KeySource",
+    "Notifier",
+    "Profile",
+    "config_of",
+    "found_file",
+    "load_config",
+]
 
 CONFIRM_ABOVE_CREDITS: Final = 1000
 """Above this `run` asks on a terminal, where the configuration says nothing else: half of a day's credits."""
@@ -21,12 +33,18 @@ class Config:
     """All profiles, which is the default, and above how many credits `run` asks on a terminal."""
 
     def __init__(
-        self, profiles: Mapping[str, Profile], default: str, *, confirm_above_credits: int = CONFIRM_ABOVE_CREDITS
+        self,
+        profiles: Mapping[str, Profile],
+        default: str,
+        notifiers: Iterable[Notifier] = (),
+        *,
+        confirm_above_credits: int | None = None,
     ) -> None:
         """Take resolved profiles."""
         self.profiles = dict(profiles)
         self.default = default
-        self.confirm_above_credits = confirm_above_credits
+        self.notifiers = {notifier.name: notifier for notifier in notifiers}
+        self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
 
     def profile(self, name: str | None) -> Profile:
         """Return a profile by name, or the default one. Raises `InputError` for an unknown name."""
@@ -36,6 +54,14 @@ class Config:
             hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(sorted(self.profiles))}"
             raise InputError(f"there is no profile {wanted}{hint}")
         return self.profiles[wanted]
+
+    def check_notifiers(self, names: Iterable[str]) -> None:
+        """Raise `InputError` for a notifier that is not configured."""
+        for name in names:
+            if name not in self.notifiers:
+                close = get_close_matches(name, self.notifiers, n=1)
+                there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
+                raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")
 
 
 def found_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -56,12 +82,12 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
         raise InputError(f"{path}: there is no such configuration file")
     wanted: str | None = None
     profiles: dict[str, Profile] = {}
-    confirm_above = CONFIRM_ABOVE_CREDITS
+    notifiers: list[Notifier] = []
+    confirm_above: int | None = None
     if chosen is not None:
         from batchkiln.config.file import read_file  # noqa: PLC0415  its models are slow to import, and often not needed
 
-        wanted, profiles, asked_above = read_file(chosen)
-        confirm_above = confirm_above if asked_above is None else asked_above
+        wanted, profiles, notifiers, confirm_above = read_file(chosen)
     profiles.setdefault(LOCAL, Profile(LOCAL))
     default = wanted or LOCAL
     if environ.get("BATCHKILN_BASE_URL") and not environ.get("BATCHKILN_API_KEY"):
@@ -69,8 +95,22 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     if environ.get("BATCHKILN_BASE_URL") and environ.get("BATCHKILN_API_KEY"):
         profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"])
         default = ENV
-    config = Config(profiles, default, confirm_above_credits=confirm_above)
+    config = Config(profiles, default, notifiers, confirm_above_credits=confirm_above)
     config.profile(default)
+    return config
+
+
+def config_of(content: Mapping[str, object]) -> Config:
+    """Take a configuration as a program has it: what the file would hold. The environment has no say in it.
+
+    Relative key files are looked up in the current folder. Raises `InputError` with every mistake.
+    """
+    from batchkiln.config.file import read_content  # noqa: PLC0415  as above
+
+    default, profiles, notifiers, confirm_above = read_content(content)
+    profiles.setdefault(LOCAL, Profile(LOCAL))
+    config = Config(profiles, default or LOCAL, notifiers, confirm_above_credits=confirm_above)
+    config.profile(config.default)
     return config
 
 

@@ -1,17 +1,29 @@
 """The configuration file: strict models, and mistakes with line and column. Imported only where a file is read."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
+from batchkiln.config.notifiers import Address, Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.instants import EPOCH
+from batchkiln.core.notices import NoticeKind
 from batchkiln.core.windows import Limits, ServiceDay
 
 _SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
@@ -42,6 +54,15 @@ class _KeySource(_Model):
         if sum(source is not None for source in (self.env, self.file, self.keyring)) != 1:
             raise ValueError("a key needs exactly one of env, file and keyring")
         return self
+
+
+def _check_address(value: "str | _KeySource") -> "str | _KeySource":
+    if isinstance(value, str) and not re.match(r"[a-z][a-z0-9+.-]*://", value, re.IGNORECASE):
+        raise ValueError("a URL, or where one stands: {env: NAME}, {file: path} or {keyring: name}")
+    return value
+
+
+_Address = Annotated[str | _KeySource, AfterValidator(_check_address)]
 
 
 class _Account(_Model):
@@ -101,14 +122,40 @@ class _Profile(_Model):
         return self
 
 
+class _Webhook(_Model):
+    """A program that is told by HTTP; signed where a secret is named."""
+
+    url: _Address
+    secret_env: str | None = Field(default=None, min_length=1)
+
+
+class _Notifier(_Model):
+    """One way to tell: by a URL of Apprise, or by a webhook."""
+
+    apprise: _Address | None = None
+    webhook: _Webhook | None = None
+    events: tuple[NoticeKind, ...] | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.apprise is None) == (self.webhook is None):
+            raise ValueError("a notifier needs exactly one of apprise and webhook")
+        return self
+
+
 class _File(_Model):
     default_profile: str | None = None
     confirm_above_credits: int | None = Field(default=None, ge=0)
     profiles: dict[str, _Profile] = Field(default_factory=dict)
+    notify: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")], _Notifier] = Field(default_factory=dict)
 
 
-def read_file(path: Path) -> tuple[str | None, dict[str, Profile], int | None]:
-    """Read the default profile's name, all profiles, and above how many credits `run` asks.
+Content = tuple[str | None, dict[str, Profile], list[Notifier], int | None]
+"""The default profile's name, all profiles, all notifiers, and above how many credits `run` asks."""
+
+
+def read_file(path: Path) -> Content:
+    """Read a configuration file.
 
     Raises `InputError` with every mistake. Every scalar is taken as text, and the fields' types decide: no
     surprise by YAML 1.1.
@@ -129,12 +176,47 @@ def read_file(path: Path) -> tuple[str | None, dict[str, Profile], int | None]:
         mistakes = []
         for problem in error.errors():
             line, column = _place(node, problem["loc"])
-            where = ".".join(str(part) for part in problem["loc"])
-            mistakes.append(_mistake(path, text, f"{where}: {_reason(problem)}", line, column))
+            mistakes.append(_mistake(path, text, f"{_dotted(problem)}: {_reason(problem)}", line, column))
         raise InputError(mistakes) from error
-    folder = path.absolute().parent
+    return _used(file, path.absolute().parent)
+
+
+def read_content(content: Mapping[str, object]) -> Content:
+    """Read what a program gives in place of a file. Raises `InputError` with every mistake."""
+    try:
+        file = _File.model_validate(content)
+    except ValidationError as error:
+        raise InputError(
+            [Mistake(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
+        ) from error
+    return _used(file, Path.cwd())
+
+
+def _used(file: _File, folder: Path) -> Content:
     profiles = {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
-    return file.default_profile, profiles, file.confirm_above_credits
+    notifiers = [_notifier(name, entry, folder) for name, entry in file.notify.items()]
+    return file.default_profile, profiles, notifiers, file.confirm_above_credits
+
+
+def _notifier(name: str, entry: _Notifier, folder: Path) -> Notifier:
+    hook = entry.webhook
+    return Notifier(
+        name=name,
+        apprise=None if entry.apprise is None else _address(entry.apprise, folder),
+        webhook=None if hook is None else _address(hook.url, folder),
+        secret=None if hook is None or hook.secret_env is None else KeySource(env=hook.secret_env),
+        events=None if entry.events is None else frozenset(kind.value for kind in entry.events),
+    )
+
+
+def _address(given: "str | _KeySource", folder: Path) -> Address:
+    if isinstance(given, str):
+        return Address(text=given)
+    return Address(source=KeySource(given.env, given.file, given.keyring), folder=folder)
+
+
+def _dotted(problem: ErrorDetails) -> str:
+    return ".".join(str(part) for part in problem["loc"])
 
 
 def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
@@ -170,6 +252,8 @@ def _reason(problem: ErrorDetails) -> str:
 def _mistake(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Mistake:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
+    if source is not None and "://" in source and "base_url" not in source:
+        source = None  # a notifier's address is a secret (Law 8); line and column are enough to find it
     return Mistake(reason, file=str(path), line=line, column=column, source_line=source)
 
 

@@ -27,6 +27,18 @@ class KeySource:
             return f"the environment variable {self.env}"
         return f"the file {self.file}" if self.file is not None else f"the keyring entry {self.keyring}"
 
+    def read(self, folder: Path) -> str | None:
+        """Return what stands there, None for nothing; a relative file is looked up in `folder`."""
+        if self.env is not None:
+            return os.environ.get(self.env, "").strip() or None
+        if self.file is not None:
+            try:
+                return (folder / Path(self.file).expanduser()).read_text("utf-8").strip() or None
+            except (OSError, UnicodeDecodeError):
+                return None
+        assert self.keyring is not None, "a key has exactly one source"
+        return _from_keyring(self.keyring)
+
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -69,25 +81,13 @@ class Profile:
     def keys(self, account: str) -> list[str]:
         """Return an account's API keys, the newest first. Raises `InputError` where none can be read."""
         sources = next(entry for entry in self.accounts if entry.name == account).keys
-        found = [key for key in (self.read_key(source) for source in sources) if key]
+        found = [key for key in (source.read(self.folder) for source in sources) if key]
         if not found:
             raise InputError(
                 f"profile {self.name}, account {account}: no API key found in {', '.join(map(str, sources))}; "
                 "nothing was sent. Set it and run the same command again"
             )
         return found
-
-    def read_key(self, source: KeySource) -> str | None:
-        """Return the key that stands in one place; None where there is none, or it cannot be read."""
-        if source.env is not None:
-            return os.environ.get(source.env, "").strip() or None
-        if source.file is not None:
-            try:
-                return (self.folder / Path(source.file).expanduser()).read_text("utf-8").strip() or None
-            except (OSError, UnicodeDecodeError):
-                return None
-        assert source.keyring is not None, "a key has exactly one source"
-        return _from_keyring(source.keyring)
 
 
 def base_url_problem(value: str) -> str | None:

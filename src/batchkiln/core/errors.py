@@ -78,10 +78,16 @@ class QueueUnusable(InputError):
     """The queue file is no queue of ours, is damaged, or was written by a newer version."""
 
 
-class QueueHeld(BatchkilnError):
+class QueueInUse(BatchkilnError):
     """Another process drives this queue."""
 
     exit_status = ExitStatus.QUEUE_HELD
+
+
+class NotDriven(BatchkilnError):
+    """Somebody waits for a queue that nobody drives."""
+
+    exit_status = ExitStatus.STOPPED_WITH_WORK_LEFT
 
 
 class QueueBusy(BatchkilnError):

@@ -76,7 +76,10 @@ class ItemSpec:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """A manifest without its items. `accounts` is empty where the profile's first account is meant."""
+    """A manifest without its items. `accounts` is empty where the profile's first account is meant.
+
+    `notify` are names of notifiers; None where the manifest does not say, so that all are meant.
+    """
 
     name: str
     description: str
@@ -88,6 +91,7 @@ class JobSpec:
     output_dir: str
     filename: str
     manifest_path: str
+    notify: tuple[str, ...] | None = None
 
 
 class AttemptState(StrEnum):

@@ -67,7 +67,7 @@ def check_key_sources(profile: Profile) -> Iterator[Finding]:
 def _of_account(profile: Profile, account: Account, owners: dict[str, str]) -> Iterator[Finding]:
     check = f"keys of {account.name}"
     try:
-        keys = [(source, profile.read_key(source)) for source in account.keys]
+        keys = [(source, source.read(profile.folder)) for source in account.keys]
     except InputError as error:
         yield fail(check, str(error))
         return

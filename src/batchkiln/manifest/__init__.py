@@ -4,5 +4,6 @@ from batchkiln.manifest.entries import PlacedItem
 from batchkiln.manifest.example import EXAMPLE
 from batchkiln.manifest.reader import Manifest, open_manifest
 from batchkiln.manifest.schema import json_schema
+from batchkiln.manifest.spelling import spelled
 
-__all__ = ["EXAMPLE", "Manifest", "PlacedItem", "json_schema", "open_manifest"]
+__all__ = ["EXAMPLE", "Manifest", "PlacedItem", "json_schema", "open_manifest", "spelled"]

@@ -77,14 +77,18 @@ class Manifest:
         return Mistake(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
 
 
-def open_manifest(path: str, *, stdin: BinaryIO | None = None, working_dir: Path) -> Manifest:
-    """Read the header of a manifest; `-` reads standard input, which is copied to a temporary file.
+def open_manifest(
+    path: str, *, stdin: BinaryIO | None = None, stdin_name: str = STDIN_NAME, working_dir: Path
+) -> Manifest:
+    """Read the header of a manifest; `-` reads `stdin`, which is copied to a temporary file.
+
+    `stdin_name` is what mistakes call it, since a program may give any stream.
 
     Blocking: run it in a thread. Raises `InputError` with all mistakes, those of the items too, where the header
     is not valid, or where the YAML breaks inside it.
     """
-    name = STDIN_NAME if path == "-" else path
-    text, spool = _located(path, stdin, working_dir)
+    name = stdin_name if path == "-" else path
+    text, spool = _located(path, stdin, working_dir, stdin_name)
     scan = _Scan(text, Findings(name, text.path))
     if spool is not None:
         weakref.finalize(scan, spool.unlink, missing_ok=True)
@@ -137,6 +141,7 @@ class _Scan:
             output_dir=directory,
             filename=(output and output.filename) or DEFAULT_FILENAME,
             manifest_path=self._text.manifest_path,
+            notify=None if header.notify is None else tuple(header.notify),
         )
 
     def items(self, pattern: str) -> Iterator[PlacedItem]:
@@ -297,12 +302,12 @@ class _Start:
     column: int = 0
 
 
-def _located(path: str, stdin: BinaryIO | None, working_dir: Path) -> tuple[_Text, Path | None]:
+def _located(path: str, stdin: BinaryIO | None, working_dir: Path, stdin_name: str) -> tuple[_Text, Path | None]:
     """Find the file of a manifest; copy what cannot be read twice. The second value is the copy."""
     if path == "-":
         if stdin is None:
             raise InputError([Mistake("there is no standard input to read the manifest from", "-")])
-        spool = _spooled(stdin, STDIN_NAME)
+        spool = _spooled(stdin, stdin_name)
         return _Text(spool, working_dir, "", STDIN_STEM, "-"), spool
     absolute = Path(os.path.abspath(working_dir / path))  # noqa: PTH100  a link's own folder is meant
     shown_folder = os.path.dirname(path)  # noqa: PTH120  as the person wrote it

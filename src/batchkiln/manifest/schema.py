@@ -179,6 +179,9 @@ class Header(Fields):
     )
     order: Literal["manifest", "pack"] | None = None
     budget: Budget | None = None
+    notify: Annotated[list[Text], Field(max_length=20)] | None = Field(
+        None, description="Names of the configuration's notifiers; all of them if left out, none for []"
+    )
     defaults: Settings | None = None
     output: Output | None = None
 

@@ -1,13 +1,17 @@
-"""The event log, read forward: what `run --json` prints as it happens."""
+"""The event log, read forward: what `run --json` prints as it happens, and which items have ended since."""
 
 import json
 import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from batchkiln.core.instants import from_milliseconds
+from batchkiln.core.states import FINAL_STATES, ItemState
 from batchkiln.queue.sql import query
+
+ENDED_STATES: Final = tuple(state for state in ItemState if state in FINAL_STATES or state is ItemState.HELD)
+"""States that an item leaves only by a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +48,24 @@ def last_event_id(connection: sqlite3.Connection) -> int:
     """Return the newest event's id, or 0."""
     newest: int = connection.execute(query("last_event")).fetchone()[0]
     return newest
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """That an item came into a state which only a person can change."""
+
+    event_id: int
+    job_id: int
+    item_id: int
+    state: ItemState
+
+
+def ended_after(connection: sqlite3.Connection, after: int, limit: int = 1000) -> tuple[list[Ended], int]:
+    """Look through the next `limit` events for items that ended; return them, and the last event looked at."""
+    rows = connection.execute(query("moves_after"), {"after": after, "limit": limit}).fetchall()
+    ended = [
+        Ended(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))
+        for row in rows
+        if row["state"] in ENDED_STATES
+    ]
+    return ended, rows[-1]["id"] if rows else after

@@ -18,6 +18,7 @@ from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.differences import Difference, Verdict, all_differences, differences_after, take_over
 from batchkiln.queue.moves import move, note_job
+from batchkiln.queue.notices import remember_audience
 from batchkiln.queue.sql import query
 from batchkiln.queue.staging import MistakeAt, Placed, Staging, staging_of, transaction
 
@@ -224,6 +225,7 @@ class Intake:
     def _store_job(self) -> int:
         with transaction(self._connection):
             found = self._connection.execute(query("find_job"), {"name": self._spec.name}).fetchone()
+            remember_audience(self._connection, self._spec.name, self._spec.notify)
             if found is not None:
                 self._job_id = found[0]
                 self._connection.execute(query("update_job"), self._settings())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from batchkiln.core.errors import QueueBusy, QueueHeld
+from batchkiln.core.errors import QueueBusy, QueueInUse
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.queue.connection import Database
 from batchkiln.queue.sql import query
@@ -24,11 +24,11 @@ class QueueLock:
         self._path = path
 
     async def acquire(self, database: Database, *, command: str, now: datetime) -> None:
-        """Take the lock, or raise `QueueHeld` that says who has it."""
+        """Take the lock, or raise `QueueInUse` that says who has it."""
         try:
             self._lock.acquire()
         except Timeout:
-            raise QueueHeld(await database.read(_holder, self._path)) from None
+            raise QueueInUse(await database.read(_holder, self._path)) from None
         try:
             await database.write(_write_lease, command, to_milliseconds(now))
         except BaseException:

@@ -126,6 +126,18 @@ def iter_items(
     return _summaries(connection, [row[0] for row in ids])
 
 
+def items_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
+    """Give the items of these ids, in their order."""
+    return _summaries(connection, ids)
+
+
+def item_by_name(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemSummary:
+    """Give one item. Raises `InputError` for a job or item that is not there."""
+    job_id = job_id_of(connection, job_name)
+    item_id, _ = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
+    return _summaries(connection, [item_id])[0]
+
+
 def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemStory:
     """Tell all of one item. Raises `InputError` for a job or item that is not there."""
     job_id = job_id_of(connection, job_name)

@@ -8,7 +8,7 @@ the same queue, and wake when it has news.
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import Poll, Replay, Rest, Submit, choose_action
+from batchkiln.core.planner import Due, Poll, Reason, Replay, Rest, Submit, choose_action
 from batchkiln.core.views import Outstanding, Scope
 from batchkiln.scheduler import actions
 from batchkiln.scheduler.control import Control
@@ -59,6 +59,14 @@ async def drive_slot(lane: Lane) -> None:
                 lane.count_stale_plan()
             case _:
                 assert_never(action)
+
+
+async def rest_of(lane: Lane) -> Due:
+    """Return what an account's slot would wait for, and until when, if the run went on; it sends nothing."""
+    now = lane.ports.clock.now()
+    queue, account, _ = await lane.look(now)
+    action = choose_action(queue, account, now)
+    return action.due if isinstance(action, Rest) else Due(now.steady, Reason.NOW)
 
 
 async def drive(board: Board, control: Control) -> Outstanding:

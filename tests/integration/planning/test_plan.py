@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 import pytest
+from batchkiln.cli.overview import read_overview
 from PIL import Image
 
-from batchkiln.cli.overview import read_overview
 from batchkiln.cli.plan_view import plan_document, short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile

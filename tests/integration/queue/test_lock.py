@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from batchkiln.core.errors import ExitStatus, QueueBusy, QueueHeld
+from batchkiln.core.errors import ExitStatus, QueueBusy, QueueInUse
 from batchkiln.queue.connection import Database
 from batchkiln.queue.lock import QueueLock
 from support.builders import NOON
@@ -52,7 +52,7 @@ async def test_second_process_is_told_who_drives_and_a_kill_releases(tmp_path: P
         database = await Database.open_for_writing(path)
         lock = QueueLock(path)
 
-        with pytest.raises(QueueHeld) as held:
+        with pytest.raises(QueueInUse) as held:
             await lock.acquire(database, command="run", now=NOON)
         holder.send_signal(signal.SIGKILL)
         holder.wait()

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.cli.ending import Ending, resume_command, say_ending
+from batchkiln.cli.ending import resume_command, say_ending
 from batchkiln.cli.options import Common
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.planner import Reason
 from batchkiln.core.replies import AccountBlocked, AccountProblem, ServiceError
 from batchkiln.core.states import ItemState
+from batchkiln.interface.ending import Ending
 from unit.cli.views import job_view
 
 DONE = job_view({ItemState.DONE: 3})

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, time
 import click
 import pytest
 
-from batchkiln.cli.until import UNTIL, Until
+from batchkiln.cli.until import UNTIL
+from batchkiln.interface.wishes import Until
 from batchkiln.scheduler.control import Control
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -279,10 +279,26 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT DO UPDATE SET va
 -- name: get_meta
 SELECT value FROM meta WHERE key = :key;
 
+-- name: drop_meta
+DELETE FROM meta WHERE key = :key;
+
+-- name: near_expiry  (what is being fetched is little: the index holds nothing else that is large)
+SELECT job.name AS job, item.name AS item, attempt.generation_created_at
+FROM item
+JOIN attempt ON attempt.id = item.attempt_id
+JOIN account ON account.id = attempt.account_id
+JOIN job ON job.id = item.job_id
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state = 'downloading'
+  AND account.profile = :profile AND attempt.generation_created_at < :before
+ORDER BY attempt.generation_created_at LIMIT :limit;
+
 -- name: events_after
 SELECT event.id, event.at, job.name AS job, item.name AS item, event.kind, event.state, event.detail
 FROM event JOIN job ON job.id = event.job_id LEFT JOIN item ON item.id = event.item_id
 WHERE event.id > :after ORDER BY event.id LIMIT :limit;
+
+-- name: moves_after  (all kinds, so that each page is bounded by its limit)
+SELECT id, job_id, item_id, state FROM event WHERE id > :after ORDER BY id LIMIT :limit;
 
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM event;

@@ -1,0 +1,58 @@
+"""What a drive of the queue has come to, and the exit status that tells so (contract, section 4)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.planner import Reason
+from batchkiln.core.replies import AccountBlocked
+from batchkiln.core.states import ItemState
+from batchkiln.views.overview import JobView
+
+BAD_STATES: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
+_MOVING: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """All that decides how a run has ended. `blocked` names profile and account; `rests` is a lane's next wait."""
+
+    views: tuple[JobView, ...]
+    signal_status: int | None = None
+    may_end_early: bool = False
+    blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
+    rests: tuple[Reason, ...] = ()
+    did_anything: bool = True
+
+    @property
+    def left(self) -> int:
+        """Items that the program would still move: queued in jobs that are not paused, or under way."""
+        return sum(left_of(view) for view in self.views)
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """The status of the contract's section 4."""
+        if self.signal_status is not None:
+            return ExitStatus(self.signal_status)
+        if self.left and (self.blocked or Reason.HELD in self.rests):
+            return ExitStatus.ACCOUNT_CANNOT_WORK
+        if self.left and self.may_end_early:
+            return ExitStatus.STOPPED_WITH_WORK_LEFT
+        is_short = self.left or any(bad_of(view) or waiting_in_pause(view) for view in self.views)
+        return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
+
+
+def left_of(view: JobView) -> int:
+    """Count what the program would still move of a job."""
+    items = view.summary.items
+    return sum(items[state] for state in _MOVING) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
+
+
+def bad_of(view: JobView) -> int:
+    """Count what ended otherwise than done, or needs a person; canceled items do not count."""
+    return sum(view.summary.items[state] for state in BAD_STATES)
+
+
+def waiting_in_pause(view: JobView) -> int:
+    """Count what is queued in a job that is paused."""
+    return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0

@@ -1,0 +1,136 @@
+"""Notifications of a drive: a task for each notifier beside it, which begin and end with it.
+
+What has happened is read from the history, behind the last event that the notifier was told of; what stands (a day's
+credits spent, an account refused, results about to expire) is looked at as it is now, and told once a service day.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiohttp import ClientSession
+
+from batchkiln.client import new_session
+from batchkiln.clock import ServiceClock
+from batchkiln.core.notices import Notice
+from batchkiln.interface.happenings import happened_since
+from batchkiln.interface.standing import standing
+from batchkiln.queue.connection import Database
+from batchkiln.queue.notices import Told, queue_uid, read_told, write_told
+from batchkiln.wiring import Driver, channels_of
+
+if TYPE_CHECKING:
+    from batchkiln.notify import Channel
+
+END_SECONDS: Final = 20.0
+"""How long the end of a drive waits for its last notices, in real seconds; what is left, the next drive tells."""
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def telling(driver: Driver, reader: Database) -> AsyncIterator[None]:
+    """Tell the configured notifiers of a drive. Nothing that goes wrong with them reaches the drive."""
+    async with AsyncExitStack() as stack:
+        ended = asyncio.Event()
+        tasks = await _begin(driver, reader, stack, ended)
+        try:
+            yield
+        except asyncio.CancelledError:
+            await _end(tasks, seconds=0.0)
+            raise
+        finally:
+            ended.set()
+            driver.announce()
+            await _end(tasks, seconds=END_SECONDS)
+
+
+async def _begin(
+    driver: Driver, reader: Database, stack: AsyncExitStack, ended: asyncio.Event
+) -> list[asyncio.Task[None]]:
+    from batchkiln.notify import Teller  # noqa: PLC0415  only who is told needs it
+
+    try:
+        uid = await reader.read(queue_uid)
+
+        def session() -> ClientSession:
+            made = new_session(driver.setting.surroundings.connector())
+            stack.push_async_callback(made.close)
+            return made
+
+        channels = channels_of(driver.setting, session)
+        ledgers = [await QueueLedger.open(driver, reader, channel, uid=uid) for channel in channels]
+    except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being told of
+        log.warning("notifiers_unusable", error=type(error).__name__)
+        return []
+    clock = ServiceClock()
+    tellers = [Teller(channel, ledger, clock) for channel, ledger in zip(channels, ledgers, strict=True)]
+    return [asyncio.create_task(teller.run(ended), name="batchkiln-notify") for teller in tellers]
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]], *, seconds: float) -> None:
+    if not tasks:
+        return
+    try:
+        await asyncio.wait(tasks, timeout=seconds)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+class QueueLedger:
+    """What one notifier is to be told, and how far it was told; the latter stands in the queue."""
+
+    def __init__(self, driver: Driver, reader: Database, channel: "Channel", *, uid: str, told: Told) -> None:
+        """Use `open`."""
+        self._driver = driver
+        self._reader = reader
+        self._name = channel.name
+        self._kinds = driver.setting.config.notifiers[channel.name].events
+        self._uid = uid
+        self._told = self._kept = told
+        self._newest = told.cursor
+        self._waiting: set[str] = set()  # of the last look, what was not told yet
+
+    @classmethod
+    async def open(cls, driver: Driver, reader: Database, channel: "Channel", *, uid: str) -> "QueueLedger":
+        """Begin where the last drive ended; a new notifier is told from now on."""
+        told = await reader.read(read_told, channel.name)
+        await driver.database.write(write_told, channel.name, told)  # from now on, also where nothing is told soon
+        return cls(driver, reader, channel, uid=uid, told=told)
+
+    async def look(self) -> Sequence[Notice]:
+        """Return what has happened since, and what stands now, but for what was told."""
+        self._advance()
+        happened = await self._reader.read(happened_since, self._told.cursor, self._uid)
+        found = [*happened.notices, *await standing(self._driver, self._reader, self._uid)]
+        wanted = [one for one in found if one.id not in self._told.ids and one.is_for(self._name, self._kinds)]
+        self._newest = happened.newest
+        self._waiting = {notice.id for notice in wanted}
+        return wanted
+
+    async def told(self, notice: Notice) -> None:
+        """Keep that this one was told: durable, so that a crash from here on does not tell it again."""
+        self._waiting.discard(notice.id)
+        self._told = self._told.also(notice.id)
+        self._advance()
+        await self.keep()
+
+    async def keep(self) -> None:
+        """Keep how far it has looked."""
+        self._advance()
+        if self._told != self._kept:
+            await self._driver.database.write(write_told, self._name, self._told)
+            self._kept = self._told
+
+    def news(self) -> asyncio.Event:
+        """Return an event that the queue's next change sets."""
+        return self._driver.news.next()
+
+    def _advance(self) -> None:
+        """Pass over the history that was looked at, once all of it is told."""
+        if not self._waiting:
+            self._told = self._told.at(self._newest)

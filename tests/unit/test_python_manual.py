@@ -1,0 +1,71 @@
+"""`docs/python.md`: every example is a whole program, and works as it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import batchkiln
+
+MANUAL: Final = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text("utf-8")
+EXAMPLES: Final = re.findall(r"^```python\n(.*?)^```$", MANUAL, re.DOTALL | re.MULTILINE)
+PRINTED: Final = (
+    ["red done", "arctic done", "exit status of the same run by command: 0"],
+    ["3 new items", "unknown field `promt`"],
+    ["item-1 done", "item-2 done", "item-1.png"],
+    ["1 failed", "a retry may cost", "attempt_recorded"],
+)
+HURRIED: Final = "profiles: {local: {time_scale: 600}}\n"
+
+
+def test_there_is_a_check_for_each_example() -> None:
+    """A new example needs a line here that says what it prints."""
+    assert len(EXAMPLES) == len(PRINTED)
+
+
+@pytest.mark.parametrize("number", range(len(PRINTED)))
+def test_examples_run(number: int, tmp_path: Path) -> None:
+    """A copied example runs to its end on the embedded local service, and nothing is written to standard error."""
+    (tmp_path / "batchkiln.yaml").write_text(HURRIED)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
+    source = str(Path(batchkiln.__file__).parents[1])
+
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMPLES[number]],
+        cwd=tmp_path,
+        env=kept | {"PYTHONPATH": source, "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert [piece for piece in PRINTED[number] if piece not in done.stdout] == []
+
+
+def test_public_names_are_all_there_and_in_the_manual() -> None:
+    """Each name of `__all__` can be imported; what a program calls on a queue, the manual names."""
+    assert all(getattr(batchkiln, name) is not None for name in batchkiln.__all__)
+    callable_names = {name for name in vars(batchkiln.Queue) if not name.startswith("_")}
+    ours = {"abandon", "apply", "close", "driving"}  # for the commands, and for the end of `open_queue`
+
+    assert {name for name in callable_names - ours if f"`{name}(" not in MANUAL} == set()
+
+
+def test_importing_is_cheap() -> None:
+    """`import batchkiln` imports nothing of what it offers: neither pydantic, aiohttp nor SQLite."""
+    heavy = ["aiohttp", "pydantic", "sqlite3", "jinja2", "yaml", "structlog", "asyncio", "PIL", "av", "apprise"]
+    code = f"import sys, batchkiln; dir(batchkiln); print([name for name in {heavy} if name in sys.modules])"
+    source = str(Path(batchkiln.__file__).parents[1])
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": source}, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "[]\n"
