@@ -156,7 +156,10 @@ def _error(error: ServiceError, inputs: Sequence[str]) -> ServiceError:
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401  any JSON value
-    return without_folders(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    is_path = value.startswith("/") and value.count("/") > 1 and "\n" not in value  # as a whole: it may hold spaces
+    return "…/" + PurePath(value).name if is_path else without_folders(value)
 
 
 def without_folders(text: str) -> str:

@@ -91,7 +91,7 @@ def _small(picture: "Image", edge: int, width: int, height: int, duration: float
 
     profile = picture.info.get("icc_profile")
     plain = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
-    plain.thumbnail((edge, edge), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    plain.thumbnail((edge, edge), Image.Resampling.LANCZOS, reducing_gap=1.2)
     content = io.BytesIO()
     _in_srgb(plain, profile).save(content, "WEBP", quality=_QUALITY, method=_METHOD)
     return Thumbnail(content.getvalue(), plain.width, plain.height, width, height, duration)

@@ -33,7 +33,7 @@ PAGE_SIZE: Final = 1000
 """Items on a page: with pictures a file of some 20 MB, which mail and telephones still take."""
 
 _EDGES: Final = ((150, 640), (400, 480))
-_SMALLEST_EDGE: Final = 360
+_SMALLEST_EDGE: Final = 320
 _RATIOS_MAX: Final = 1000
 _COPIED_BYTES: Final = 1024 * 1024
 _THREADS_MAX: Final = 4
