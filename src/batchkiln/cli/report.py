@@ -101,7 +101,7 @@ def _head(view: JobView) -> "ReportJob":
         name=summary.name,
         description=summary.description,
         profile=summary.profile,
-        manifest="standard input" if summary.manifest_path == "-" else PurePath(summary.manifest_path).name,
+        manifest="standard input" if summary.manifest_path == "<stdin>" else PurePath(summary.manifest_path).name,
         is_paused=summary.is_paused,
         is_finished=summary.is_finished,
         created_at=summary.created_at,
