@@ -1,7 +1,6 @@
 """`batchkiln report`: a job as HTML to look at and to send, written while the queue may go on."""
 
 import asyncio
-import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.discretion import without_folders
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json, say
 from batchkiln.cli.overview import JobView, read_overview
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 50
 """Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
-
-_PATH: Final = re.compile(r"(?<![\w:/.~])(?:~|/[^\s/'\"<>|,;]+)(?:/[^\s/'\"<>|,;]+)*/([^\s/'\"<>|,;]+)")
 
 
 @command(
@@ -156,15 +154,7 @@ def _error(error: ServiceError, inputs: Sequence[str]) -> ServiceError:
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401  any JSON value
-    if not isinstance(value, str):
-        return value
-    is_path = value.startswith("/") and value.count("/") > 1 and "\n" not in value  # as a whole: it may hold spaces
-    return "…/" + PurePath(value).name if is_path else without_folders(value)
-
-
-def without_folders(text: str) -> str:
-    """Leave of each absolute path in a text its last part: the folders are nobody else's business."""
-    return _PATH.sub(r"…/\1", text)
+    return without_folders(value) if isinstance(value, str) else value
 
 
 def _document(job: str, written: "Written") -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """`batchkiln show`: one item's whole history, what it waits for, and what to do next."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
@@ -19,27 +21,40 @@ from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
 from batchkiln.queue.connection import Database
-from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, item_story
+from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, RequestStory, item_requests, item_story
 from batchkiln.queue.summaries import JobSummary, job_summary
 
 
-@command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --json")
+@command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
 @click.argument("job", type=JOB)
 @click.argument("item")
-def show(common: Common, job: str, item: str) -> ExitStatus:
+@click.option(
+    "--bundle",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write a zip for the service's support: ids, times, requests, history; no key and no signed link.",
+)
+def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitStatus:
     """Tell all of one ITEM of JOB: where it stands and why, what it has cost, what to do next, and its history."""
-    return run_async(_show(common, job, item))
+    return run_async(_show(common, job, item, bundle))
 
 
-async def _show(common: Common, job: str, item: str) -> ExitStatus:
+async def _show(common: Common, job: str, item: str, bundle: Path | None) -> ExitStatus:
     config = common.load_config()
     database = await Database.open_for_reading(common.queue)
     try:
         told = await database.read(read_told, config, job, item, machine_now())
     finally:
         await database.close()
+    document = story_document(told)
+    if bundle is not None:
+        from batchkiln.cli.bundle import write_bundle  # noqa: PLC0415  it needs the client, which is slow to import
+
+        document["bundle"] = await asyncio.to_thread(write_bundle, bundle, told, document, config)
     if common.is_json:
-        print_json(story_document(told))
+        print_json(document)
+    elif bundle is not None:
+        say(f"{job}/{item}: {bundle} holds what the service's support needs; look into it before you send it.")
     else:
         for line in story_lines(told):
             say(line)
@@ -53,6 +68,7 @@ class Told:
     story: ItemStory
     summary: JobSummary
     standing: Standing
+    requests: tuple[RequestStory, ...]
 
     @property
     def telling(self) -> Telling:
@@ -65,7 +81,8 @@ def read_told(connection: Connection, config: Config, job: str, item: str, now: 
     story = item_story(connection, job, item)
     summary = job_summary(connection, job)
     assert summary is not None, "the item was found in it"
-    return Told(story, summary, read_standing(connection, config, story, summary, now))
+    standing = read_standing(connection, config, story, summary, now)
+    return Told(story, summary, standing, item_requests(connection, story.item.id))
 
 
 def story_lines(told: Told) -> Iterator[str]:
@@ -170,6 +187,7 @@ def _attempt_document(attempt: AttemptStory) -> dict[str, Any]:
         "recorded_at": iso(attempt.recorded_at),
         "ended_at": iso(attempt.ended_at),
         "last_read_at": iso(attempt.last_read_at),
+        "lost_since": iso(attempt.lost_since),
     }
 
 

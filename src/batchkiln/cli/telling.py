@@ -227,15 +227,15 @@ def _cost(attempt: AttemptStory) -> str:
         case AttemptState.SENT:
             told = f"{quote} are reserved, and charged at most once, if it was created"
         case AttemptState.FAILED:
-            told = f"{cost} were charged and refunded; they still count toward the day's credits (Service section 8)"
+            told = f"{cost}, and refunded; they still count toward the day's credits (Service section 8)"
         case AttemptState.CANCELED:
-            told = f"{cost} were charged; nothing says that they were refunded"
+            told = f"{cost}; nothing says that they were refunded"
         case AttemptState.DISPUTED if attempt.generation_id is None:
             told = f"{quote} stay reserved, since nobody knows whether they were charged"
         case AttemptState.ABANDONED if attempt.generation_id is None:
             told = f"{quote} may have been charged for an attempt that a person ended; they are not counted"
         case _:
-            told = f"{cost} were charged"
+            told = cost
     return told
 
 

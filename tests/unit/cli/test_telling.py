@@ -135,10 +135,10 @@ Row = tuple[Way, str, str, str, list[str]]
 TABLE: Final[list[Row]] = [
     (queued, "not sent yet", "never sent", "no process drives the queue", ["work"]),
     (submitting, "may or may not have been created", "5 credits are reserved", "lets it go on", ["work"]),
-    (active, "generation gen-1", "5 credits were charged", "lets it go on", ["work"]),
-    (downloading, "ready", "5 credits were charged", "lets it go on", ["work"]),
-    (done, "fetched whole: 1 file", "5 credits were charged", "nothing: it is done", []),
-    (failed, "failed in 1 of 3 tries", "charged and refunded", "tries again", ["retry birds fox"]),
+    (active, "generation gen-1", "5 credits", "lets it go on", ["work"]),
+    (downloading, "ready", "5 credits", "lets it go on", ["work"]),
+    (done, "fetched whole: 1 file", "5 credits", "nothing: it is done", []),
+    (failed, "failed in 1 of 3 tries", "5 credits, and refunded", "tries again", ["retry birds fox"]),
     (
         canceled_by_service,
         "canceled generation gen-1",
@@ -149,10 +149,10 @@ TABLE: Final[list[Row]] = [
     (given_up, "a person gave it up", "never sent", "tries again", ["retry birds fox"]),
     (refused, "invalid_parameter", "refused before anything", "mend", ["run birds.yaml", "retry birds fox"]),
     (never_fits, "over_cap", "never sent", "raise the cap", ["run birds.yaml", "retry birds fox"]),
-    (expired, "no longer holds", "5 credits were charged", "pays again", ["retry birds fox"]),
+    (expired, "no longer holds", "5 credits", "pays again", ["retry birds fox"]),
     (canceled, "a person canceled it", "never sent", "queues it again", ["retry birds fox"]),
     (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve birds fox --as failed"]),
-    (key_missing_active, "API key", "were charged", "put that key back", ["work", "resolve birds fox --as failed"]),
+    (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve birds fox --as failed"]),
     (conflict, "another body", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
     (damaged, "the disk no longer gives", "nobody knows", "after the disk", ["show", "resolve", "resolve", "resolve"]),
     (refused_in_doubt, "got no reply", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
@@ -163,7 +163,7 @@ TABLE: Final[list[Row]] = [
         "put the image back",
         ["run birds.yaml", "resolve birds fox --as failed"],
     ),
-    (generation_lost, "no longer knows", "were charged", "ask its support", ["show", "resolve", "resolve", "resolve"]),
+    (generation_lost, "no longer knows", "5 credits", "ask its support", ["show", "resolve", "resolve", "resolve"]),
 ]
 
 
@@ -178,6 +178,7 @@ def test_each_way_to_stand_has_its_sentences(queue: QueueFile, row: Row) -> None
 
     assert story in telling.story
     assert charge in telling.charged
+    assert charge != "5 credits" or telling.charged == charge
     assert remedy in telling.next
     assert len(telling.commands) == len(commands)
     for named, wanted in zip(telling.commands, commands, strict=True):
