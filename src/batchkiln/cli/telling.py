@@ -95,6 +95,9 @@ WAITS: Final[Mapping[Reason, str]] = {
 """What a person may do about each reason to wait."""
 
 
+_OF_THE_RUN: Final = frozenset({Reason.ENOUGH, Reason.NOTHING})
+
+
 @dataclass(frozen=True, slots=True)
 class Telling:
     """One item's sentences, without full stops. `next` names commands in backquotes."""
@@ -127,7 +130,7 @@ def _story(story: ItemStory, summary: JobSummary, standing: Standing) -> str:
         case ItemState.HELD:
             return f"it needs you, since {_held_since(story)}: {hold_of(story).why}"
         case ItemState.REJECTED:
-            return f"it was refused before anything was created{said}"
+            return f"it was rejected before anything was created{said}"
         case ItemState.CANCELED:
             return "a person canceled it before it was sent"
         case ItemState.FAILED:
@@ -142,9 +145,8 @@ def _failed(story: ItemStory, last: AttemptStory | None, said: str) -> str:
         return "a person gave it up while it was held"
     if last.state is AttemptState.CANCELED:
         return f"the service canceled generation {last.generation_id}, and nothing says that it was refunded{said}"
-    return (
-        f"it failed in {story.failures} of {count(story.recipe.attempts, 'try', 'tries')}, by the service's word{said}"
-    )
+    times = count(story.failures, "time")
+    return f"it failed {times} of {story.recipe.attempts} allowed, as the service verified{said}"
 
 
 def _queued(story: ItemStory, summary: JobSummary, standing: Standing, said: str) -> str:
@@ -186,7 +188,9 @@ def _waiting(standing: Standing) -> str:
         return ""
     if wait.reason is Reason.NOW:
         return "" if wait.holder is None else f"{_holder(wait)} has the one place of account {wait.account}"
-    until = "" if wait.until is None else f", until {moment(wait.until)}"
+    until = "" if wait.until is None else f" (until {moment(wait.until)})"
+    if wait.reason in _OF_THE_RUN:
+        return f"the run that drives account {wait.account} begins nothing new{until}"
     return f"it waits on account {wait.account} for {REASONS[wait.reason]}{until}"
 
 
@@ -263,6 +267,8 @@ def _remedy(story: ItemStory, summary: JobSummary, standing: Standing) -> str:
         return hold_of(story).remedy
     if state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.CANCELED:
         return "look at the account first; `batchkiln retry {item}` may pay for it again"
+    if state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.ABANDONED:
+        return "`batchkiln retry {item}` tries again, and pays again where the attempt that was given up was charged"
     return _ENDED[state]
 
 

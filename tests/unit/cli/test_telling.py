@@ -78,6 +78,13 @@ def given_up(queue: QueueFile) -> None:
     queue.move("fox", Event.GIVEN_UP, code="given_up")
 
 
+def given_up_in_doubt(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_CONFLICT, code="idempotency_conflict")
+    queue.connection.execute("UPDATE attempt SET state = 'abandoned'")
+    queue.move("fox", Event.GIVEN_UP, code="given_up")
+
+
 def refused(queue: QueueFile) -> None:
     queue.refuse("fox")
 
@@ -138,7 +145,13 @@ TABLE: Final[list[Row]] = [
     (active, "generation gen-1", "5 credits", "lets it go on", ["work"]),
     (downloading, "ready", "5 credits", "lets it go on", ["work"]),
     (done, "fetched whole: 1 file", "5 credits", "nothing: it is done", []),
-    (failed, "failed in 1 of 3 tries", "5 credits, and refunded", "tries again", ["retry birds fox"]),
+    (
+        failed,
+        "failed 1 time of 3 allowed, as the service verified",
+        "5 credits, and refunded",
+        "tries again",
+        ["retry birds fox"],
+    ),
     (
         canceled_by_service,
         "canceled generation gen-1",
@@ -147,6 +160,7 @@ TABLE: Final[list[Row]] = [
         ["retry birds fox"],
     ),
     (given_up, "a person gave it up", "never sent", "tries again", ["retry birds fox"]),
+    (given_up_in_doubt, "a person gave it up", "may have been charged", "pays again", ["retry birds fox"]),
     (refused, "invalid_parameter", "refused before anything", "mend", ["run birds.yaml", "retry birds fox"]),
     (never_fits, "over_cap", "never sent", "raise the cap", ["run birds.yaml", "retry birds fox"]),
     (expired, "no longer holds", "5 credits", "pays again", ["retry birds fox"]),
@@ -214,7 +228,9 @@ def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: Reason)
 
     assert set(WAITS) == set(REASONS) == set(Reason)
     if reason is not Reason.NOW:
-        assert f"for {REASONS[reason]}, until 2027-01-15 08:05 UTC" in driven.story
+        assert "(until 2027-01-15 08:05 UTC)" in driven.story
+        is_of_the_run = reason in {Reason.ENOUGH, Reason.NOTHING}
+        assert ("begins nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.story
     assert driven.commands
     assert alone.commands[0] == "batchkiln work"
     if reason is Reason.HELD:
