@@ -8,15 +8,16 @@ import click
 
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, tell
-from batchkiln.cli.words import count
 from batchkiln.core.errors import InputError
 from batchkiln.core.instants import Now, to_milliseconds
 from batchkiln.core.views import RequestKind, RequestNote
 from batchkiln.core.windows import day_starts
+from batchkiln.interface.queue import Queue
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.preparations import keep_quotes
 from batchkiln.queue.store import News, QueueStore
+from batchkiln.views.words import count
 from batchkiln.wiring import KEPT_MINUTES, Setting
 
 
@@ -28,8 +29,7 @@ def may_ask(manifests: Sequence[str], *, is_agreed: bool) -> bool:
 
 async def ask_before_spending(
     common: Common,
-    database: Database,
-    setting: Setting,
+    queue: Queue,
     manifests: Sequence[str],
     *,
     options: ApplyOptions,
@@ -44,6 +44,7 @@ async def ask_before_spending(
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
     from batchkiln.planning.prices import Manner  # noqa: PLC0415  as above
 
+    database, setting = queue.writer, queue.setting
     noted = _Noted(database, setting)
     manner = Manner(setting.surroundings, note=noted.note)
     plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)

@@ -7,10 +7,10 @@ from typing import Any, Final
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
-from batchkiln.cli.words import one_line
 from batchkiln.core.errors import ExitStatus
 from batchkiln.doctor.examination import Patient, examine
 from batchkiln.doctor.findings import Finding, Level, exit_status_of
+from batchkiln.views.words import one_line
 
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 

@@ -16,7 +16,6 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, say, tell
 from batchkiln.cli.signals import listening_to_signals
-from batchkiln.cli.words import count, one_line
 from batchkiln.core.dataset import DatasetRow, Splits
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
@@ -24,6 +23,7 @@ from batchkiln.outputs.exports import Export, Format, LeftOut, Link, Outcome, Sh
 from batchkiln.queue.connection import Database
 from batchkiln.queue.exports import items_now, iter_rows, iter_shapes
 from batchkiln.queue.summaries import JobSummary, job_summary
+from batchkiln.views.words import count, one_line
 
 _SPLIT_NAME: Final = re.compile(r"\w+", re.ASCII)
 _ROUNDING: Final = 1e-6

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from batchkiln.cli.output import iso
 from batchkiln.cli.tables import console
-from batchkiln.cli.words import count, duration, moment, one_line
 from batchkiln.core.states import ItemState
 from batchkiln.planning.outlook import Outlook
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.warnings import cautions
 from batchkiln.queue.plans import Change, ChangeKind
+from batchkiln.views.words import count, duration, moment, one_line
 
 SHOWN: Final = 6
 """How many items a person is shown of one kind of change; --json has some more."""

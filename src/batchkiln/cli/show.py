@@ -1,8 +1,12 @@
 """`batchkiln show`: one item's whole history, what it waits for, and what to do next."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -10,113 +14,85 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.items import item_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, say
+from batchkiln.cli.telling import Telling, tell_item
+from batchkiln.cli.waiting import Standing, Wait, read_standing
+from batchkiln.clock import machine_now
+from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.job import AttemptState
-from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.connection import Database
-from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, item_story
+from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, RequestStory, item_requests, item_story
 from batchkiln.queue.summaries import JobSummary, job_summary
 from batchkiln.views.words import count, one_line, second
 
-_DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
-_DAMAGED_NEXT: Final = (
-    "the disk no longer gives what was sent: key or request have changed, so that sending it again could pay twice. "
-    "Look for it in the account, then say what you found with `batchkiln resolve`; and look after the disk"
-)
-_HELD: Final[Mapping[str, str]] = {
-    Event.KEY_MISSING: (
-        "the API key that made the request is not configured, or was revoked, and no other may ask for it (Service "
-        "rules 4.2 and 4.4). Put that key back beside the new one and run `batchkiln work`; or, where it is gone for "
-        "good, end the item with `batchkiln resolve`, which also lets the account go on"
-    ),
-    Event.KEY_CONFLICT: (
-        "the service knows its idempotency key with another body (Service rule 4.3), so that something may have been "
-        "created. Look for it in the account, then say what you found with `batchkiln resolve`"
-    ),
-    Event.REFUSED_IN_DOUBT: (
-        "an earlier send of it got no reply, and sent again it was refused over a price or an image, which may have "
-        "changed in between: something may have been created. Look for it in the account, then say what you found "
-        "with `batchkiln resolve`"
-    ),
-    Event.INPUT_LOST: (
-        "a local image is gone or has changed. Put it back and run the manifest again, which takes it up; or give the "
-        "item up with `batchkiln resolve`"
-    ),
-    Event.GENERATION_LOST: (
-        "the service no longer knows the generation, which was paid. Ask its support about the id, then say what you "
-        "learned with `batchkiln resolve`"
-    ),
-}
 
-_NEXT: Final[Mapping[ItemState, str]] = {
-    ItemState.QUEUED: "it waits for its turn and for credits; `batchkiln status` tells what its account waits for",
-    ItemState.SUBMITTING: "it was sent; the same request is sent on until a definite reply comes, never charged twice",
-    ItemState.ACTIVE: "it is being generated, and is polled until it ends",
-    ItemState.DOWNLOADING: "it is paid and ready, and its files are being fetched",
-    ItemState.DONE: "nothing: it is done",
-    ItemState.FAILED: "`batchkiln retry {job} {item}` tries again; the attempts below tell what was refunded",
-    ItemState.REJECTED: (
-        "nothing was charged; mend the request, or raise the cap or budget that the error names, in the manifest and "
-        "run it again; where the reason has gone by itself, `batchkiln retry {job} {item}`"
-    ),
-    ItemState.EXPIRED: "it was paid, and the service no longer has it; `batchkiln retry {job} {item}` pays again",
-    ItemState.CANCELED: "it was canceled before it was sent; `batchkiln retry {job} {item}` queues it again",
-}
-
-_CANCELED_BY_SERVICE: Final = (
-    "the service canceled it, and nothing says that it was refunded: look at the account first; `batchkiln retry {job} "
-    "{item}` may pay for it again"
-)
-
-
-@command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --json")
+@command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
 @click.argument("job", type=JOB)
 @click.argument("item")
-def show(common: Common, job: str, item: str) -> ExitStatus:
-    """Tell all of one ITEM of JOB: its request, attempts, files and history, and what to do next."""
-    return run_async(_show(common, job, item))
+@click.option(
+    "--bundle",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write a zip for the service's support: ids, times, requests, history; no key and no signed link.",
+)
+def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitStatus:
+    """Tell all of one ITEM of JOB: where it stands and why, what it has cost, what to do next, and its history."""
+    return run_async(_show(common, job, item, bundle))
 
 
-async def _show(common: Common, job: str, item: str) -> ExitStatus:
+async def _show(common: Common, job: str, item: str, bundle: Path | None) -> ExitStatus:
+    config = common.load_config()
     database = await Database.open_for_reading(common.queue)
     try:
-        story, summary = await database.read(_read, job, item)
+        told = await database.read(read_told, config, job, item, machine_now())
     finally:
         await database.close()
+    document = story_document(told)
+    if bundle is not None:
+        from batchkiln.cli.bundle import write_bundle  # noqa: PLC0415  it needs the client, which is slow to import
+
+        document["bundle"] = await asyncio.to_thread(write_bundle, bundle, told, document, config)
     if common.is_json:
-        print_json(story_document(story, summary))
+        print_json(document)
+    elif bundle is not None:
+        say(f"{job}/{item}: {bundle} holds what the service's support needs; look into it before you send it.")
     else:
-        for line in story_lines(story, summary):
+        for line in story_lines(told):
             say(line)
     return ExitStatus.OK
 
 
-def _read(connection: Connection, job: str, item: str) -> tuple[ItemStory, JobSummary]:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One item, its job, and how things stand around it, from one snapshot."""
+
+    story: ItemStory
+    summary: JobSummary
+    standing: Standing
+    requests: tuple[RequestStory, ...]
+
+    @property
+    def telling(self) -> Telling:
+        """The sentences."""
+        return tell_item(self.story, self.summary, self.standing)
+
+
+def read_told(connection: Connection, config: Config, job: str, item: str, now: datetime) -> Told:
+    """Read all that `show` tells. Raises `InputError` for a job or item that is not there."""
     story = item_story(connection, job, item)
     summary = job_summary(connection, job)
     assert summary is not None, "the item was found in it"
-    return story, summary
+    standing = read_standing(connection, config, story, summary, now)
+    return Told(story, summary, standing, item_requests(connection, story.item.id))
 
 
-def next_step(story: ItemStory, summary: JobSummary) -> str:
-    """Say what an item waits for, or why it ended so, and what a person may do."""
-    if story.item.state is ItemState.QUEUED and summary.is_paused:
-        return f"its job is paused: `batchkiln unpause {story.job}` lets it go on"
-    if story.item.state is ItemState.HELD:
-        held = next((event.kind for event in reversed(story.events) if event.state is ItemState.HELD), "")
-        if story.item.error is not None and story.item.error.code == _DAMAGED:
-            return f"it needs you: {_DAMAGED_NEXT}"
-        return "it needs you: " + _HELD.get(held, "say what you know of it with `batchkiln resolve`")
-    if story.item.state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.CANCELED:
-        return _CANCELED_BY_SERVICE.format(job=story.job, item=story.item.name)
-    return _NEXT[story.item.state].format(job=story.job, item=story.item.name)
-
-
-def story_lines(story: ItemStory, summary: JobSummary) -> Iterator[str]:
+def story_lines(told: Told) -> Iterator[str]:
     """Tell an item's story to a person."""
+    story, telling = told.story, told.telling
     item, recipe = story.item, story.recipe
     yield f"{story.job}/{item.name}: {item.state}"
-    yield f"  next: {next_step(story, summary)}"
+    yield f"  story: {telling.story}"
+    yield f"  charged: {telling.charged}"
+    yield f"  next: {telling.next}"
     if item.error is not None:
         yield f"  error: {one_line(item.error.code)}: {one_line(item.error.message)}"
     yield f"  prompt: {one_line(item.prompt)}"
@@ -157,12 +133,17 @@ def _detail(event: EventStory) -> str:
     return one_line(", ".join(f"{key}={value}" for key, value in event.detail.items()))
 
 
-def story_document(story: ItemStory, summary: JobSummary) -> dict[str, Any]:
+def story_document(told: Told) -> dict[str, Any]:
     """Give an item's story as `show --json` prints it."""
+    story, telling = told.story, told.telling
     recipe = story.recipe
     return item_document(story.item) | {
         "job": story.job,
-        "next": next_step(story, summary),
+        "story": telling.story,
+        "charged": telling.charged,
+        "next": telling.next,
+        "commands": telling.commands,
+        "waits_for": _wait_document(told.standing.wait),
         "request": {
             "model": recipe.model,
             "mode": recipe.mode.value,
@@ -182,6 +163,13 @@ def story_document(story: ItemStory, summary: JobSummary) -> dict[str, Any]:
     }
 
 
+def _wait_document(wait: Wait | None) -> dict[str, Any] | None:
+    if wait is None:
+        return None
+    holder = None if wait.holder is None else {"job": wait.holder.job, "item": wait.holder.item}
+    return {"reason": wait.reason.value, "until": iso(wait.until), "account": wait.account, "holder": holder}
+
+
 def _attempt_document(attempt: AttemptStory) -> dict[str, Any]:
     return {
         "number": attempt.number,
@@ -199,6 +187,7 @@ def _attempt_document(attempt: AttemptStory) -> dict[str, Any]:
         "recorded_at": iso(attempt.recorded_at),
         "ended_at": iso(attempt.ended_at),
         "last_read_at": iso(attempt.last_read_at),
+        "lost_since": iso(attempt.lost_since),
     }
 
 

@@ -47,7 +47,7 @@ class Queue:
         """Use `open_queue`."""
         self.setting = setting
         self.reader = reader
-        self._database = database
+        self.writer = database
         self._beside: Database | None = None  # for changes while the other one is busy with driving
         self._changing = asyncio.Lock()
         self._driver: Driver | None = None
@@ -119,7 +119,7 @@ class Queue:
 
         Raises `QueueInUse` where anybody drives the queue already.
         """
-        async with driving(self._database, self.setting, control, command=command) as driver:
+        async with driving(self.writer, self.setting, control, command=command) as driver:
             self._driver = driver
             try:
                 yield driver
@@ -374,7 +374,7 @@ class Queue:
         async with self._changing:
             if self._driver is not None and self._beside is None:
                 self._beside = await Database.open_for_writing(self.setting.queue)
-            yield self._beside or self._database
+            yield self._beside or self.writer
         ring(self.setting.queue)
 
 

@@ -7,7 +7,7 @@ lies and however large the job is: it is found by key, never by counting rows.
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -108,6 +108,15 @@ class ItemStory:
     arrival: EventStory | None
 
 
+@dataclass(frozen=True, slots=True)
+class RequestStory:
+    """The request of one attempt, to the byte."""
+
+    number: int
+    is_video: bool
+    body: bytes = field(repr=False)
+
+
 def iter_items(
     connection: sqlite3.Connection,
     job_name: str,
@@ -158,6 +167,12 @@ def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) ->
         events=tuple(_event(one) for one in connection.execute(query("story_events"), place)),
         arrival=_event(arrival) if arrival else None,
     )
+
+
+def item_requests(connection: sqlite3.Connection, item_id: int) -> tuple[RequestStory, ...]:
+    """Give what each attempt of an item has sent."""
+    rows = connection.execute(query("story_bodies"), {"item_id": item_id})
+    return tuple(RequestStory(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
 
 def _summaries(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:

@@ -1,6 +1,8 @@
 """Commands that only read, on a job that is done (contract, section 4)."""
 
 import hashlib
+import json
+import zipfile
 from pathlib import Path
 
 from integration.cli.workspace import Workspace
@@ -124,3 +126,21 @@ def test_a_pipe_that_is_closed_early_ends_without_a_traceback(done: Workspace) -
     process.stderr.close()
     assert process.stdin is not None
     process.stdin.close()
+
+
+def test_a_bundle_for_the_support_holds_no_key(done: Workspace, tmp_path: Path) -> None:
+    """One zip, with the request that was sent, and neither the key nor a folder of this machine. Law 8."""
+    path = tmp_path / "support.zip"
+
+    document = done.call("show", "foxes", "fox-1", "--bundle", str(path), "--json").document
+    again = done.call("show", "foxes", "fox-1", "--bundle", str(path))
+
+    keys = [key.read_bytes().strip() for key in (done.folder / ".batchkiln").rglob("key-*")]
+    with zipfile.ZipFile(path) as archive:
+        content = b"".join(archive.read(name) for name in archive.namelist())
+        assert json.loads(archive.read("request-1.json"))["prompt"] == "fox 1"
+    assert document["bundle"] == {"path": str(path), "bytes": path.stat().st_size}
+    assert document["charged"] == "2 credits"
+    assert (again.exit, again.out) == (2, "")
+    assert keys
+    assert [secret for secret in (*keys, bytes(done.folder)) if secret in content] == []

@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 
 import pytest
-from batchkiln.cli.overview import read_overview
 from PIL import Image
 
 from batchkiln.cli.plan_view import plan_document, short_lines
@@ -18,6 +17,7 @@ from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.warnings import cautions
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
+from batchkiln.views.overview import read_overview
 from batchkiln.wiring import Setting, apply_manifests
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker

@@ -10,7 +10,7 @@ import pytest
 from batchkiln.queue.connection import migrations
 from batchkiln.queue.sql import QUERIES
 
-HOT: Final = ("scheduling", "forecast", "summaries", "overview", "persons", "exports")
+HOT: Final = ("scheduling", "forecast", "summaries", "overview", "persons", "exports", "reports", "waiting")
 SCANNED: Final = {
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},

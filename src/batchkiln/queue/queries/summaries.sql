@@ -87,6 +87,9 @@ WHERE i.id = :item_id ORDER BY e.key;
 SELECT a.*, c.name AS account FROM attempt AS a JOIN account AS c ON c.id = a.account_id
 WHERE a.item_id = :item_id ORDER BY a.number;
 
+-- name: story_bodies
+SELECT number, is_video, body FROM attempt WHERE item_id = :item_id ORDER BY number;
+
 -- name: story_events
 SELECT id, at, kind, state, attempt_id, detail FROM event
 WHERE item_id = :item_id AND item_id IS NOT NULL ORDER BY id;

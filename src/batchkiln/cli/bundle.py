@@ -1,0 +1,190 @@
+"""The support bundle of one item: what the service's support needs to find a generation (Service rule 4.5).
+
+Law 8: API keys are named by their fingerprints, links are without what signs them, folders of this machine are left
+out. Each request is there to the byte, unless one of these stands in it; its hash is that of the bytes sent.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import sqlite3
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from batchkiln.cli.discretion import discreet, plain_link
+from batchkiln.cli.output import iso
+from batchkiln.client import fingerprint
+from batchkiln.config import Config, Profile
+from batchkiln.core.errors import InputError
+from batchkiln.queue.connection import SCHEMA_VERSION
+from batchkiln.queue.stories import RequestStory
+from batchkiln.views.words import count
+
+if TYPE_CHECKING:
+    from batchkiln.cli.show import Told
+
+_LIBRARIES: Final = ("batchkiln", "aiohttp", "aiosqlite", "pydantic", "yarl")
+_README: Final = """\
+{name}: what batchkiln knows of it, at {now}.
+
+{sentences}
+
+Attempts, each with the idempotency key under which it was sent, and sent again where needed:
+
+{attempts}
+
+item.json           the item, its attempts with all ids and times, what the service said, and the whole history
+request-N.json      the body of attempt N; its hash in item.json is that of the bytes sent
+configuration.json  the service's address, the accounts and their limits
+versions.json       the programs
+
+API keys are named by a fingerprint that batchkiln makes of them, and are not here; neither are signed links.
+"""
+
+
+def write_bundle(path: Path, told: "Told", document: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """Write the zip whole, and say what was written. Raises `InputError` where a file stands there, or none can."""
+    keys = _keys(config, told.summary.profile)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        if os.path.lexists(path):
+            raise InputError(f"{path} exists, and is not written over; name another file with --bundle")
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                _write(file, _entries(told, document, config, keys), told)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as fault:
+        raise InputError(f"{path}: the bundle cannot be written: {fault.strerror}; name another file") from fault
+    return {"path": str(path), "bytes": path.stat().st_size}
+
+
+def _write(file: Any, entries: Iterator[tuple[str, bytes]], told: "Told") -> None:  # noqa: ANN401  a binary file
+    made_at = told.standing.now.timetuple()[:6]
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in entries:
+            entry = zipfile.ZipInfo(name, date_time=made_at)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o600 << 16
+            archive.writestr(entry, content)
+
+
+def _entries(
+    told: "Told", document: Mapping[str, Any], config: Config, keys: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Give each file's name and content."""
+    bodies = {request.number: _body(request, keys) for request in told.requests}
+    requests = {request.number: request for request in told.requests}
+    attempts = [
+        attempt | _request_document(requests[attempt["number"]], is_exact=bodies[attempt["number"]][1])
+        for attempt in document["attempts_made"]
+    ]
+    item = discreet({**document, "attempts_made": attempts, "now": iso(told.standing.now)}, keys)
+    yield "README.txt", _readme(told, item).encode("utf-8", "replace")
+    yield "item.json", _json(item)
+    for number, (body, _) in bodies.items():
+        yield f"request-{number}.json", body
+    yield "configuration.json", _json(discreet(_configuration(config, told.summary.profile, keys), keys))
+    yield "versions.json", _json(_versions())
+
+
+def _request_document(request: RequestStory, *, is_exact: bool) -> dict[str, Any]:
+    return {
+        "endpoint": "POST /videos" if request.is_video else "POST /images",
+        "body_file": f"request-{request.number}.json",
+        "body_bytes": len(request.body),
+        "body_sha256": hashlib.sha256(request.body).hexdigest(),
+        "body_file_is_exact": is_exact,
+    }
+
+
+def _body(request: RequestStory, keys: Sequence[str]) -> tuple[bytes, bool]:
+    """Give the bytes of a request, and whether they are those that were sent: links lose what may sign them."""
+    body = request.body
+    with suppress(ValueError, TypeError, KeyError, AttributeError):  # a damaged disk may give anything
+        for url in [entry["url"] for entry in json.loads(body).get("inputs", ())]:
+            written, plain = (json.dumps(link, ensure_ascii=False).encode() for link in (url, plain_link(url)))
+            body = body.replace(written, plain)
+    for key in keys:
+        body = body.replace(key.encode(), b"[key]")
+    return body, body == request.body
+
+
+def _readme(told: "Told", item: Mapping[str, Any]) -> str:
+    attempts = [_attempt_line(attempt) for attempt in item["attempts_made"]]
+    return _README.format(
+        name=f"{told.story.job}/{told.story.item.name} ({told.story.item.state})",
+        now=iso(told.standing.now),
+        sentences="\n".join(f"{name}: {item[name]}." for name in ("story", "charged")),
+        attempts="\n".join(attempts) or "  none: it was never sent",
+    )
+
+
+def _attempt_line(attempt: Mapping[str, Any]) -> str:
+    facts = {
+        "Idempotency-Key": attempt["idempotency_key"],
+        "generation": attempt["generation_id"] or "not known",
+        "last status": attempt["generation_status"] or "not known",
+        "recorded at": attempt["recorded_at"],
+        "sent": count(attempt["sends"], "time"),
+        "last read": attempt["last_read_at"] or "never",
+    }
+    return f"  {attempt['number']}. {attempt['endpoint']}\n" + "\n".join(
+        f"     {name}: {value}" for name, value in facts.items()
+    )
+
+
+def _configuration(config: Config, name: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Give the profile of the item's job; where its keys are found, and their fingerprints, never a key."""
+    profile = config.profiles.get(name)
+    if profile is None:
+        return {"profile": name, "configured": False}
+    return {
+        "profile": name,
+        "configured": True,
+        "base_url": profile.base_url,
+        "embedded": profile.is_embedded,
+        "time_scale": profile.time_scale,
+        "day_seconds": profile.day.seconds,
+        "day_start": iso(profile.day.start),
+        "limits": asdict(profile.limits),
+        "accounts": [
+            {"name": account.name, "keys": [str(source) for source in account.keys]} for account in profile.accounts
+        ],
+        "key_fingerprints": sorted({fingerprint(key) for key in keys}),
+    }
+
+
+def _keys(config: Config, name: str) -> list[str]:
+    """Read the keys of the item's profile: for their fingerprints, and to find them in what is given away."""
+    profile = config.profiles.get(name)
+    return [] if profile is None else [key for account in profile.accounts for key in _keys_of(profile, account.name)]
+
+
+def _keys_of(profile: Profile, account: str) -> list[str]:
+    try:
+        return profile.keys(account)
+    except InputError:
+        return []  # where none can be read, none can be given away
+
+
+def _versions() -> dict[str, Any]:
+    return {name: version(name) for name in _LIBRARIES} | {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "sqlite": sqlite3.sqlite_version,
+        "queue_schema": SCHEMA_VERSION,
+    }
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")

@@ -1,0 +1,190 @@
+"""`batchkiln report`: a job as HTML to look at and to send, written while the queue may go on."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path, PurePath
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.discretion import without_folders
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import is_terminal, iso, print_json, say
+from batchkiln.client.redact import CODE_MAX_CHARACTERS, MESSAGE_MAX_CHARACTERS, safe_text
+from batchkiln.clock import machine_now
+from batchkiln.config import Config
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.replies import ServiceError
+from batchkiln.queue.connection import Database
+from batchkiln.queue.reports import ReportRow, report_page
+from batchkiln.queue.stories import OutputSummary
+from batchkiln.views.overview import JobView, read_overview
+from batchkiln.views.words import count
+
+if TYPE_CHECKING:
+    from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
+    from batchkiln.outputs.report.writer import ReportWriter, Written
+
+_CHUNK: Final = 50
+"""Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
+
+
+@command(
+    "report", example="batchkiln report field-guide\nbatchkiln report field-guide --to review.html --page-size 200"
+)
+@click.argument("job", type=JOB)
+@click.option("--to", "target", metavar="FILE", type=click.Path(path_type=Path), help="Default: JOB-report.html.")
+@click.option(
+    "--page-size",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Items on a page; where there are more, further files stand beside the first. Default: 1000.",
+)
+def report(common: Common, job: str, target: Path | None, page_size: int | None) -> ExitStatus:
+    """Write JOB as one HTML file: the pictures, the failures, the costs.
+
+    It needs no network and no other file. Only reads the queue; works on a job that is not finished, and while
+    another process drives the queue.
+    """
+    return run_async(_report(common, job, target or Path(f"{job}-report.html"), page_size))
+
+
+async def _report(common: Common, job: str, target: Path, page_size: int | None) -> ExitStatus:
+    from batchkiln.outputs.report.writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
+
+    config = common.load_config()
+    database = await Database.open_for_reading(common.queue)
+    try:
+        view = await database.read(_view, config, job, machine_now())
+        with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
+            await _add_all(database, writer, view, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            view = await database.read(_view, config, job, machine_now())
+            written = await asyncio.to_thread(writer.finish, _head(view))
+    finally:
+        await database.close()
+    if common.is_json:
+        print_json(_document(job, written))
+    else:
+        _say(job, written)
+    return ExitStatus.OK
+
+
+def _view(connection: Connection, config: Config, job: str, now: datetime) -> JobView:
+    return read_overview(connection, config, [job], now).jobs[0]
+
+
+async def _add_all(database: Database, writer: "ReportWriter", view: JobView, *, is_telling: bool) -> None:
+    """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
+    job, total = view.summary.name, view.summary.total
+    last_id = taken = 0
+    while taken < total:
+        rows = await database.read(report_page, job, after_id=last_id, limit=min(_CHUNK, total - taken))
+        await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir) for row in rows])
+        last_id, taken = rows[-1].item.id, taken + len(rows)
+        if is_telling:
+            sys.stderr.write(f"\r{job}: {taken:,} of {count(total, 'item')}" + ("\n" if taken == total else ""))
+            sys.stderr.flush()
+
+
+def _head(view: JobView) -> "ReportJob":
+    from batchkiln.outputs.report.contents import ReportJob  # noqa: PLC0415  as above
+
+    summary = view.summary
+    return ReportJob(
+        name=summary.name,
+        description=summary.description,
+        profile=summary.profile,
+        manifest="standard input" if summary.manifest_path == "<stdin>" else PurePath(summary.manifest_path).name,
+        is_paused=summary.is_paused,
+        is_finished=summary.is_finished,
+        created_at=summary.created_at,
+        now=view.now,
+        estimated_end_at=view.estimated_end_at,
+        budget_credits=summary.budget_credits,
+        budget_credits_per_day=summary.budget_credits_per_day,
+        version=version("batchkiln"),
+    )
+
+
+def _item(row: ReportRow, output_dir: str) -> "ReportItem":
+    """Give an item as it is shown: without folders of this machine, and once more without links and keys."""
+    from batchkiln.outputs.report.contents import ReportCharge, ReportItem  # noqa: PLC0415  as above
+
+    item, recipe = row.item, row.recipe
+    return ReportItem(
+        name=item.name,
+        index=item.index,
+        state=item.state,
+        prompt=item.prompt,
+        model=item.model,
+        mode=recipe.mode,
+        parameters=recipe.parameters,
+        inputs=tuple(PurePath(path).name for path in row.inputs),
+        metadata={key: _shown(value) for key, value in item.metadata.items()},
+        error=None if item.error is None else _error(item.error, row.inputs),
+        generation_id=item.generation_id,
+        files=tuple(_file(output, output_dir) for output in item.outputs),
+        charges=tuple(
+            ReportCharge(one.day, one.charged, one.refunded, one.reserved, one.recorded_at) for one in row.charges
+        ),
+    )
+
+
+def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
+    from batchkiln.outputs.report.contents import ReportFile  # noqa: PLC0415  as above
+
+    path = Path(output.path)
+    name = path.relative_to(output_dir).as_posix() if path.is_relative_to(output_dir) else path.name
+    return ReportFile(path, name, output.size_bytes, output.media_type, output.saved_at)
+
+
+def _error(error: ServiceError, inputs: Sequence[str]) -> ServiceError:
+    """Give an error as it may be sent to others. Its texts were cleaned when they were stored; twice is safe."""
+    message = error.message
+    for path in inputs:  # whole, since a path may hold what ends one in a sentence
+        message = message.replace(path, PurePath(path).name)
+    return ServiceError(
+        safe_text(error.code, CODE_MAX_CHARACTERS), safe_text(without_folders(message), MESSAGE_MAX_CHARACTERS)
+    )
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401  any JSON value
+    return without_folders(value) if isinstance(value, str) else value
+
+
+def _document(job: str, written: "Written") -> dict[str, Any]:
+    sums = written.sums
+    return {
+        "job": job,
+        "files": [{"path": str(file.path), "bytes": file.size_bytes} for file in written.files],
+        "bytes": sum(file.size_bytes for file in written.files),
+        "items": {state.value: number for state, number in sums.states.items()} | {"total": sums.items},
+        "credits": {
+            "charged": sums.money.charged,
+            "refunded": sums.money.refunded,
+            "reserved": sums.money.reserved,
+        },
+        "pictures": sums.pictures,
+        "clips": sums.clips,
+        "gone": sums.gone_count,
+        "unreadable": sums.unreadable_count,
+        "first_sent_at": iso(sums.first_sent_at),
+        "last_saved_at": iso(sums.last_saved_at),
+    }
+
+
+def _say(job: str, written: "Written") -> None:
+    from batchkiln.outputs.report.pages import size_text  # noqa: PLC0415  as above
+
+    first, *more = written.files
+    say(f"{job}: {first.path} ({size_text(first.size_bytes)}, {count(written.sums.items, 'item')})")
+    if more:
+        size = size_text(sum(file.size_bytes for file in more))
+        say(f"  goes on in {count(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
+    if written.sums.gone_count:
+        say(f"  {count(written.sums.gone_count, 'file')} no longer where saved; the report names what is gone")

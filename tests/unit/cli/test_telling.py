@@ -1,0 +1,384 @@
+"""What `show` says of an item: where it stands, what it has cost, what to do next."""
+
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+from batchkiln.cli.main import program
+from batchkiln.cli.show import Told, read_told
+from batchkiln.cli.telling import DAMAGED, HOLDS, WAITS
+from batchkiln.cli.waiting import Standing, Wait
+from batchkiln.config import Config, Profile
+from batchkiln.core.instants import from_milliseconds
+from batchkiln.core.planner import Reason
+from batchkiln.core.states import TRANSITIONS, Event, ItemState
+from batchkiln.core.windows import Limits
+from batchkiln.queue.waiting import SlotHolder
+from batchkiln.views.words import REASONS
+from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
+
+AT: Final = from_milliseconds(NOW)
+LATER: Final = AT + timedelta(minutes=5)
+CONFIG: Final = Config({"local": Profile("local")}, "local")
+MOVING: Final = (ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[QueueFile]:
+    opened = QueueFile(tmp_path / "queue.db")
+    yield opened
+    opened.connection.close()
+
+
+def told(queue: QueueFile, name: str = "fox", *, now: datetime = LATER, config: Config = CONFIG) -> Told:
+    return read_told(queue.connection, config, "birds", name, now)
+
+
+# --- one way into each state, and into each hold ---
+
+
+def queued(queue: QueueFile) -> None:
+    queue.quote(5)
+
+
+def submitting(queue: QueueFile) -> None:
+    queue.send("fox")
+
+
+def active(queue: QueueFile) -> None:
+    queue.send("fox", generation_id="gen-1")
+
+
+def downloading(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "succeeded")
+    queue.move("fox", Event.OUTPUTS_READY)
+
+
+def done(queue: QueueFile) -> None:
+    queue.finish("fox")
+
+
+def failed(queue: QueueFile) -> None:
+    queue.fail("fox")
+
+
+def canceled_by_service(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "canceled")
+    queue.move("fox", Event.GENERATION_CANCELED, code="canceled_by_service")
+
+
+def given_up(queue: QueueFile) -> None:
+    queue.move("fox", Event.INPUT_LOST, code="input_lost")
+    queue.move("fox", Event.GIVEN_UP, code="given_up")
+
+
+def given_up_in_doubt(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_CONFLICT, code="idempotency_conflict")
+    queue.connection.execute("UPDATE attempt SET state = 'abandoned'")
+    queue.move("fox", Event.GIVEN_UP, code="given_up")
+
+
+def refused(queue: QueueFile) -> None:
+    queue.refuse("fox")
+
+
+def never_fits(queue: QueueFile) -> None:
+    queue.never_fits("fox", "over_cap")
+
+
+def expired(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "expired")
+    queue.move("fox", Event.RETENTION_ENDED, code="expired")
+
+
+def canceled(queue: QueueFile) -> None:
+    queue.move("fox", Event.CANCEL_REQUESTED)
+
+
+def key_missing_unsent(queue: QueueFile) -> None:
+    queue.send("fox")
+    queue.move("fox", Event.KEY_MISSING, code="key_missing")
+
+
+def key_missing_active(queue: QueueFile) -> None:
+    queue.send("fox", generation_id="gen-1")
+    queue.move("fox", Event.KEY_MISSING, code="key_missing")
+
+
+def conflict(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_CONFLICT, code="idempotency_conflict")
+
+
+def damaged(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_CONFLICT, code=DAMAGED)
+
+
+def refused_in_doubt(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.REFUSED_IN_DOUBT, code="over_quote")
+
+
+def input_lost(queue: QueueFile) -> None:
+    queue.move("fox", Event.INPUT_LOST, code="input_lost")
+
+
+def generation_lost(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "disputed")
+    queue.move("fox", Event.GENERATION_LOST, code="not_found")
+
+
+Way = Callable[[QueueFile], None]
+Row = tuple[Way, str, str, str, list[str]]
+# A way to stand; a piece of its story, of its charge, of what to do; the commands that are named.
+TABLE: Final[list[Row]] = [
+    (queued, "not sent yet", "never sent", "no process drives the queue", ["work"]),
+    (submitting, "may or may not have been created", "5 credits are reserved", "lets it go on", ["work"]),
+    (active, "generation gen-1", "5 credits", "lets it go on", ["work"]),
+    (downloading, "ready", "5 credits", "lets it go on", ["work"]),
+    (done, "fetched whole: 1 file", "5 credits", "nothing: it is done", []),
+    (
+        failed,
+        "failed 1 time of 3 allowed, as the service verified",
+        "5 credits, and refunded",
+        "tries again",
+        ["retry birds fox"],
+    ),
+    (
+        canceled_by_service,
+        "canceled generation gen-1",
+        "nothing says that they were refunded",
+        "look",
+        ["retry birds fox"],
+    ),
+    (given_up, "a person gave it up", "never sent", "tries again", ["retry birds fox"]),
+    (given_up_in_doubt, "a person gave it up", "may have been charged", "pays again", ["retry birds fox"]),
+    (refused, "invalid_parameter", "refused before anything", "mend", ["run birds.yaml", "retry birds fox"]),
+    (never_fits, "over_cap", "never sent", "raise the cap", ["run birds.yaml", "retry birds fox"]),
+    (expired, "no longer holds", "5 credits", "pays again", ["retry birds fox"]),
+    (canceled, "a person canceled it", "never sent", "queues it again", ["retry birds fox"]),
+    (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve birds fox --as failed"]),
+    (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve birds fox --as failed"]),
+    (conflict, "another body", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
+    (damaged, "the disk no longer gives", "nobody knows", "after the disk", ["show", "resolve", "resolve", "resolve"]),
+    (refused_in_doubt, "got no reply", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
+    (
+        input_lost,
+        "local image",
+        "never sent",
+        "put the image back",
+        ["run birds.yaml", "resolve birds fox --as failed"],
+    ),
+    (generation_lost, "no longer knows", "5 credits", "ask its support", ["show", "resolve", "resolve", "resolve"]),
+]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row[0].__name__)
+def test_each_way_to_stand_has_its_sentences(queue: QueueFile, row: Row) -> None:
+    """Where it stands, what it has cost, what to do, and the commands to type."""
+    way, story, charge, remedy, commands = row
+    queue.apply([spec("fox")])
+    way(queue)
+
+    telling = told(queue).telling
+
+    assert story in telling.story
+    assert charge in telling.charged
+    assert charge != "5 credits" or telling.charged == charge
+    assert remedy in telling.next
+    assert len(telling.commands) == len(commands)
+    for named, wanted in zip(telling.commands, commands, strict=True):
+        assert named.startswith(f"batchkiln {wanted}")
+
+
+def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
+    """Every state of an item, and every event that leads to a hold, is in the table above."""
+    reached = []
+    for number, (way, *_) in enumerate(TABLE):
+        queue = QueueFile(tmp_path / f"{number}.db")
+        queue.apply([spec("fox")])
+        way(queue)
+        reached.append((queue.item("fox")["state"], queue.kinds()[-1]))
+        queue.connection.close()
+
+    ways = {event for (_, event), state in TRANSITIONS.items() if state is ItemState.HELD}
+    assert {state for state, _ in reached} == set(ItemState)
+    assert {kind for state, kind in reached if state == ItemState.HELD} == ways
+    assert set(HOLDS) == ways | {DAMAGED}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: Reason) -> None:
+    """What it waits for and until when, and what a person may do; driven or not."""
+    queue.apply([spec("fox")])
+    holder = SlotHolder(9, "foxes", "old one", ItemState.HELD) if reason is Reason.HELD else None
+    wait = Wait(reason, "main", LATER, holder)
+    base = told(queue)
+
+    driven = replace(base, standing=Standing(AT, is_driven=True, wait=wait)).telling
+    alone = replace(base, standing=Standing(AT, is_driven=False, wait=wait)).telling
+
+    assert set(WAITS) == set(REASONS) == set(Reason)
+    if reason is not Reason.NOW:
+        assert "(until 2027-01-15 08:05 UTC)" in driven.story
+        is_of_the_run = reason in {Reason.ENOUGH, Reason.NOTHING}
+        assert ("begins nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.story
+    assert driven.commands
+    assert alone.commands[0] == "batchkiln work"
+    if reason is Reason.HELD:
+        assert driven.commands == ("batchkiln show foxes 'old one'",)
+
+
+@pytest.mark.parametrize("way", [submitting, active])
+def test_what_is_stuck_is_told_to_the_support_and_never_replaced(queue: QueueFile, way: Way) -> None:
+    """After an hour without an end a person hears of the bundle; until then nobody is bothered. Service rule 4.5."""
+    queue.apply([spec("fox")])
+    way(queue)
+
+    early, late = told(queue).telling, told(queue, now=AT + timedelta(hours=2)).telling
+
+    assert not any("--bundle" in command for command in early.commands)
+    assert "batchkiln show birds fox --bundle support.zip" in late.commands
+    assert not any("retry" in command or "resolve" in command for command in late.commands)
+    assert "never" in late.next
+
+
+def test_commands_can_be_typed_as_they_stand(queue: QueueFile) -> None:
+    """A name with spaces and quotes is quoted, a manifest from standard input is `-`; the commands are real ones."""
+    name = "fox's {den} $HOME"
+    queue.apply([spec(name)], job=replace(JOB, manifest_path="<stdin>"))
+    queue.move(name, Event.INPUT_LOST, code="input_lost")
+
+    commands = [shlex.split(command) for command in told(queue, name).telling.commands]
+
+    assert commands[0] == ["batchkiln", "run", "-"]
+    assert commands[1][:4] == ["batchkiln", "resolve", "birds", name]
+    context = click.Context(program)
+    assert all(program.get_command(context, command[1]) for command in commands)
+
+
+def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
+    """And `unpause` is what to do."""
+    queue.apply([spec("fox")])
+    queue.connection.execute("UPDATE job SET is_paused = 1")
+
+    telling = told(queue).telling
+
+    assert "its job is paused" in telling.story
+    assert telling.commands == ("batchkiln unpause birds",)
+
+
+def test_a_profile_that_is_not_configured_here_is_named(queue: QueueFile) -> None:
+    """Nothing can move it until it is; its name is text, whatever it holds."""
+    queue.apply([spec("fox")], profile="stu{dio}")
+
+    telling = told(queue).telling
+
+    assert "the profile stu{dio}, is not in this configuration" in telling.next
+    assert telling.commands == ("batchkiln work",)
+
+
+# --- what the planner says of an item that is queued ---
+
+
+def wait_of(queue: QueueFile, *, limits: Limits | None = None) -> Wait:
+    config = Config({"local": Profile("local", limits=limits or Limits())}, "local")
+    found = told(queue, config=config).standing.wait
+    assert found is not None
+    return found
+
+
+def account(queue: QueueFile, **day: int) -> None:
+    """Have the account worked today."""
+    queue.connection.execute("INSERT INTO account (id, profile, name) VALUES (1, 'local', 'main')")
+    start = NOW - NOW % 86_400_000
+    queue.connection.execute(
+        "INSERT INTO account_day (account_id, day_start_at, creates, credits) VALUES (1, ?, ?, ?)",
+        (start, day.get("creates", 0), day.get("credits", 0)),
+    )
+
+
+def test_an_item_without_a_price_or_its_images_is_being_prepared(queue: QueueFile) -> None:
+    """The first until it is quoted, the second until the account has the image."""
+    queue.apply([spec("fox", recipe=capped(9, inputs_count=1), inputs=(image("/in/a.png", "aa"),))])
+
+    before = wait_of(queue)
+    queue.quote(5)
+    quoted = wait_of(queue)
+    account(queue)
+    queue.connection.execute("INSERT INTO asset VALUES (1, 'aa', 'u', 0)")
+
+    assert (before.reason, quoted.reason) == (Reason.PREPARING, Reason.PREPARING)
+    assert wait_of(queue).reason is Reason.NOW
+
+
+def test_a_day_that_is_used_up_is_told_with_its_end(queue: QueueFile) -> None:
+    """Credits, requests, and the job's own daily budget: until the reset."""
+    queue.apply([spec("fox")], job=replace(JOB, budget_credits_per_day=6))
+    queue.quote(5)
+    account(queue, creates=7, credits=96)
+    reset = datetime(2027, 1, 16, tzinfo=UTC)
+
+    assert wait_of(queue) == Wait(Reason.NOW, "main")
+    assert wait_of(queue, limits=Limits(credits_per_day=100)) == Wait(Reason.DAY_CREDITS, "main", reset)
+    assert wait_of(queue, limits=Limits(creates_per_day=7)) == Wait(Reason.DAY_REQUESTS, "main", reset)
+    queue.connection.execute("INSERT INTO job_day VALUES (1, ?, 2)", (NOW - NOW % 86_400_000,))
+    assert wait_of(queue) == Wait(Reason.JOB_DAY_CREDITS, "main", reset)
+
+
+def test_a_wait_that_the_service_asked_for_is_told_until_it_ends(queue: QueueFile) -> None:
+    """By its reason, as the driver noted it; one that is over is none."""
+    queue.apply([spec("fox")])
+    queue.quote(5)
+    account(queue)
+    until = LATER + timedelta(minutes=1)
+    change = "UPDATE account SET creates_held_until = ?, creates_held_reason = 'other_generation'"
+    queue.connection.execute(change, (NOW + 360_000,))
+
+    assert wait_of(queue) == Wait(Reason.OTHER_GENERATION, "main", until)
+    queue.connection.execute(change, (NOW,))
+    assert wait_of(queue).reason is Reason.NOW
+
+
+def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
+    """Another item that is under way, or one that is held and has to be ended first. Law 4."""
+    queue.apply([spec("fox"), spec("owl")])
+    queue.quote(5)
+    queue.send("owl", generation_id="gen-owl")
+
+    busy = told(queue)
+    queue.move("owl", Event.KEY_MISSING, code="key_missing")
+    stuck = told(queue)
+
+    assert "birds/owl has the one place of account main" in busy.telling.story
+    assert busy.standing.wait is not None
+    assert busy.standing.wait.reason is Reason.NOW
+    assert stuck.standing.wait is not None
+    assert stuck.standing.wait.reason is Reason.HELD
+    assert "batchkiln show birds owl" in stuck.telling.commands
+
+
+def test_a_budget_that_hangs_on_what_is_under_way_is_told(queue: QueueFile) -> None:
+    """A failure of the item under way would give credits back."""
+    queue.apply([spec("fox"), spec("owl")], job=replace(JOB, budget_credits=8))
+    queue.quote(5)
+    queue.send("owl", generation_id="gen-owl")
+
+    assert wait_of(queue).reason is Reason.SETTLING
+
+
+def test_of_several_accounts_the_one_that_is_free_first_counts(queue: QueueFile) -> None:
+    """A job that is spread over accounts waits for none that is worse off."""
+    queue.apply([spec("fox")], job=replace(JOB, accounts=("main", "second")))
+    queue.quote(5)
+    account(queue, credits=2000)
+
+    assert wait_of(queue) == Wait(Reason.NOW, "second")
