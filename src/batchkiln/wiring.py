@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from sqlite3 import Connection
@@ -56,13 +56,17 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every command works with. `profile` is --profile, which wins over a manifest's own."""
+    """What every command works with. `profile` is --profile, which wins over a manifest's own.
+
+    `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
+    """
 
     queue: Path
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)
     surroundings: Surroundings = field(default_factory=Surroundings)
+    output_root: Path | None = None
 
 
 # --- manifests ------------------------------------------------------------------------------------------
@@ -100,20 +104,25 @@ async def apply_manifests(
 def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOptions, stdin: BinaryIO) -> Applied:
     manifest = open_manifest(path, stdin=stdin, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
-    unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
+    job = _placed(manifest.job, setting)
+    unknown = [account for account in job.accounts if account not in profile.account_names]
     if unknown:
         known = ", ".join(profile.account_names)
         raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
     report = apply_manifest(
         connection,
-        manifest.job,
+        job,
         manifest.items(),
         profile=profile.name,
         now=max(to_milliseconds(setting.surroundings.wall()), service_time(connection, profile.name) or 0),
         options=options,
         mistake_at=manifest.mistake_at,
     )
-    return Applied(manifest.job, profile.name, report)
+    return Applied(job, profile.name, report)
+
+
+def _placed(job: JobSpec, setting: Setting) -> JobSpec:
+    return job if setting.output_root is None else replace(job, output_dir=str(setting.output_root / job.name))
 
 
 # --- driving --------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
     "run": ("batchkiln.cli.run", "run"),
+    "rehearse": ("batchkiln.cli.rehearse", "rehearse"),
     "enqueue": ("batchkiln.cli.enqueue", "enqueue"),
     "work": ("batchkiln.cli.run", "work"),
     "status": ("batchkiln.cli.status", "status"),
@@ -72,6 +73,7 @@ class Program(click.Group):
 
 SUMMARIES: Final = {
     "run": "Enqueue manifests, then drive the queue until their jobs have ended.",
+    "rehearse": "Run manifests in virtual time, to see bill, days and troubles before.",
     "enqueue": "Only put manifests into the queue.",
     "work": "Drive whatever is in the queue.",
     "status": "Tell how far the jobs have come, and when they will end.",
