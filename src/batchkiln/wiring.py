@@ -1,5 +1,6 @@
 """The only place that builds real objects and joins them: queue, clock, client, outputs, and the local service."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -15,7 +16,7 @@ from aiohttp import BaseConnector, ClientSession
 from batchkiln.client import ServiceClient, fingerprint, new_connector, new_session
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.config import Config, Profile
-from batchkiln.core.errors import InputError, OutputsUnwritable, QueueBusy
+from batchkiln.core.errors import InputError, Mistake, OutputsUnwritable, QueueBusy
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import JobSpec
 from batchkiln.core.views import Outstanding, Scope, Viewpoint
@@ -101,6 +102,18 @@ async def apply_manifests(
     return applied
 
 
+async def check_output_folder(setting: Setting, path: str) -> None:
+    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
+
+    Raises `InputError`, also for mistakes in the manifest's header.
+    """
+    manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
+    try:
+        await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
+    except OutputsUnwritable as error:
+        raise InputError([Mistake(f"the results could not be written: {error}", path)]) from error
+
+
 def _apply(connection: Connection, setting: Setting, path: str, options: ApplyOptions, stdin: BinaryIO) -> Applied:
     manifest = open_manifest(path, stdin=stdin, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
@@ -160,10 +173,11 @@ class Driver:
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
+        self._has_started = False
 
     async def run(self) -> Outstanding:
         """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
-        with listening(self.database.path, self._heard):
+        with listening(self.database.path, self.hear):
             return await drive(self, self.control)
 
     @property
@@ -186,20 +200,20 @@ class Driver:
         """
         if not self._has_been_rung:
             return []
-        is_start, self._has_been_rung = not self.lanes, False
+        is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
         before = len(self.lanes)
         try:
             work = await self.database.read(find_work, self.control.scope)
             await self._check_outputs(work)
-            await self._build_lanes(work)
+            await self._build_lanes(work, is_start=is_start)
         except InputError as error:
             if is_start:
                 raise
             log.warning("job_postponed", reason=str(error))
         return self.lanes[before:]
 
-    def _heard(self) -> None:
-        """Another process changed the queue."""
+    def hear(self) -> None:
+        """Learn that somebody else changed the queue."""
         self._has_been_rung = True
         self.news.announce()
         self.control.pulse.set()
@@ -223,8 +237,11 @@ class Driver:
             except OutputsUnwritable as error:
                 raise InputError(f"{error} Nothing was sent.") from error
 
-    async def _build_lanes(self, work: Work) -> None:
-        """Make a lane for every account that has work. An account that may begin something needs a key."""
+    async def _build_lanes(self, work: Work, *, is_start: bool) -> None:
+        """Make a lane for every account that has work. An account that may begin something needs a key.
+
+        Later than at the start, an account whose lane cannot be built keeps no other one from its work.
+        """
         wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
         for job in work.jobs:
             profile = self._profile_of(job.name, job.profile)
@@ -235,7 +252,12 @@ class Driver:
         for (profile_name, account), is_beginning in wanted.items():
             is_wanted = self.setting.profile in {None, profile_name}  # --profile drives that one alone
             if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
-                self.lanes.append(await self._lane(profile_name, account, needs_key=is_beginning))
+                try:
+                    self.lanes.append(await self._lane(profile_name, account, needs_key=is_beginning))
+                except InputError as error:
+                    if is_start:
+                        raise
+                    log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
         if name not in self.setting.config.profiles:
