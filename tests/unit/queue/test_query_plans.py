@@ -10,13 +10,17 @@ import pytest
 from batchkiln.queue.connection import migrations
 from batchkiln.queue.sql import QUERIES
 
-HOT: Final = ("scheduling", "forecast", "summaries", "overview", "persons")
+HOT: Final = ("scheduling", "forecast", "summaries", "overview", "persons", "rehearsal", "watching")
 SCANNED: Final = {
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
     "unresolved_attempts": {"attempt USING INDEX attempt_unresolved"},  # one an account
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
+    "open_jobs": {"t USING INDEX tally_open"},
+    "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
+    "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
+    "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
     "jobs_at_work": {"job"},  # jobs are few

@@ -9,8 +9,9 @@ SELECT
     coalesce(sum(CASE WHEN is_refunded = 0 THEN cost_credits END), 0) AS credits
 FROM attempt WHERE generation_id IS NOT NULL;
 
--- name: states_by_generation
+-- name: states_by_generation  (by way of the accounts, which the index of ids begins with)
 SELECT a.generation_id, i.state
-FROM json_each(:ids) AS e
-JOIN attempt AS a ON a.generation_id = e.value
+FROM account AS c
+CROSS JOIN json_each(:ids) AS e
+CROSS JOIN attempt AS a ON a.account_id = c.id AND a.generation_id = e.value
 JOIN item AS i ON i.id = a.item_id;
