@@ -39,7 +39,7 @@ RATES: Final = (
     Rate("fail_generation", "create", mild=1, rough=5),
     Rate("slow_generation", "create", mild=1, rough=3),
     Rate("cancel_generation", "create", mild=0, rough=0.5),
-    Rate("stay_pending", "create", mild=0, rough=0.5, seconds=6 * 3600),
+    Rate("stay_pending", "create", mild=0, rough=0.5, seconds=1800),
 )
 CUT_REQUESTS: Final = {"none": 0.0, "mild": 0.3, "rough": 2.0}
 """Of a hundred requests, how many lose their connection."""

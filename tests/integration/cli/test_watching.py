@@ -46,6 +46,19 @@ def test_once_runs_what_lies_there(workspace: Workspace, inbox: Path) -> None:
     assert workspace.call("status", "foxes", "--json").document["credits"]["charged"] == 4
 
 
+def test_no_key_is_in_an_answer(workspace: Workspace, inbox: Path) -> None:
+    """Answers are read by other programs: neither the API key nor a signed link is in one (Law 8)."""
+    put(workspace, inbox, "foxes")
+
+    result = workspace.call("watch", "inbox", "--once", "-vv")
+
+    key = (workspace.folder / ".batchkiln" / "embedded" / "local" / "key-main").read_text().strip()
+    told = result.out + result.err + "".join(path.read_text() for path in inbox.glob("*.result.json"))
+    assert "foxes" in told
+    assert key not in told
+    assert "signature=" not in told
+
+
 def test_once_with_a_broken_manifest_is_two_and_runs_the_others(workspace: Workspace, inbox: Path) -> None:
     """The mistakes are in the answer, with their places."""
     put(workspace, inbox, "foxes")

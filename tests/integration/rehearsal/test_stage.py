@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.cli.rehearsal_report import rehearsal_document
 from batchkiln.config import Config, load_config
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
+from batchkiln.rehearsal import stage
+from batchkiln.rehearsal.network import MemoryNetwork, Weather
 from batchkiln.rehearsal.stage import Outcome, Wish, rehearse
 from batchkiln.rehearsal.troubles import NEVER
 from batchkiln.rehearsal.weather import Level
 from batchkiln.wiring import Setting
+from simulation.canaries import Canaries
 from simulation.quiet import silence
 
 START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -86,6 +90,23 @@ def test_no_key_of_the_users_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert outcome.profile.name == "env"
     assert outcome.is_all_done
+
+
+def test_no_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and signed links that went over the network in memory are in no report (Law 8)."""
+    canaries = Canaries()
+
+    def listened_to(weather: Weather) -> MemoryNetwork:
+        network = MemoryNetwork(weather)
+        network.on_bytes.append(canaries.see)
+        return network
+
+    monkeypatch.setattr(stage, "MemoryNetwork", listened_to)
+    outcome = played(tmp_path, level="rough", repeat=10)
+
+    told = f"{rehearsal_document(outcome, level='rough', seed=3)} {outcome}".encode()
+    assert len(canaries.secrets) > 1
+    assert not canaries.told_by(told)
 
 
 def test_rough_rehearsal_charges_nothing_twice(tmp_path: Path) -> None:
