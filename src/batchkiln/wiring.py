@@ -1,9 +1,10 @@
 """The only place that builds real objects and joins them: queue, clock, client, outputs, and the local service."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from aiohttp import BaseConnector, ClientSession
 from batchkiln.client import ServiceClient, fingerprint, new_connector, new_session
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.config import Config, Notifier, Profile
-from batchkiln.core.errors import InputError, OutputsUnwritable, QueueBusy
+from batchkiln.core.errors import InputError, Mistake, OutputsUnwritable, QueueBusy
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import JobSpec
 from batchkiln.core.views import Outstanding, Scope, Viewpoint
@@ -60,13 +61,17 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every command works with. `profile` is --profile, which wins over a manifest's own."""
+    """What every command works with. `profile` is --profile, which wins over a manifest's own.
+
+    `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
+    """
 
     queue: Path
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)
     surroundings: Surroundings = field(default_factory=Surroundings)
+    output_root: Path | None = None
 
 
 # --- manifests ------------------------------------------------------------------------------------------
@@ -108,6 +113,18 @@ async def apply_manifests(
     return applied
 
 
+async def check_output_folder(setting: Setting, path: str) -> None:
+    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
+
+    Raises `InputError`, also for mistakes in the manifest's header.
+    """
+    manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
+    try:
+        await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
+    except OutputsUnwritable as error:
+        raise InputError([Mistake(f"the results could not be written: {error}", path)]) from error
+
+
 def read_manifest(
     setting: Setting, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
@@ -133,16 +150,21 @@ def _apply(
     options: ApplyOptions,
 ) -> Applied:
     manifest, profile = reading(setting, path)
+    job = _placed(manifest.job, setting)
     report = apply_manifest(
         connection,
-        manifest.job,
+        job,
         manifest.items(),
         profile=profile.name,
         now=max(to_milliseconds(setting.surroundings.wall()), service_time(connection, profile.name) or 0),
         options=options,
         mistake_at=manifest.mistake_at,
     )
-    return Applied(manifest.job, profile.name, report)
+    return Applied(job, profile.name, report)
+
+
+def _placed(job: JobSpec, setting: Setting) -> JobSpec:
+    return job if setting.output_root is None else replace(job, output_dir=str(setting.output_root / job.name))
 
 
 # --- driving --------------------------------------------------------------------------------------------
@@ -180,10 +202,11 @@ class Driver:
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
+        self._has_started = False
 
     async def run(self) -> Outstanding:
         """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
-        with listening(self.database.path, self._heard):
+        with listening(self.database.path, self.hear):
             return await drive(self, self.control)
 
     @property
@@ -206,20 +229,20 @@ class Driver:
         """
         if not self._has_been_rung:
             return []
-        is_start, self._has_been_rung = not self.lanes, False
+        is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
         before = len(self.lanes)
         try:
             work = await self.database.read(find_work, self.control.scope)
             await self._check_outputs(work)
-            await self._build_lanes(work)
+            await self._build_lanes(work, is_start=is_start)
         except InputError as error:
             if is_start:
                 raise
             log.warning("job_postponed", reason=str(error))
         return self.lanes[before:]
 
-    def _heard(self) -> None:
-        """Another process changed the queue."""
+    def hear(self) -> None:
+        """Learn that somebody else changed the queue."""
         self._has_been_rung = True
         self.news.announce()
         self.control.pulse.set()
@@ -243,8 +266,11 @@ class Driver:
             except OutputsUnwritable as error:
                 raise InputError(f"{error} Nothing was sent.") from error
 
-    async def _build_lanes(self, work: Work) -> None:
-        """Make a lane for every account that has work. An account that may begin something needs a key."""
+    async def _build_lanes(self, work: Work, *, is_start: bool) -> None:
+        """Make a lane for every account that has work. An account that may begin something needs a key.
+
+        Later than at the start, an account whose lane cannot be built keeps no other one from its work.
+        """
         wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
         for job in work.jobs:
             profile = self._profile_of(job.name, job.profile)
@@ -255,7 +281,12 @@ class Driver:
         for (profile_name, account), is_beginning in wanted.items():
             is_wanted = self.setting.profile in {None, profile_name}  # --profile drives that one alone
             if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
-                self.lanes.append(await self._lane(profile_name, account, needs_key=is_beginning))
+                try:
+                    self.lanes.append(await self._lane(profile_name, account, needs_key=is_beginning))
+                except InputError as error:
+                    if is_start:
+                        raise
+                    log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
         if name not in self.setting.config.profiles:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 
+from batchkiln.rehearsal.nodes import as_node
 from batchkiln.service import open_desk
 from batchkiln.service.books.keys import digest_of
 
-from .nodes import as_node
 from .plan import Outage
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from batchkiln.rehearsal.network import Weather
 from batchkiln.service import LocalService
 
-from .network import Weather
 from .power import Cut
 from .troubles import Trouble
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from batchkiln.outputs import RealFiles
+from batchkiln.rehearsal.nodes import node_of
 
-from .nodes import node_of
 from .troubles import Trouble, error_of
 from .virtual_loop import VirtualLoop
 

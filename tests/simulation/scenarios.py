@@ -7,10 +7,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from batchkiln.rehearsal.network import Misfortune
 from batchkiln.service.faults import Endpoint, Misbehaviour
 
 from .manifests import Wishes, draw_wishes
-from .network import Misfortune
 from .plan import START, ClockStep, Outage, Plan
 from .troubles import Trouble
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from .network import MemoryNetwork
-from .nodes import as_node
+from batchkiln.rehearsal.network import MemoryNetwork
+from batchkiln.rehearsal.nodes import as_node
+
 from .plan import Plan
 from .playing import seeded_secrets
 from .quiet import silence

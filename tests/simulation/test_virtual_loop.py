@@ -1,6 +1,7 @@
 """The ground that simulations stand on: time that jumps, steps in one order, nodes that die, a network in memory."""
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from .network import FairWeather, MemoryNetwork, Misfortune
-from .nodes import as_node
+from batchkiln.rehearsal.network import FairWeather, MemoryNetwork, Misfortune
+from batchkiln.rehearsal.nodes import as_node
+
 from .virtual_loop import NothingScheduledError, VirtualLoop
 
 T = TypeVar("T")
@@ -254,10 +256,11 @@ def journal(seed: int) -> str:
 
 def test_same_seed_gives_the_same_run() -> None:
     """Also in another process with another hash seed; another seed gives another run."""
+    root = Path(__file__).parents[2]
     again = [
         subprocess.run(
             [sys.executable, "-c", _SCENE, "5"],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[1])},
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root / 'tests'}"},
             capture_output=True,
             text=True,
             check=True,

@@ -23,15 +23,15 @@ from PIL import Image
 from batchkiln.config import load_config
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
+from batchkiln.rehearsal.network import MemoryNetwork
+from batchkiln.rehearsal.nodes import as_node
 from batchkiln.scheduler.control import Control
 from batchkiln.service import LocalService, ServiceConfig
 from batchkiln.wiring import Setting, Surroundings, apply_manifests, driving, scope_of
 
 from .canaries import Canaries
 from .fates import fates_of
-from .inline import inline_aiosqlite, inline_service
-from .network import MemoryNetwork
-from .nodes import as_node
+from .inline import inline_aiosqlite
 from .person import give_up_unreachable
 from .plan import Plan
 from .points import DiedError, Points
@@ -97,7 +97,7 @@ class World:
 
     def play(self) -> None:
         """Run the manifests to their end, through as many lives as it takes."""
-        with _quiet(self.loop), inline_service(), inline_aiosqlite(self.points.pass_by, self._committed, self._opened):
+        with _quiet(self.loop), inline_aiosqlite(self.points.pass_by, self._committed, self._opened):
             self.loop.network.on_write = self.points.pass_by
             self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
             self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
@@ -155,7 +155,7 @@ class World:
             | self.plan.service
         )
         with as_node(f"service-{self.service_lives}"):
-            service = LocalService(config, VirtualServiceClock(self.plan.starts_at))
+            service = LocalService(config, VirtualServiceClock(self.plan.starts_at), is_inline=True)
             await service.__aenter__()
         self.service = service
         self._is_serving.set()

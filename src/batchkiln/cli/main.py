@@ -19,8 +19,10 @@ _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
     "run": ("batchkiln.cli.run", "run"),
     "plan": ("batchkiln.cli.plan", "plan"),
+    "rehearse": ("batchkiln.cli.rehearse", "rehearse"),
     "enqueue": ("batchkiln.cli.enqueue", "enqueue"),
     "work": ("batchkiln.cli.run", "work"),
+    "watch": ("batchkiln.cli.watch", "watch"),
     "status": ("batchkiln.cli.status", "status"),
     "items": ("batchkiln.cli.items", "items"),
     "show": ("batchkiln.cli.show", "show"),
@@ -77,8 +79,10 @@ class Program(click.Group):
 SUMMARIES: Final = {
     "run": "Enqueue manifests, then drive the queue until their jobs have ended.",
     "plan": "Tell what run would do, what it would cost, and when it would end.",
+    "rehearse": "Run manifests in virtual time, to see bill, days and troubles before.",
     "enqueue": "Only put manifests into the queue.",
     "work": "Drive whatever is in the queue.",
+    "watch": "Take manifests that appear in a folder, and answer beside them.",
     "status": "Tell how far the jobs have come, and when they will end.",
     "items": "List a job's items with their states.",
     "show": "Tell the whole history of one item.",

@@ -11,10 +11,10 @@ from rich.text import Text
 from batchkiln.cli.output import iso
 from batchkiln.cli.tables import console
 from batchkiln.core.states import ItemState
-from batchkiln.planning.outlook import Outlook
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.warnings import cautions
 from batchkiln.queue.plans import Change, ChangeKind
+from batchkiln.views.outlook import Outlook
 from batchkiln.views.words import count, duration, moment, one_line
 
 SHOWN: Final = 6

@@ -25,7 +25,8 @@ from batchkiln.wiring import Setting, scope_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _driving_options(function: F) -> F:
+def driving_options(function: F) -> F:
+    """Add when a drive is to stop, and what it may spend."""
     for option in (
         click.option("--yes", "is_agreed", is_flag=True, help="Answer yes to whatever would be asked."),
         click.option(
@@ -51,7 +52,7 @@ def _driving_options(function: F) -> F:
     logs=True,
 )
 @MANIFESTS
-@_driving_options
+@driving_options
 @on_change_options
 def run(
     common: Common,
@@ -93,7 +94,7 @@ async def _run(
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more when all is done, until a signal.")
-@_driving_options
+@driving_options
 def work(common: Common, *, is_forever: bool, until: Until, max_credits: int | None, is_agreed: bool) -> ExitStatus:
     """Drive whatever is in the queue, until all of it has ended."""
     del is_agreed  # it asks nothing: what is in the queue was planned before

@@ -14,7 +14,6 @@ from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
-from batchkiln.planning.outlook import Outlook, outlooks, usage_today
 from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
 from batchkiln.queue.connection import Database
 from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
@@ -23,6 +22,7 @@ from batchkiln.queue.overview import present_time
 from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
 from batchkiln.queue.summaries import AccountSummary, account_summaries
 from batchkiln.queue.windows import logged_requests
+from batchkiln.views.outlook import Outlook, outlooks, usage_today
 from batchkiln.wiring import KEPT_MINUTES, Setting, read_manifest
 
 

@@ -3,7 +3,8 @@
 from batchkiln.service.books.credits import Purse
 from batchkiln.service.books.desk import Desk, open_desk
 from batchkiln.service.books.keys import ApiKey, MadeKey
-from batchkiln.service.books.report import Report
+from batchkiln.service.books.log_reading import LoggedRequest, logged_requests
+from batchkiln.service.books.report import FaultCount, Report
 from batchkiln.service.clock import HandClock, RunningClock, ServiceClock
 from batchkiln.service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
 from batchkiln.service.errors import KeyRefusedError, StateFolderInUseError, sentence_of
@@ -16,6 +17,7 @@ __all__ = [
     "AccountConfig",
     "ApiKey",
     "Desk",
+    "FaultCount",
     "FaultMatch",
     "FaultRule",
     "Faults",
@@ -24,6 +26,7 @@ __all__ = [
     "KeyRefusedError",
     "Limits",
     "LocalService",
+    "LoggedRequest",
     "MadeKey",
     "Purse",
     "Report",
@@ -32,6 +35,7 @@ __all__ = [
     "ServiceConfig",
     "StateFolderInUseError",
     "load_config",
+    "logged_requests",
     "open_desk",
     "read_report",
     "sentence_of",

@@ -61,6 +61,7 @@ class LocalService:
 
     Raises `StateFolderInUseError` on entering when another process serves from the same folder,
     ValueError when a key's environment variable is not set, OSError when the port is taken.
+    `is_inline`: without threads, for an event loop in virtual time, and without the disk's promise to keep the books.
     """
 
     faults: Faults
@@ -75,8 +76,10 @@ class LocalService:
         port_file: Path | None = None,
         *,
         report_file: Path | None = None,
+        is_inline: bool = False,
     ) -> None:
         self.config = config
+        self._is_inline = is_inline
         self._report_file = report_file
         self._reporting = asyncio.Lock()  # one report at a time: each takes a thread for seconds
         self._has_served = False
@@ -162,7 +165,7 @@ class LocalService:
         stack.callback(lock.release)
 
     def _open_database(self, stack: AsyncExitStack) -> Database:
-        database = database_of(self.config.state_dir)
+        database = database_of(self.config.state_dir, is_inline=self._is_inline)
         stack.callback(database.close)
         database.open()
         return database
@@ -201,9 +204,12 @@ class LocalService:
             database=self._database,
             clock=self.clock,
             retention_ms=Retention.of(config).media_ms,
+            is_inline=self._is_inline,
         )
         stack.callback(self._renderer.close)
-        examining = Workshop("service-examine", workers=1, max_thread_pixels=MAX_EXAMINED_PIXELS)
+        examining = Workshop(
+            "service-examine", workers=1, max_thread_pixels=MAX_EXAMINED_PIXELS, is_inline=self._is_inline
+        )
         stack.callback(examining.close)
         self.faults = Faults(config.faults, config.seed, await self._run(find_tallies))
         await self._run(lambda connection: keep_tallies(connection, self.faults.tallies()))

@@ -8,7 +8,6 @@ from datetime import datetime
 from batchkiln.config import Config
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import DayUsage, Limits
-from batchkiln.planning.outlook import outlooks, usage_today
 from batchkiln.queue.forecast import queued_loads
 from batchkiln.queue.lookup import job_id_of
 from batchkiln.queue.overview import Lease, lease, present_time, trouble_items
@@ -19,6 +18,7 @@ from batchkiln.queue.summaries import (
     job_names,
     job_summary,
 )
+from batchkiln.views.outlook import outlooks, usage_today
 
 
 @dataclass(frozen=True, slots=True)

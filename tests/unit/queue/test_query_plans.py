@@ -10,7 +10,18 @@ import pytest
 from batchkiln.queue.connection import migrations
 from batchkiln.queue.sql import QUERIES
 
-HOT: Final = ("scheduling", "forecast", "summaries", "overview", "persons", "exports", "reports", "waiting")
+HOT: Final = (
+    "scheduling",
+    "forecast",
+    "summaries",
+    "overview",
+    "persons",
+    "exports",
+    "reports",
+    "waiting",
+    "rehearsal",
+    "watching",
+)
 SCANNED: Final = {
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
@@ -18,6 +29,10 @@ SCANNED: Final = {
     "unresolved_keys": {"a USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
+    "open_jobs": {"t USING INDEX tally_open"},
+    "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
+    "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
+    "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
     "get_lease": {"lease"},  # one row
     "drop_lease": {"lease"},
     "jobs_at_work": {"job"},  # jobs are few

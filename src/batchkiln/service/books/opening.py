@@ -20,6 +20,7 @@ from filelock import FileLock
 from batchkiln.service.books.credits import bought_credits, buy_first, open_account
 from batchkiln.service.books.database import BUSY_SECONDS, Database
 from batchkiln.service.books.generations import count_expiring
+from batchkiln.service.books.inline import InlineDatabase
 from batchkiln.service.books.keys import (
     KeyHolder,
     digest_of,
@@ -58,9 +59,10 @@ def opening(folder: Path) -> Iterator[None]:
         yield
 
 
-def database_of(folder: Path) -> Database:
+def database_of(folder: Path, *, is_inline: bool = False) -> Database:
     """Return the database of a server; it has yet to be opened."""
-    return Database(folder / FILE_NAME, schema())
+    kind = InlineDatabase if is_inline else Database
+    return kind(folder / FILE_NAME, schema())
 
 
 def take_up_time(connection: sqlite3.Connection, config: ServiceConfig) -> Anchor:

@@ -53,6 +53,7 @@ class Renderer:
         clock: ServiceClock,
         retention_ms: int,
         retry_seconds: float = RETRY_SECONDS,
+        is_inline: bool = False,
     ) -> None:
         self._media_dir = media_dir
         self._asset_dir = asset_dir
@@ -62,7 +63,7 @@ class Renderer:
         self._retry_seconds = retry_seconds
         self._numbers = itertools.count(1)
         self._retrying: asyncio.TimerHandle | None = None
-        self._workshop = Workshop("service-render", workers=WORKERS)
+        self._workshop = Workshop("service-render", workers=WORKERS, is_inline=is_inline)
         self._owed: dict[str, Future[Output]] = {}
         self._has_more = False  # in the books, beyond the backlog
         self._refilling: asyncio.Task[None] | None = None

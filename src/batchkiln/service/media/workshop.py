@@ -7,8 +7,8 @@ to start, which a small picture is not worth.
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, TypeVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 from batchkiln.service.media.companion import Companion, CompanionLostError
 from batchkiln.service.media.tasks import TASKS, Json
@@ -22,11 +22,29 @@ MAX_EXAMINED_PIXELS: Final = 2_000_000  # likewise for a picture that is only de
 _TRIES: Final = 2
 
 
-class Workshop:
-    """So many pieces of work at once; the others wait. Nothing is started before it is needed."""
+class InlineExecutor(Executor):
+    """In place of a pool of threads: what is submitted is done at once."""
 
-    def __init__(self, name: str, *, workers: int, max_thread_pixels: int | None = None) -> None:
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix=name)
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> "Future[Result]":  # noqa: ANN401
+        """Do the work; what it raises belongs to whoever waits."""
+        future: Future[Result] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - as above
+            future.set_exception(error)
+        return future
+
+
+class Workshop:
+    """So many pieces of work at once; the others wait. Nothing is started before it is needed.
+
+    `is_inline`: without threads, each piece when it is submitted; for an event loop in virtual time.
+    """
+
+    def __init__(
+        self, name: str, *, workers: int, max_thread_pixels: int | None = None, is_inline: bool = False
+    ) -> None:
+        self._threads = InlineExecutor() if is_inline else ThreadPoolExecutor(workers, thread_name_prefix=name)
         self._max_thread_pixels = MAX_THREAD_PIXELS if max_thread_pixels is None else max_thread_pixels
         self._mine = threading.local()
         self._companions: list[Companion] = []

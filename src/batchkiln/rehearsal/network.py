@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from .nodes import node_of
+from batchkiln.rehearsal.nodes import node_of
 
 Misfortune = Literal[
     "none",
@@ -41,9 +41,11 @@ class FairWeather:
     """A millisecond each way, and nothing goes wrong."""
 
     def delay_seconds(self) -> float:
+        """Return a millisecond."""
         return 0.001
 
     def misfortune(self, sender: str, now: float) -> Misfortune:
+        """Let nothing happen."""
         del sender, now
         return "none"
 
@@ -78,7 +80,7 @@ class MemoryNetwork:
 
     async def connect(self, name: str, factory: _Factory) -> "tuple[End, asyncio.BaseProtocol]":
         """Connect the node that calls. Raises ConnectionRefusedError where nobody listens."""
-        await asyncio.sleep(self.weather.delay_seconds())
+        await asyncio.sleep(self.weather.delay_seconds())  # noqa: TID251  the loop's own, virtual time
         listener = self._listeners.get(name)
         if listener is None:
             raise ConnectionRefusedError(f"nobody listens at {name}")
@@ -111,16 +113,19 @@ class MemoryServer:
         self._name = name
 
     def close(self) -> None:
+        """Listen no more."""
         self._network.stop_listening(self._name)
 
     async def wait_closed(self) -> None:
-        return
+        """Return at once."""
 
     @property
     def sockets(self) -> "tuple[MemoryServer, ...]":
+        """The one that stands for all."""
         return (self,)
 
     def getsockname(self) -> tuple[str, int]:
+        """Return the name that is listened at, and a port."""
         return self._name, PORT
 
 
@@ -174,6 +179,7 @@ class End(asyncio.Transport):
                 self._network.late.append(self._last_at)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send pieces as one."""
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
@@ -185,24 +191,30 @@ class End(asyncio.Transport):
         self._close(ConnectionResetError("reset by peer"))
 
     def is_closing(self) -> bool:
+        """Say whether the end of it has begun."""
         return self._is_closing
 
     def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return whom the bytes are given to."""
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Give the bytes to somebody else from now on."""
         self._protocol = protocol
 
     def get_write_buffer_size(self) -> int:
+        """Return how much waits to be sent."""
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is buffered here, and so nothing is bounded."""
 
     def can_write_eof(self) -> bool:
+        """Say that a connection ends both ways at once."""
         return False
 
     def is_reading(self) -> bool:
+        """Say whether what arrives is delivered."""
         return not self._is_closing
 
     def pause_reading(self) -> None:
@@ -214,10 +226,10 @@ class End(asyncio.Transport):
     def vanish(self) -> None:
         """Be gone with the node: its protocol hears nothing, its peer sees a reset."""
         self._is_closing = self.is_over = True
-        self.peer._hear_of_end(ConnectionResetError("reset by peer"))
+        self.peer.hear_of_end(ConnectionResetError("reset by peer"))
 
     def _send(self, content: bytes) -> None:
-        self._at_arrival(self.peer._deliver, content)
+        self._at_arrival(self.peer.deliver, content)
 
     def _at_arrival(self, call: Callable[..., None], *args: object) -> None:
         """Call at the other end when what is on its way has arrived; bytes never overtake each other."""
@@ -225,7 +237,8 @@ class End(asyncio.Transport):
         self._last_at = max(self._last_at, loop.time() + self._network.weather.delay_seconds())
         loop.call_at(self._last_at, call, *args, context=self.peer.context)
 
-    def _deliver(self, content: bytes) -> None:
+    def deliver(self, content: bytes) -> None:
+        """Give what has arrived to the protocol."""
         if not self._is_closing and isinstance(self._protocol, asyncio.Protocol):
             self._protocol.data_received(content)
 
@@ -235,9 +248,10 @@ class End(asyncio.Transport):
         self._is_closing = True
         self._network.acts += 1
         asyncio.get_running_loop().call_soon(self._lose, None, context=self.context)
-        self._at_arrival(self.peer._hear_of_end, peer_sees)
+        self._at_arrival(self.peer.hear_of_end, peer_sees)
 
-    def _hear_of_end(self, error: Exception | None) -> None:
+    def hear_of_end(self, error: Exception | None) -> None:
+        """Learn that the other end has closed, or that the connection was reset."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -245,7 +259,7 @@ class End(asyncio.Transport):
 
     def _reset(self) -> None:
         for end in (self, self.peer):
-            end._hear_of_end(ConnectionResetError("connection reset"))
+            end.hear_of_end(ConnectionResetError("connection reset"))
 
     def _lose(self, error: Exception | None) -> None:
         if self.is_over:

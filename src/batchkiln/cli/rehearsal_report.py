@@ -1,0 +1,173 @@
+"""How a rehearsal is told: to a person, and as the JSON document of `rehearse --json`."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from batchkiln.cli.output import iso
+from batchkiln.cli.tables import console
+from batchkiln.core.states import ItemState
+from batchkiln.queue.summaries import JobSummary
+from batchkiln.rehearsal.stage import Outcome
+from batchkiln.views.words import STYLES, count, duration, moment, one_line
+
+_LONGEST_MESSAGE: Final = 160
+
+
+def show_rehearsal(outcome: Outcome, *, level: str, seed: int) -> None:
+    """Print the bill, the time, the requests, the troubles, and whether anything was charged twice."""
+    out = console()
+    faults = "without faults" if level == "none" else f"with {level} faults"
+    out.print(
+        Text(
+            f"Rehearsed {faults} (seed {seed}), under the limits of profile {outcome.profile.name}, "
+            "at the local service's prices.",
+            style="bold",
+        )
+    )
+    for job in outcome.jobs:
+        for line in _job_lines(job):
+            out.print(line)
+    out.print(_facts(outcome))
+    if outcome.troubles:
+        out.print()
+        out.print(_trouble_table(outcome))
+    out.print()
+    out.print(_verdict(outcome))
+
+
+def _job_lines(job: JobSummary) -> Iterator[Text]:
+    line = Text(f"{job.name}: {count(job.total, 'item')}:")
+    for state in ItemState:
+        if number := job.items[state]:
+            line.append(f"  {number:,} {state}", style=STYLES[state])
+    yield line
+    for trouble in job.troubles:
+        message = one_line(trouble.example or "")[:_LONGEST_MESSAGE]
+        text = f"    {trouble.state}: {trouble.count:,} {one_line(trouble.code)}" + (f" ({message})" if message else "")
+        yield Text(text, style=STYLES[trouble.state])
+
+
+def _facts(outcome: Outcome) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    refunded = sum(job.credits.refunded for job in outcome.jobs)
+    bill = count(outcome.charged_credits, "credit")
+    table.add_row("bill", bill + (f", and {refunded:,} refunded" if refunded else ""))
+    span = duration((outcome.ends_at - outcome.starts_at).total_seconds())
+    table.add_row("time", f"{span}, from {moment(outcome.starts_at)} to {moment(outcome.ends_at)}")
+    table.add_row("days", _days(outcome))
+    for window in outcome.report.windows:
+        name = window.budget if window.account == "main" else f"{window.budget} ({window.account})"
+        table.add_row(
+            name,
+            f"{outcome.requests_of(window.budget):,} in all, at most {window.busiest_day_requests:,} of "
+            f"{window.limit_per_day:,} a day and {window.busiest_minute_requests:,} of "
+            f"{window.limit_per_minute:,} a minute",
+        )
+    for slot in outcome.report.slots:
+        if slot.busy_share is not None:
+            name = "slot" if slot.account == "main" else f"slot ({slot.account})"
+            table.add_row(name, f"generating {slot.busy_share:.0%} of the time")
+    return table
+
+
+def _days(outcome: Outcome) -> str:
+    days = outcome.report.days
+    if not days.entries:
+        return "none with any use"
+    busiest = max(days.entries, key=lambda day: day.used_credits)
+    whole = count(len(days.entries) + days.more, "service day")
+    return f"{whole} with credits used, at most {busiest.used_credits:,} of {busiest.limit_credits:,} a day"
+
+
+def _trouble_table(outcome: Outcome) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("TROUBLE", no_wrap=True)
+    table.add_column("AT", no_wrap=True)
+    table.add_column("TIMES", justify="right", no_wrap=True)
+    table.add_column("HOW IT ENDED", overflow="fold")
+    for trouble in outcome.troubles:
+        endings = "; ".join(
+            ending if times == trouble.times else f"{times:,} {ending}" for ending, times in trouble.endings.items()
+        )
+        table.add_row(one_line(trouble.kind.replace("_", " ")), trouble.endpoint, f"{trouble.times:,}", endings)
+    return table
+
+
+def _verdict(outcome: Outcome) -> Text:
+    paid = outcome.paid
+    if not outcome.is_sound:
+        return Text(
+            f"Something is wrong: the service kept {outcome.charged_credits:,} credits and the queue says "
+            f"{paid.credits:,}; {outcome.charged_twice:,} generations too many. This is a bug of batchkiln: please "
+            "report it with the manifest and the seed.",
+            style="red",
+        )
+    made = f"the service made {count(paid.generations, 'generation')}"
+    refunded = paid.generations - paid.kept
+    kept = f", refunded {refunded:,}" if refunded else ""
+    return Text(
+        f"No prompt was charged twice: {made}{kept}, and kept the credits of {paid.kept:,} for "
+        f"{count(paid.items, 'item')}. Your queue, your files and your account were not touched.",
+        style="green",
+    )
+
+
+def rehearsal_document(outcome: Outcome, *, level: str, seed: int) -> dict[str, Any]:
+    """Give a rehearsal as `rehearse --json` prints it."""
+    report = outcome.report
+    return {
+        "profile": outcome.profile.name,
+        "faults": level,
+        "seed": seed,
+        "starts_at": iso(outcome.starts_at),
+        "ends_at": iso(outcome.ends_at),
+        "bill": {
+            "credits": outcome.charged_credits,
+            "refunded": sum(job.credits.refunded for job in outcome.jobs),
+        },
+        "jobs": [_job_document(job) for job in outcome.jobs],
+        "days": {
+            "count": len(report.days.entries) + report.days.more,
+            "first": [
+                {
+                    "account": day.account,
+                    "began_at": day.began_at,
+                    "credits": day.used_credits,
+                    "credits_limit": day.limit_credits,
+                }
+                for day in report.days.entries
+            ],
+        },
+        "requests": [asdict(entry) for entry in report.requests],
+        "windows": [asdict(window) for window in report.windows],
+        "troubles": [asdict(trouble) for trouble in outcome.troubles],
+        "generations": {
+            "made": outcome.paid.generations,
+            "kept": outcome.paid.kept,
+            "refunded": outcome.paid.generations - outcome.paid.kept,
+        },
+        "charged_twice": outcome.charged_twice,
+        "sound": outcome.is_sound,
+    }
+
+
+def _job_document(job: JobSummary) -> dict[str, Any]:
+    return {
+        "job": job.name,
+        "items": {state.value: job.items[state] for state in ItemState} | {"total": job.total},
+        "credits": {
+            "reserved": job.credits.reserved,
+            "charged": job.credits.charged,
+            "refunded": job.credits.refunded,
+        },
+        "problems": [
+            {"state": trouble.state.value, "code": trouble.code, "count": trouble.count, "message": trouble.example}
+            for trouble in job.troubles
+        ],
+    }

@@ -1,0 +1,79 @@
+"""`batchkiln rehearse`."""
+
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from batchkiln.cli.command import command
+from batchkiln.cli.enqueue import MANIFESTS
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import is_terminal, print_json
+from batchkiln.clock import machine_now
+from batchkiln.core.errors import ExitStatus
+from batchkiln.views.words import count, moment
+
+if TYPE_CHECKING:
+    from batchkiln.rehearsal.stage import Outcome
+
+
+@command(
+    "rehearse",
+    example="batchkiln rehearse manifest.yaml\nbatchkiln rehearse manifest.yaml --faults rough --seed 7 --json",
+)
+@MANIFESTS
+@click.option(
+    "--faults",
+    type=click.Choice(["none", "mild", "rough"]),
+    default="none",
+    help="How much goes wrong: faults of the service, and connections that are cut.",
+)
+@click.option("--seed", type=int, default=0, metavar="N", help="What all chance is drawn from; default 0.")
+def rehearse(
+    common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
+) -> ExitStatus:
+    """Run each MANIFEST to its end against the local service, in virtual time: a month takes less than a minute.
+
+    The limits are those of the profile, the prices and durations the local service's. Queue, results and account stay
+    as they are: everything happens in a temporary folder, and no request leaves this process. `-` reads standard input.
+    """
+    # Both take longer to import than `status` to run.
+    from batchkiln.logs import configure_logging  # noqa: PLC0415
+    from batchkiln.rehearsal.stage import Wish  # noqa: PLC0415
+    from batchkiln.rehearsal.stage import rehearse as play  # noqa: PLC0415
+    from batchkiln.wiring import Setting  # noqa: PLC0415
+
+    # What goes wrong is in the report; -v shows it as it happens.
+    configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
+    setting = Setting(common.queue, common.load_config(), common.profile)
+    wish = Wish(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
+    outcome = play(setting, wish)
+    if is_terminal(sys.stderr):
+        sys.stderr.write("\r\x1b[K")
+    _tell(outcome, common, level=faults, seed=seed)
+    if not outcome.is_sound:
+        return ExitStatus.UNEXPECTED
+    return ExitStatus.OK if outcome.is_all_done else ExitStatus.ITEMS_NOT_DONE
+
+
+def _tell(outcome: "Outcome", common: Common, *, level: str, seed: int) -> None:
+    from batchkiln.cli.rehearsal_report import rehearsal_document, show_rehearsal  # noqa: PLC0415  Rich, at the end
+
+    if common.is_json:
+        print_json(rehearsal_document(outcome, level=level, seed=seed))
+    else:
+        show_rehearsal(outcome, level=level, seed=seed)
+
+
+def _progress(common: Common) -> Callable[[datetime, int], None]:
+    """Return what tells a person at a terminal how far the virtual time has come."""
+    if common.is_quiet or not is_terminal(sys.stderr):
+        return lambda _, __: None
+
+    def tell(now: datetime, left: int) -> None:
+        sys.stderr.write(f"\r\x1b[K{moment(now)}: {count(left, 'item')} left")
+        sys.stderr.flush()
+
+    return tell

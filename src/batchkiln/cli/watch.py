@@ -1,0 +1,167 @@
+"""`batchkiln watch`."""
+
+import asyncio
+import io
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from batchkiln.cli.command import command, run_async
+from batchkiln.cli.documents import job_document
+from batchkiln.cli.enqueue import applied_document
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import iso, tell
+from batchkiln.cli.run import driving_options
+from batchkiln.cli.session import Session
+from batchkiln.cli.signals import Signals, listening_to_signals
+from batchkiln.clock import ServiceClock, machine_now
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.views import Scope
+from batchkiln.interface.drive import Drive
+from batchkiln.interface.ending import Ending
+from batchkiln.interface.opening import opened
+from batchkiln.interface.wishes import Until, Wishes
+from batchkiln.queue.connection import Database
+from batchkiln.queue.history import last_event_id
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.queue.lookup import job_id_of
+from batchkiln.queue.watching import known_jobs, open_jobs
+from batchkiln.scheduler.control import Control
+from batchkiln.scheduler.loop import first_error
+from batchkiln.views.overview import read_overview
+from batchkiln.views.words import count
+from batchkiln.watching.notices import bring_news
+from batchkiln.watching.watcher import Watcher
+from batchkiln.wiring import Driver, Setting, apply_manifests, check_output_folder
+
+_CONFIGURATION: Final = "batchkiln.yaml"
+
+
+class QueueDesk:
+    """Brings manifests to the queue, on a connection of its own: a large one does not hold up what is driven."""
+
+    def __init__(self, database: Database, setting: Setting, driver: Driver) -> None:
+        """Wake the driver after each manifest."""
+        self._database = database
+        self._setting = setting
+        self._driver = driver
+
+    async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
+        """Enqueue a manifest. Raises `InputError` with its mistakes.
+
+        One whose results could not be written would end the drive of all others, once it is paid.
+        """
+        await check_output_folder(self._setting, str(path))
+        applied = await apply_manifests(
+            self._database, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
+        )
+        self._driver.hear()
+        return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
+
+    async def open_jobs(self) -> frozenset[str]:
+        """Return the jobs that have anything queued or under way."""
+        return await self._database.read(open_jobs)
+
+    async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of these jobs that the queue has."""
+        return await self._database.read(known_jobs, names)
+
+    async def ended(self, job: str) -> Mapping[str, Any]:
+        """Return a job as `status JOB --json` tells it, with the exit code that `run` would have."""
+        overview = await self._database.read(read_overview, self._setting.config, [job], machine_now())
+        exit_status = Ending(views=overview.jobs).exit_status
+        return {"at": iso(machine_now()), "exit": int(exit_status)} | job_document(overview.jobs[0])
+
+    def refused(self, error: InputError) -> Mapping[str, Any]:
+        """Return the mistakes with their places."""
+        mistakes = [
+            {
+                "message": mistake.reason,
+                "file": mistake.file,
+                "line": mistake.line,
+                "column": mistake.column,
+                "remedy": mistake.remedy,
+            }
+            for mistake in error.mistakes
+        ]
+        return {"at": iso(machine_now()), "errors": mistakes, "omitted": error.omitted}
+
+
+@command(
+    "watch",
+    example="batchkiln watch inbox\nbatchkiln watch inbox --once --json",
+    logs=True,
+)
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--once", "is_once", is_flag=True, help="Take what lies there now, run it to its end, and stop.")
+@driving_options
+def watch(
+    common: Common, folder: Path, *, is_once: bool, until: Until, max_credits: int | None, is_agreed: bool
+) -> ExitStatus:
+    """Take each manifest that appears in DIR, and drive the queue, until a signal.
+
+    NAME.yaml is answered by NAME.result.json beside it: accepted with counts, or refused with the mistakes and their
+    places; and again when its job has ended. A restart goes on from there.
+    """
+    del is_agreed  # no question is asked
+    return run_async(_watch(common, folder, Wishes(until=until, max_credits=max_credits, is_forever=not is_once)))
+
+
+async def _watch(common: Common, folder: Path, wishes: Wishes) -> ExitStatus:
+    with listening_to_signals() as signals:
+        setting = Setting(common.queue, common.load_config(), common.profile)
+        async with opened(setting) as queue, queue.driving(Control(), command="watch") as driver:
+            intake = await Database.open_for_writing(common.queue)
+            try:
+                desk = QueueDesk(intake, setting, driver)
+                watcher = Watcher(folder, desk, ServiceClock(), ignored=_ignored(common))
+                drive = Drive(driver, queue.reader, wishes, jobs=None)
+                play = _forever if wishes.is_forever else _once
+                return await play(common, drive, queue.reader, signals, watcher)
+            finally:
+                await intake.close()
+
+
+async def _once(common: Common, drive: Drive, reader: Database, signals: Signals, watcher: Watcher) -> ExitStatus:
+    """Run what lies in the folder to its end; a manifest that was refused makes the exit status of one."""
+    newest = await reader.read(last_event_id)
+    await watcher.settle()
+    jobs, status = sorted(watcher.jobs), ExitStatus.OK
+    if jobs:
+        ids = [await reader.read(job_id_of, job) for job in jobs]
+        drive.driver.control.scope = Scope(frozenset(ids))
+        drive.jobs = jobs
+        status = await Session(common, drive, reader, signals, after_event=newest).run()
+    await watcher.tell_ends()
+    if watcher.refused:
+        tell(f"{count(watcher.refused, 'manifest')} refused: each *.result.json says why.")
+        return ExitStatus.USAGE if status in {ExitStatus.OK, ExitStatus.ITEMS_NOT_DONE} else status
+    return status
+
+
+async def _forever(common: Common, drive: Drive, reader: Database, signals: Signals, watcher: Watcher) -> ExitStatus:
+    """Drive the queue and watch the folder beside it, until the drive ends."""
+    newest = await reader.read(last_event_id)
+    session = Session(common, drive, reader, signals, after_event=newest)
+    try:
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(watcher.run(), name="watcher"),
+                group.create_task(watcher.follow(drive.driver.news.next), name="ends"),
+                group.create_task(bring_news(watcher), name="news"),
+            ]
+            status = await session.run()
+            for task in beside:
+                task.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    await watcher.tell_ends()
+    return status
+
+
+def _ignored(common: Common) -> frozenset[str]:
+    """Return what looks like a manifest and is the configuration."""
+    named = {common.config_path.name} if common.config_path else set()
+    return frozenset(named | {_CONFIGURATION})

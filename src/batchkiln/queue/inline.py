@@ -1,0 +1,48 @@
+"""A queue without a thread of its own: for an event loop in virtual time, in which a thread would be lost."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+from batchkiln.core.errors import QueueUnusable
+from batchkiln.queue.connection import BUSY_SECONDS, Database, translated
+
+T = TypeVar("T")
+
+
+class InlineDatabase(Database):
+    """A queue whose work is done within the step that asks for it. A power cut takes it with it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Use `open_for_writing`."""
+        self._raw = connection
+        self.path = path
+
+    @classmethod
+    async def _open(cls, uri: str, path: Path, prepare: Callable[[sqlite3.Connection, Path], None]) -> Self:
+        try:
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+        except sqlite3.Error as error:
+            raise QueueUnusable(f"{path}: cannot be opened as a queue: {error}") from error
+        database = cls(connection, path)
+        try:
+            await database.run(prepare, path)
+        except BaseException:
+            await database.close()
+            raise
+        connection.execute("PRAGMA synchronous = OFF")
+        return database
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._raw.close()
+
+    async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+        try:
+            result = work(self._raw, *args, **kwargs)
+        except sqlite3.DatabaseError as error:
+            raise translated(error, self.path) from error
+        await asyncio.sleep(0)  # noqa: TID251  no time passes; a thread would answer with the next turn at the earliest
+        return result

@@ -1,0 +1,194 @@
+"""The watcher: takes manifests that are still, answers each, and answers again when its job has ended."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import structlog
+
+from batchkiln.core.errors import InputError, QueueBusy, QueueUnusable
+from batchkiln.watching.answers import Answer, answer_name, read_answer, write_answer
+from batchkiln.watching.folder import Stillness, manifests_in, sha256_of
+
+log = structlog.get_logger()
+
+AGAIN_SECONDS: Final = 30.0
+"""How long a manifest waits that could not be taken for now: the disk is full, or the queue was kept locked."""
+
+PAUSE_SECONDS: Final = 0.2
+"""Between two looks at the folder: many files that are moved in together are one piece of news."""
+
+
+class Clock(Protocol):
+    """Steady time."""
+
+    def monotonic(self) -> float:
+        """Return steady seconds."""
+
+    async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
+        """Wait for a steady moment, or until `wake` is set."""
+
+
+class Desk(Protocol):
+    """Where manifests are brought, and what is told of their jobs."""
+
+    async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
+        """Enqueue a manifest; return its job and what became of it. Raises `InputError` with its mistakes."""
+
+    async def open_jobs(self) -> frozenset[str]:
+        """Return the jobs that have anything queued or under way."""
+
+    async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of these jobs that the queue has."""
+
+    async def ended(self, job: str) -> Mapping[str, Any]:
+        """Return what is to be told of a job that has ended."""
+
+    def refused(self, error: InputError) -> Mapping[str, Any]:
+        """Return what is to be told of a manifest that was refused."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """An answered manifest: its answer, and the file that holds it."""
+
+    answer: Answer
+    path: Path
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Watches one folder. `wake` asks it to look at once; `look_every_seconds` is how long it goes without."""
+
+    folder: Path
+    desk: Desk
+    clock: Clock
+    ignored: Collection[str] = ()
+    look_every_seconds: float = 2.0
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    taken: dict[str, Taken] = field(default_factory=dict)
+    _stillness: Stillness = field(default_factory=Stillness)
+    _pending: set[str] = field(default_factory=set)  # names whose job's end is still to be told
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who takes manifests, or tells ends
+
+    async def run(self) -> None:
+        """Look at the folder until cancelled. Raises `InputError` where it cannot be read."""
+        while True:
+            await self.look()
+            await self.tell_ends()
+            now = self.clock.monotonic()
+            await self.clock.sleep_until(min(self._stillness.next_at, now + self.look_every_seconds), self.wake)
+            self.wake.clear()
+            await self._pause()
+
+    async def follow(self, next_news: Callable[[], asyncio.Event]) -> None:
+        """Tell the ends of jobs as they come, until cancelled; `next_news` gives an event that the next news sets."""
+        while True:
+            news = next_news()  # before looking, so that none is missed
+            await self.tell_ends()
+            await self.clock.sleep_until(inf, news)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        await self.clock.sleep_until(self.clock.monotonic() + PAUSE_SECONDS, asyncio.Event())
+
+    async def settle(self) -> None:
+        """Take all that lies there now, as soon as it is still."""
+        await self.look()
+        while self._stillness.next_at < inf:
+            await self.clock.sleep_until(self._stillness.next_at, asyncio.Event())
+            await self.look()
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The jobs whose end is still to be told."""
+        return frozenset(job for name in self._pending if (job := self.taken[name].answer.job) is not None)
+
+    @property
+    def refused(self) -> int:
+        """How many manifests that lie there were refused."""
+        return sum(taken.answer.status == "refused" for taken in self.taken.values())
+
+    async def look(self) -> None:
+        """Look at the folder once, and take what is due."""
+        try:
+            found = await asyncio.to_thread(manifests_in, self.folder, ignored=self.ignored)
+        except OSError as error:
+            raise InputError(f"{self.folder}: the folder cannot be read: {error.strerror}") from error
+        async with self._turn:
+            for name in [name for name in self.taken if name not in found and name not in self._pending]:
+                del self.taken[name]  # tidied up; one whose job goes on is still answered
+            for name in self._stillness.look(found, self.clock.monotonic()):
+                await self._take(name, self.folder / answer_name(name, found))
+
+    async def tell_ends(self) -> None:
+        """Answer again for each job that has ended since; one that a person has set going again is awaited anew."""
+        async with self._turn:
+            still_open = await self.desk.open_jobs() if self.taken else frozenset()
+            for name, taken in list(self.taken.items()):
+                if taken.answer.job in still_open:
+                    self._pending.add(name)
+                elif name in self._pending:
+                    await self._tell_end(name, taken)
+
+    async def _tell_end(self, name: str, taken: Taken) -> None:
+        job = taken.answer.job
+        assert job is not None, "only an accepted manifest's job is awaited"
+        document = await self.desk.ended(job)
+        try:
+            self._answer(name, taken.path, Answer(name, taken.answer.sha256, "ended", job), document)
+        except OSError as error:  # it stays pending: the next look tries again
+            log.warning("answer_not_written", file=taken.path.name, reason=error.strerror)
+            return
+        log.info("job_ended", job=job, file=name)
+
+    async def _take(self, name: str, answer_path: Path) -> None:
+        """Enqueue a manifest and answer it, unless these very bytes were answered before."""
+        path = self.folder / name
+        try:
+            sha256 = await asyncio.to_thread(sha256_of, path)
+            known = await asyncio.to_thread(read_answer, answer_path)
+            if known is not None and (known.manifest, known.sha256) == (name, sha256) and await self._holds(known):
+                self._remember(name, answer_path, known)
+            else:
+                await self._apply(name, path, answer_path, sha256)
+        except FileNotFoundError:
+            return  # gone again, or moved on: the next look forgets it
+        except (OSError, QueueBusy) as error:
+            log.warning("manifest_postponed", file=name, reason=str(error), duration_seconds=AGAIN_SECONDS)
+            self._stillness.postpone(name, self.clock.monotonic() + AGAIN_SECONDS)
+            return
+        self._stillness.deal_with(name)
+
+    async def _holds(self, answer: Answer) -> bool:
+        """Whether an answer still stands: what was accepted by a queue that is gone is brought again."""
+        if answer.status != "accepted":
+            return True
+        return answer.job is not None and bool(await self.desk.known_jobs([answer.job]))
+
+    async def _apply(self, name: str, path: Path, answer_path: Path, sha256: str) -> None:
+        try:
+            job, document = await self.desk.apply(path)
+        except QueueUnusable:
+            raise
+        except InputError as error:
+            self._answer(name, answer_path, Answer(name, sha256, "refused", None), self.desk.refused(error))
+            log.warning("manifest_refused", file=name, reason=error.mistakes[0].reason)
+            return
+        self._answer(name, answer_path, Answer(name, sha256, "accepted", job), document)
+        log.info("manifest_accepted", file=name, job=job)
+
+    def _answer(self, name: str, path: Path, answer: Answer, document: Mapping[str, Any]) -> None:
+        head = {"manifest": name, "sha256": answer.sha256, "status": answer.status, "job": answer.job}
+        write_answer(path, head | {key: value for key, value in document.items() if key not in head})
+        self._remember(name, path, answer)
+
+    def _remember(self, name: str, path: Path, answer: Answer) -> None:
+        self.taken[name] = Taken(answer, path)
+        if answer.status == "accepted":
+            self._pending.add(name)
+        else:
+            self._pending.discard(name)

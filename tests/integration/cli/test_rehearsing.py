@@ -1,0 +1,47 @@
+"""`rehearse` as a person runs it (contract, section 4)."""
+
+from integration.cli.workspace import Workspace
+
+
+def test_a_rehearsal_tells_the_bill_and_leaves_nothing(workspace: Workspace) -> None:
+    """The bill, the time and the verdict are told; no queue and no output is made."""
+    result = workspace.call("rehearse", workspace.manifest(), "--faults", "mild")
+
+    assert result.exit == 0, result.err
+    assert "2 done" in result.out
+    assert "4 credits" in result.out
+    assert "No prompt was charged twice" in result.out
+    assert sorted(path.name for path in workspace.folder.iterdir()) == ["batchkiln.yaml", "foxes.yaml"]
+
+
+def test_the_document_is_one_and_has_what_the_manual_says(workspace: Workspace) -> None:
+    """--json: one document on standard output."""
+    text = (workspace.folder / workspace.manifest()).read_text()
+
+    document = workspace.call("rehearse", "-", "--json", "--seed", "4", stdin=text).document
+
+    assert document["jobs"][0]["items"]["done"] == 2
+    assert document["bill"] == {"credits": 4, "refunded": 0}
+    assert (document["seed"], document["charged_twice"], document["sound"]) == (4, 0, True)
+
+
+def test_a_rehearsal_of_failures_is_three(workspace: Workspace) -> None:
+    """What would not be done makes the exit status that `run` would have."""
+    name = workspace.manifest()
+    path = workspace.folder / name
+    path.write_text(path.read_text().replace("fox {{ n }}", "fox {{ n }} [fail]"))
+
+    result = workspace.call("rehearse", name)
+
+    assert result.exit == 3
+    assert "2 failed" in result.out
+
+
+def test_a_wrong_manifest_is_two(workspace: Workspace) -> None:
+    """Mistakes are told as `run` tells them."""
+    (workspace.folder / "wrong.yaml").write_text("version: 1\njob: wrong\nitmes: []\n")
+
+    result = workspace.call("rehearse", "wrong.yaml")
+
+    assert result.exit == 2
+    assert "wrong.yaml:3" in result.err

@@ -1,0 +1,139 @@
+"""`watch` as a pipeline uses it: files go in, answers and results come out (docs/pipelines.md)."""
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.cli.workspace import Workspace, finished, interrupt
+
+
+@pytest.fixture
+def inbox(workspace: Workspace) -> Path:
+    folder = workspace.folder / "inbox"
+    folder.mkdir()
+    return folder
+
+
+def put(workspace: Workspace, inbox: Path, job: str) -> None:
+    (workspace.folder / workspace.manifest(job)).rename(inbox / f"{job}.yaml")
+
+
+def until_status(path: Path, status: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if path.exists():
+            document: dict[str, Any] = json.loads(path.read_text())
+            if document["status"] == status:
+                return document
+        time.sleep(0.05)
+    raise AssertionError(f"{path.name} never became {status}")
+
+
+def test_once_runs_what_lies_there(workspace: Workspace, inbox: Path) -> None:
+    """All items done and each answered: exit 0; a second run finds nothing to do."""
+    put(workspace, inbox, "foxes")
+
+    result = workspace.call("watch", "inbox", "--once")
+
+    assert result.exit == 0, result.err
+    answer = json.loads((inbox / "foxes.result.json").read_text())
+    assert (answer["status"], answer["exit"], answer["items"]["done"]) == ("ended", 0, 2)
+    assert workspace.call("watch", "inbox", "--once").exit == 0
+    assert workspace.call("status", "foxes", "--json").document["credits"]["charged"] == 4
+
+
+def test_no_key_is_in_an_answer(workspace: Workspace, inbox: Path) -> None:
+    """Answers are read by other programs: neither the API key nor a signed link is in one (Law 8)."""
+    put(workspace, inbox, "foxes")
+
+    result = workspace.call("watch", "inbox", "--once", "-vv")
+
+    key = (workspace.folder / ".batchkiln" / "embedded" / "local" / "key-main").read_text().strip()
+    told = result.out + result.err + "".join(path.read_text() for path in inbox.glob("*.result.json"))
+    assert "foxes" in told
+    assert key not in told
+    assert "signature=" not in told
+
+
+def test_once_with_a_broken_manifest_is_two_and_runs_the_others(workspace: Workspace, inbox: Path) -> None:
+    """The mistakes are in the answer, with their places."""
+    put(workspace, inbox, "foxes")
+    (inbox / "wrong.yaml").write_text("version: 1\njob: wrong\nitmes: []\n")
+
+    result = workspace.call("watch", "inbox", "--once")
+
+    assert result.exit == 2
+    places = [
+        (error["line"], error["column"]) for error in json.loads((inbox / "wrong.result.json").read_text())["errors"]
+    ]
+    assert (3, 1) in places
+    assert json.loads((inbox / "foxes.result.json").read_text())["exit"] == 0
+
+
+def test_manifests_that_come_later_are_taken(workspace: Workspace, inbox: Path) -> None:
+    """Moved in while it watches an empty queue: enqueued, driven, answered twice; a signal ends it."""
+    process = workspace.start("watch", "inbox", "-q")
+    time.sleep(1.5)
+    put(workspace, inbox, "foxes")
+    until_status(inbox / "foxes.result.json", "ended")
+    put(workspace, inbox, "owls")
+    ended = until_status(inbox / "owls.result.json", "ended")
+
+    interrupt(process, signal.SIGTERM)
+    result = finished(process)
+
+    assert ended["items"]["done"] == 2
+    assert result.exit == 143
+    assert len(list((workspace.folder / "out").rglob("*.png"))) == 4
+
+
+def test_manifest_without_a_key_holds_up_nobody(workspace: Workspace, inbox: Path) -> None:
+    """A job whose profile lacks its key is postponed, and the next one runs: the watch does not end."""
+    workspace.configure(
+        "profiles:\n  local: {time_scale: 600}\n  studio:\n    base_url: https://example.invalid/api/v1\n"
+        "    accounts: [{name: main, keys: [{env: MISSING_KEY}]}]\n"
+    )
+    process = workspace.start("watch", "inbox")
+    time.sleep(1.5)
+    (inbox / "studio.yaml").write_text(
+        "version: 1\njob: studio\nprofile: studio\ndefaults: {model: epsilon-2, mode: text-to-image}\n"
+        "items: [{id: a, prompt: a}]\n"
+    )
+    until_status(inbox / "studio.result.json", "accepted")
+    put(workspace, inbox, "foxes")
+
+    until_status(inbox / "foxes.result.json", "ended")
+
+    assert process.poll() is None
+
+
+def test_manifest_whose_results_could_not_be_written_is_refused(workspace: Workspace, inbox: Path) -> None:
+    """It would be paid, and its download would end the drive for everybody."""
+    put(workspace, inbox, "foxes")
+    text = (inbox / "foxes.yaml").read_text()
+    (inbox / "foxes.yaml").write_text(text.replace("dir: out", "dir: batchkiln.yaml/out"))
+
+    result = workspace.call("watch", "inbox", "--once")
+
+    assert result.exit == 2
+    (error,) = json.loads((inbox / "foxes.result.json").read_text())["errors"]
+    assert "could not be written" in error["message"]
+
+
+def test_one_queue_has_one_driver(workspace: Workspace, inbox: Path) -> None:
+    """A second watch of the same queue is told who drives it."""
+    process = workspace.start("watch", inbox.name, "-q")
+    time.sleep(1.5)
+
+    assert workspace.call("watch", inbox.name).exit == 6
+    assert process.poll() is None
+
+
+def test_folder_that_is_not_there_is_two(workspace: Workspace) -> None:
+    """A mistyped folder is told, and none is made."""
+    assert workspace.call("watch", "inbux").exit == 2
+    assert not (workspace.folder / "inbux").exists()

@@ -1,0 +1,174 @@
+"""Whole rehearsals: nothing of the user's is touched, limits hold, and what is told is true."""
+
+import io
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from batchkiln.cli.rehearsal_report import rehearsal_document
+from batchkiln.config import Config, load_config
+from batchkiln.core.errors import InputError
+from batchkiln.core.states import ItemState
+from batchkiln.core.windows import Limits
+from batchkiln.rehearsal import stage
+from batchkiln.rehearsal.network import MemoryNetwork, Weather
+from batchkiln.rehearsal.stage import Outcome, Wish, rehearse
+from batchkiln.rehearsal.troubles import NEVER
+from batchkiln.rehearsal.weather import Level
+from batchkiln.wiring import Setting
+from simulation.canaries import Canaries
+from simulation.quiet import silence
+
+START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+MANIFEST = """
+version: 1
+job: {job}
+defaults: {{model: epsilon-2, mode: text-to-image, parameters: {{resolution: 512x512}}}}
+output: {{dir: "{out}"}}
+items:
+  - {{matrix: {{n: [fox, owl]}}, prompt: "A {{{{ n }}}}", id: "{{{{ n }}}}", repeat: {repeat}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Faults make the program and the service log, which is not what is looked at here."""
+    with silence():
+        yield
+
+
+def setting(folder: Path, limits: Limits | None = None) -> Setting:
+    config = load_config(None, {})
+    local = replace(config.profiles["local"], limits=limits or Limits())
+    return Setting(folder / "queue.db", Config({"local": local}, "local"), working_dir=folder)
+
+
+def played(
+    folder: Path, *, level: Level = "none", seed: int = 3, repeat: int = 5, limits: Limits | None = None
+) -> Outcome:
+    """Rehearse a manifest whose outputs would go to an absolute folder."""
+    manifest = folder / "animals.yaml"
+    manifest.write_text(MANIFEST.format(job="animals", out=folder / "out", repeat=repeat))
+    wish = Wish([str(manifest)], level, seed, START, io.BytesIO())
+    return rehearse(setting(folder, limits), wish)
+
+
+def test_calm_rehearsal_has_the_bill(tmp_path: Path) -> None:
+    """Every item is done, each charged once, and the two books agree."""
+    outcome = played(tmp_path)
+
+    assert outcome.is_all_done
+    assert outcome.is_sound
+    assert outcome.charged_credits == outcome.jobs[0].credits.charged == 20
+    assert outcome.troubles == ()
+
+
+def test_nothing_of_the_users_is_touched(tmp_path: Path) -> None:
+    """No queue, no output, no service's folder: only the manifest is there afterwards, also with an absolute folder."""
+    played(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["animals.yaml"]
+
+
+def test_no_key_of_the_users_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile of a real service is rehearsed without its key: nothing could be sent there."""
+    monkeypatch.setenv("BATCHKILN_BASE_URL", "https://example.invalid/api/v1")
+    monkeypatch.setenv("BATCHKILN_API_KEY", "canary")
+    config = load_config(None, {"BATCHKILN_BASE_URL": "https://example.invalid/api/v1", "BATCHKILN_API_KEY": "canary"})
+    monkeypatch.delenv("BATCHKILN_API_KEY")
+    manifest = tmp_path / "animals.yaml"
+    manifest.write_text(MANIFEST.format(job="animals", out="out", repeat=1))
+
+    outcome = rehearse(
+        Setting(tmp_path / "queue.db", config, working_dir=tmp_path),
+        Wish([str(manifest)], "none", 1, START, io.BytesIO()),
+    )
+
+    assert outcome.profile.name == "env"
+    assert outcome.is_all_done
+
+
+def test_no_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and signed links that went over the network in memory are in no report (Law 8)."""
+    canaries = Canaries()
+
+    def listened_to(weather: Weather) -> MemoryNetwork:
+        network = MemoryNetwork(weather)
+        network.on_bytes.append(canaries.see)
+        return network
+
+    monkeypatch.setattr(stage, "MemoryNetwork", listened_to)
+    outcome = played(tmp_path, level="rough", repeat=10)
+
+    told = f"{rehearsal_document(outcome, level='rough', seed=3)} {outcome}".encode()
+    assert len(canaries.secrets) > 1
+    assert not canaries.told_by(told)
+
+
+def test_rough_rehearsal_charges_nothing_twice(tmp_path: Path) -> None:
+    """Lost replies, cut connections, failures: whatever happens, every trouble has an end and every credit its item."""
+    outcome = played(tmp_path, level="rough", seed=1, repeat=60)
+
+    assert outcome.charged_twice == 0
+    assert outcome.is_sound
+    assert sum(trouble.times for trouble in outcome.troubles) > 20
+    assert [trouble for trouble in outcome.troubles if NEVER in trouble.endings] == []
+    assert any("replayed" in trouble.endings for trouble in outcome.troubles)
+
+
+def test_limits_are_those_of_the_profile(tmp_path: Path) -> None:
+    """With four creates a day, ten items take three days, and the days are the service's own."""
+    outcome = played(tmp_path, limits=Limits(creates_per_day=4))
+
+    assert outcome.is_all_done
+    assert timedelta(days=1.5) < outcome.ends_at - outcome.starts_at < timedelta(days=2)
+    assert [day.used_credits for day in outcome.report.days.entries] == [8, 8, 4]
+
+
+def test_same_seed_gives_the_same_rehearsal(tmp_path: Path) -> None:
+    """What was seen can be looked at again; another seed gives other troubles."""
+    first, again, other = (played(tmp_path, level="rough", seed=seed, repeat=20) for seed in (5, 5, 6))
+
+    assert first.troubles == again.troubles
+    assert first.ends_at == again.ends_at
+    assert first.troubles != other.troubles
+
+
+def test_item_over_its_cap_is_told(tmp_path: Path) -> None:
+    """What would be rejected later is seen now, and costs nothing."""
+    manifest = tmp_path / "dear.yaml"
+    text = MANIFEST.format(job="dear", out="out", repeat=1).replace("defaults: {", "defaults: {max_cost_credits: 1, ")
+    manifest.write_text(text)
+
+    outcome = rehearse(setting(tmp_path), Wish([str(manifest)], "none", 1, START, io.BytesIO()))
+
+    assert outcome.jobs[0].items[ItemState.REJECTED] == 2
+    assert not outcome.is_all_done
+    assert outcome.charged_credits == 0
+
+
+def test_manifests_for_two_services_are_refused(tmp_path: Path) -> None:
+    """One service stands on the stage: which one is to be said."""
+    given = setting(tmp_path)
+    given.config.profiles["studio"] = replace(given.config.profiles["local"], name="studio")
+    for name in ("local", "studio"):
+        text = MANIFEST.format(job=name, out="out", repeat=1)
+        (tmp_path / f"{name}.yaml").write_text(f"profile: {name}\n{text}")
+    manifests = [str(tmp_path / "local.yaml"), str(tmp_path / "studio.yaml")]
+
+    with pytest.raises(InputError, match="one service at a time"):
+        rehearse(given, Wish(manifests, "none", 1, START, io.BytesIO()))
+
+
+def test_days_take_no_time(tmp_path: Path) -> None:
+    """Ten days of waiting for credits are over in seconds."""
+    began = time.monotonic()
+
+    outcome = played(tmp_path, limits=Limits(creates_per_day=1))
+
+    assert outcome.ends_at - outcome.starts_at > timedelta(days=8)
+    assert time.monotonic() - began < 20

@@ -1,0 +1,54 @@
+"""What goes wrong in a rehearsal is what the manual says, and comes from the seed."""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+from batchkiln.rehearsal.weather import CUT_REQUESTS, RATES, CutConnections, fault_rules
+
+MANUAL = Path(__file__).parents[3] / "docs" / "commands.md"
+KEY = "lk_canary-0123456789"
+REQUEST = f"POST /api/v1/images?x=1 HTTP/1.1\r\nHost: service\r\nAuthorization: Bearer {KEY}\r\n\r\n{{}}".encode()
+
+
+def test_manual_has_the_rates() -> None:
+    """The table of docs/commands.md is the one that is used."""
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\d.]+) \| ([\d.]+) \|$", MANUAL.read_text("utf-8"), re.MULTILINE)
+    cuts = re.search(
+        r"^\| `connection_\*`.* \| any \| ([\d.]+) \| ([\d.]+) \|$", MANUAL.read_text("utf-8"), re.MULTILINE
+    )
+
+    told = [(kind, endpoint, float(mild), float(rough)) for kind, endpoint, mild, rough in rows]
+    assert told == [(rate.kind, rate.endpoint, rate.mild, rate.rough) for rate in RATES]
+    assert cuts is not None
+    assert (float(cuts[1]), float(cuts[2])) == (CUT_REQUESTS["mild"], CUT_REQUESTS["rough"])
+
+
+def test_no_faults_unless_asked_for() -> None:
+    """The default level strikes nothing."""
+    weather = CutConnections("none", 1, sender="program")
+    weather.see("program", REQUEST)
+
+    assert fault_rules("none") == ()
+    assert {weather.misfortune("program", 0.0) for _ in range(1000)} == {"none"}
+
+
+def test_cut_is_remembered_by_path_and_without_the_key() -> None:
+    """Of the API key only its hash is kept, as in the service's log (Law 8)."""
+    weather = CutConnections("rough", 1, sender="program")
+    for _ in range(1000):
+        weather.see("program", REQUEST)
+        weather.misfortune("program", 3.0)
+
+    assert 5 <= len(weather.cuts) <= 50
+    assert {cut.path for cut in weather.cuts} == {"/api/v1/images"}
+    assert {cut.key_sha256 for cut in weather.cuts} == {sha256(KEY.encode()).hexdigest()}
+    assert KEY not in repr(weather.cuts)
+
+
+def test_replies_are_left_to_the_service() -> None:
+    """What the service writes is never cut here: its own faults spoil replies, and log that they did."""
+    weather = CutConnections("rough", 1, sender="program")
+    weather.see("service", REQUEST)
+
+    assert {weather.misfortune("service", 0.0) for _ in range(1000)} == {"none"}
