@@ -136,7 +136,7 @@ async def make_plan(
         wants_balance=_payers(survey.manifests, profiles),
         manner=manner or Manner(setting.surroundings),
     )
-    return compose(survey, book, setting.config)
+    return _compose(survey, book, setting.config)
 
 
 def _survey(
@@ -214,7 +214,7 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
+def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
     """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
     times = {**survey.times, **book.times}
     usages = {
