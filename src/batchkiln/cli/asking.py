@@ -3,11 +3,13 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, tell
+from batchkiln.cli.session import Wishes
 from batchkiln.cli.words import count
 from batchkiln.core.errors import InputError
 from batchkiln.core.instants import Now, to_milliseconds
@@ -18,6 +20,9 @@ from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.preparations import keep_quotes
 from batchkiln.queue.store import News, QueueStore
 from batchkiln.wiring import KEPT_MINUTES, Setting
+
+if TYPE_CHECKING:
+    from batchkiln.planning.plan import Plan
 
 
 def may_ask(manifests: Sequence[str], *, is_agreed: bool) -> bool:
@@ -33,7 +38,7 @@ async def ask_before_spending(
     manifests: Sequence[str],
     *,
     options: ApplyOptions,
-    max_credits: int | None,
+    wishes: Wishes,
 ) -> None:
     """Show what the run would come to, and ask where that is more than `confirm_above_credits`.
 
@@ -55,15 +60,23 @@ async def ask_before_spending(
             tell(line)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
         return  # applying refuses it in a moment
-    cost = plan.credits if max_credits is None else min(plan.credits, max_credits)
-    is_unknown = bool(plan.unpriced) and not plan.credits and max_credits is None
-    threshold = setting.config.confirm_above_credits
-    if cost <= threshold and not is_unknown:
+    cost = _most(plan, wishes)
+    is_unknown = bool(plan.unpriced) and not plan.credits and wishes.max_credits is None
+    if cost <= setting.config.confirm_above_credits and not is_unknown:
         return
     about = "an unknown number of credits" if is_unknown else f"about {count(cost, 'credit')}"
     # In a thread: a signal has to be heard while the person thinks.
     if not await asyncio.to_thread(click.confirm, f"This may spend {about}. Go on?", err=True):
         raise InputError("not confirmed: nothing was enqueued, sent or spent")
+
+
+def _most(plan: "Plan", wishes: Wishes) -> int:
+    """Return how many credits this run may spend, as far as it is bounded by wish."""
+    cost = plan.credits
+    if wishes.until.is_budget:
+        firsts = [outlook.forecast.days[0] for outlook in plan.outlooks if outlook.forecast.days]
+        cost = sum(day.credits for day in firsts)
+    return cost if wishes.max_credits is None else min(cost, wishes.max_credits)
 
 
 class _Noted:

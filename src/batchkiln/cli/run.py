@@ -83,9 +83,7 @@ async def _run(
             async with driving(database, setting, control, command="run") as driver:
                 newest = await database.read(last_event_id)
                 if is_asking:
-                    await ask_before_spending(
-                        common, database, setting, manifests, options=options, max_credits=wishes.max_credits
-                    )
+                    await ask_before_spending(common, database, setting, manifests, options=options, wishes=wishes)
                 applied = await apply_manifests(database, setting, manifests, options=options, stdin=sys.stdin.buffer)
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)
