@@ -45,28 +45,40 @@ async def ask_before_spending(
     The queue's lock is held: prices are kept in the queue, and reads noted there, so that nothing is asked twice and
     no window is overstepped (Law 5). Raises `InputError` for a no; nothing was enqueued then.
     """
-    from batchkiln.cli.plan_view import short_lines  # noqa: PLC0415  Rich, and only where it is shown
-    from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
+    from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  only where it is asked
     from batchkiln.planning.prices import Manner  # noqa: PLC0415  as above
 
     noted = _Noted(database, setting)
     manner = Manner(setting.surroundings, note=noted.note)
-    plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
+    try:
+        plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
+    except SameJobTwice:  # which a run may well have, one after the other
+        await _confirm("an unknown number of credits")
+        return
     for profile in {job.manifest.profile for job in plan.jobs}:
         now = plan.book.times.get(profile, setting.surroundings.wall())
         await noted.keep(profile, plan.book.of(profile), to_milliseconds(now))
     if not common.is_quiet:
-        for line in short_lines(plan):
-            tell(line)
+        _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
         return  # applying refuses it in a moment
     cost = _most(plan, wishes)
-    is_unknown = bool(plan.unpriced) and not plan.credits and wishes.max_credits is None
-    if cost <= setting.config.confirm_above_credits and not is_unknown:
-        return
-    about = "an unknown number of credits" if is_unknown else f"about {count(cost, 'credit')}"
-    # In a thread: a signal has to be heard while the person thinks.
-    if not await asyncio.to_thread(click.confirm, f"This may spend {about}. Go on?", err=True):
+    if plan.unpriced and not plan.credits and wishes.max_credits is None:
+        await _confirm("an unknown number of credits")
+    elif cost > setting.config.confirm_above_credits:
+        await _confirm(f"about {count(cost, 'credit')}")
+
+
+def _show(plan: "Plan") -> None:
+    from batchkiln.cli.plan_view import short_lines  # noqa: PLC0415  Rich, and only where it is shown
+
+    for line in short_lines(plan):
+        tell(line)
+
+
+async def _confirm(amount: str) -> None:
+    """Ask, in a thread: a signal has to be heard while the person thinks."""
+    if not await asyncio.to_thread(click.confirm, f"This may spend {amount}. Go on?", err=True):
         raise InputError("not confirmed: nothing was enqueued, sent or spent")
 
 

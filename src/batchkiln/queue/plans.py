@@ -140,8 +140,8 @@ def plan_manifest(
         observe=survey.observe,
     ) as intake:
         survey.count(intake.report)
-        job = connection.execute(query("job_by_name"), {"name": spec.name}).fetchone()
         place = {"job_id": intake.report.job_id, "day": day}
+        job = connection.execute(query("planned_job"), place).fetchone()
         return ManifestPlan(
             spec=spec,
             profile=profile,
@@ -152,8 +152,8 @@ def plan_manifest(
             questions=tuple(survey.questions()),
             uploads=survey.uploads(),
             is_paused=job is not None and bool(job["is_paused"]),
-            committed=0 if job is None else job["reserved"] + job["charged"] - job["refunded"],
-            taken=connection.execute(query("job_day_taken"), place).fetchone()[0],
+            committed=0 if job is None else job["committed"],
+            taken=0 if job is None else job["taken"],
             means=seen_means(connection),
         )
 
