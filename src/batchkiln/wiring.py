@@ -377,7 +377,11 @@ async def throwaway_service(profile: Profile) -> "AsyncIterator[LocalService]":
     """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
     from batchkiln.service.config import Limits  # noqa: PLC0415  as below
 
-    with TemporaryDirectory(prefix="batchkiln-") as folder:
+    try:
+        made = TemporaryDirectory(prefix="batchkiln-")
+    except OSError as error:
+        raise InputError(f"no temporary folder can be made for the local service: {error}; nothing was sent") from error
+    with made as folder:
         config = _embedded_config(profile, Path(folder)).model_copy(update={"limits": Limits.lifted()})
         async with _serving(config) as service:
             yield service

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +14,16 @@ from batchkiln.core.instants import Now, to_milliseconds
 from batchkiln.core.views import RequestKind, RequestNote
 from batchkiln.core.windows import day_starts
 from batchkiln.interface.queue import Queue
+from batchkiln.interface.wishes import Wishes
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.preparations import keep_quotes
 from batchkiln.queue.store import News, QueueStore
 from batchkiln.views.words import count
 from batchkiln.wiring import KEPT_MINUTES, Setting
+
+if TYPE_CHECKING:
+    from batchkiln.planning.plan import Plan
 
 
 def may_ask(manifests: Sequence[str], *, is_agreed: bool) -> bool:
@@ -33,38 +38,58 @@ async def ask_before_spending(
     manifests: Sequence[str],
     *,
     options: ApplyOptions,
-    max_credits: int | None,
+    wishes: Wishes,
 ) -> None:
     """Show what the run would come to, and ask where that is more than `confirm_above_credits`.
 
     The queue's lock is held: prices are kept in the queue, and reads noted there, so that nothing is asked twice and
     no window is overstepped (Law 5). Raises `InputError` for a no; nothing was enqueued then.
     """
-    from batchkiln.cli.plan_view import short_lines  # noqa: PLC0415  Rich, and only where it is shown
-    from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
+    from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  only where it is asked
     from batchkiln.planning.prices import Manner  # noqa: PLC0415  as above
 
     database, setting = queue.writer, queue.setting
     noted = _Noted(database, setting)
     manner = Manner(setting.surroundings, note=noted.note)
-    plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
+    try:
+        plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
+    except SameJobTwice:  # which a run may well have, one after the other
+        await _confirm("an unknown number of credits")
+        return
     for profile in {job.manifest.profile for job in plan.jobs}:
         now = plan.book.times.get(profile, setting.surroundings.wall())
         await noted.keep(profile, plan.book.of(profile), to_milliseconds(now))
     if not common.is_quiet:
-        for line in short_lines(plan):
-            tell(line)
+        _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
         return  # applying refuses it in a moment
-    cost = plan.credits if max_credits is None else min(plan.credits, max_credits)
-    is_unknown = bool(plan.unpriced) and not plan.credits and max_credits is None
-    threshold = setting.config.confirm_above_credits
-    if cost <= threshold and not is_unknown:
-        return
-    about = "an unknown number of credits" if is_unknown else f"about {count(cost, 'credit')}"
-    # In a thread: a signal has to be heard while the person thinks.
-    if not await asyncio.to_thread(click.confirm, f"This may spend {about}. Go on?", err=True):
+    cost = _most(plan, wishes)
+    if plan.unpriced and not plan.credits and wishes.max_credits is None:
+        await _confirm("an unknown number of credits")
+    elif cost > setting.config.confirm_above_credits:
+        await _confirm(f"about {count(cost, 'credit')}")
+
+
+def _show(plan: "Plan") -> None:
+    from batchkiln.cli.plan_view import short_lines  # noqa: PLC0415  Rich, and only where it is shown
+
+    for line in short_lines(plan):
+        tell(line)
+
+
+async def _confirm(amount: str) -> None:
+    """Ask, in a thread: a signal has to be heard while the person thinks."""
+    if not await asyncio.to_thread(click.confirm, f"This may spend {amount}. Go on?", err=True):
         raise InputError("not confirmed: nothing was enqueued, sent or spent")
+
+
+def _most(plan: "Plan", wishes: Wishes) -> int:
+    """Return how many credits this run may spend, as far as it is bounded by wish."""
+    cost = plan.credits
+    if wishes.until.is_budget:
+        firsts = [outlook.forecast.days[0] for outlook in plan.outlooks if outlook.forecast.days]
+        cost = sum(day.credits for day in firsts)
+    return cost if wishes.max_credits is None else min(cost, wishes.max_credits)
 
 
 class _Noted:

@@ -96,10 +96,10 @@ def _totals(job: JobPlan) -> str:
 
 def _line(change: Change, job: JobPlan) -> str:
     item = one_line(change.item)
-    fields = ", ".join(change.fields)
+    fields = one_line(", ".join(change.fields))
     match change.kind:
         case ChangeKind.NEW:
-            return f"{item}  {' '.join(change.fields)}"
+            return f"{item}  {one_line(' '.join(change.fields))}"
         case ChangeKind.UPDATED:
             return f"{item}  {fields} ({change.state})"
         case ChangeKind.REQUEUED:
@@ -125,7 +125,9 @@ def _cost_table(plan: Plan) -> Table:
         each = "unknown" if not priced else f"{cost.credits / priced:,.1f}".removesuffix(".0")
         unpriced = f" + {cost.unpriced:,} unpriced" if cost.unpriced and priced else ""
         name = f"{cost.profile}/{cost.model}" if is_many else cost.model
-        table.add_row(name, f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown")
+        table.add_row(
+            Text(one_line(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
+        )
     table.add_row(Text("in all", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
     return table
 
@@ -217,7 +219,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             for (profile, account), balance in plan.book.balances.items()
         ],
         "other_jobs_queued": list(plan.others),
-        "changes": plan.would_do_anything,
+        "has_work": plan.would_do_anything,
         "warnings": [
             {"code": caution.code, "job": caution.job, "message": caution.message} for caution in cautions(plan)
         ],

@@ -84,7 +84,7 @@ async def _run(
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(last_event_id)
                 if is_asking:
-                    await ask_before_spending(common, queue, manifests, options=options, max_credits=wishes.max_credits)
+                    await ask_before_spending(common, queue, manifests, options=options, wishes=wishes)
                 applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
-from batchkiln.core.forecast import JobLoad, Unpayable, hopeless
+from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, hopeless
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
@@ -24,6 +24,10 @@ from batchkiln.queue.summaries import AccountSummary, account_summaries
 from batchkiln.queue.windows import logged_requests
 from batchkiln.views.outlook import Outlook, outlooks, usage_today
 from batchkiln.wiring import KEPT_MINUTES, Setting, read_manifest
+
+
+class SameJobTwice(InputError):
+    """Two manifests of one job: each would be planned against a queue without the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ async def make_plan(
     """Plan manifests, and ask the prices that the queue does not know.
 
     Neither the queue nor anything of the account is changed. Raises `InputError` with the mistakes of the first
-    wrong manifest.
+    wrong manifest, and `SameJobTwice`.
     """
     if "-" in paths and len(paths) > 1:
         raise InputError("standard input can be the only manifest, not one of several")
@@ -136,7 +140,7 @@ async def make_plan(
         wants_balance=_payers(survey.manifests, profiles),
         manner=manner or Manner(setting.surroundings),
     )
-    return compose(survey, book, setting.config)
+    return _compose(survey, book, setting.config)
 
 
 def _survey(
@@ -178,7 +182,7 @@ def _check_jobs_differ(manifests: Sequence[ManifestPlan]) -> None:
     names = [manifest.spec.name for manifest in manifests]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"two of these manifests are of the job {name}; plan them one after the other")
+            raise SameJobTwice(f"two of these manifests are of the job {name}; plan them one after the other")
 
 
 def _known(
@@ -214,7 +218,7 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
+def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
     """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
     times = {**survey.times, **book.times}
     usages = {
@@ -235,28 +239,33 @@ def compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
     ahead = _under_way(survey.other_loads)
     found = outlooks([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
     forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
-    jobs = []
-    for manifest, sendable in zip(priced, payable, strict=True):
-        name = manifest.spec.name
-        foretold = forecasts[name]
-        jobs.append(
-            JobPlan(
-                manifest=manifest,
-                now=times[manifest.profile],
-                end_at=None if manifest.is_paused else foretold.ends.get(name),
-                unpayable=tuple(each for each in foretold.unpayable if each.job == name),
-                refused=tuple(_refused(manifest, book)),
-                unpriced=_unpriced(sendable),
-                lacks_uploads=_lacking_uploads(sendable, book),
-            )
-        )
+    jobs = [
+        _job_plan(manifest, sendable, forecasts[manifest.spec.name], now=times[manifest.profile], book=book)
+        for manifest, sendable in zip(priced, payable, strict=True)
+    ]
     return Plan(
         jobs=tuple(jobs),
-        outlooks=tuple(outlook for outlook in found if set(outlook.jobs) & {job.manifest.spec.name for job in jobs}),
+        outlooks=tuple(outlook for outlook in found if loads.keys() & set(outlook.jobs)),
         costs=tuple(_costs(payable, loads, limits)),
         book=book,
         others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
+    )
+
+
+def _job_plan(
+    manifest: ManifestPlan, sendable: ManifestPlan, foretold: Forecast, *, now: datetime, book: PriceBook
+) -> JobPlan:
+    """Give one manifest's part; `sendable` is without what the service refuses."""
+    name = manifest.spec.name
+    return JobPlan(
+        manifest=manifest,
+        now=now,
+        end_at=None if manifest.is_paused else foretold.ends.get(name),
+        unpayable=tuple(each for each in foretold.unpayable if each.job == name),
+        refused=tuple(_refused(manifest, book)),
+        unpriced=_unpriced(sendable),
+        lacks_uploads=_lacking_uploads(sendable, book),
     )
 
 

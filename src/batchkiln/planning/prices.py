@@ -21,7 +21,6 @@ from batchkiln.core.replies import (
     AccountBlocked,
     AssetsReady,
     BalanceRead,
-    Described,
     EdgeBlocked,
     NoReply,
     Quoted,
@@ -231,7 +230,7 @@ class _Visit:
 
     async def make(self, questions: Sequence[PriceQuestion]) -> None:
         described = await self.desk.client.describe()  # tells the time, and counts in no account's window
-        if not isinstance(described, Described) and isinstance(described, NoReply | EdgeBlocked | Unavailable):
+        if isinstance(described, NoReply | EdgeBlocked | Unavailable):
             self._give_up(described)
             return
         if self.desk.clock.is_observed and not self.desk.is_ours:

@@ -7,7 +7,7 @@ work hardly waits. Killed at any instant it leaves a whole queue, and the same c
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -93,10 +93,12 @@ def compared(
     now: int,
     options: ApplyOptions,
     mistake_at: MistakeAt,
+    observe: Callable[[Difference], None] = lambda _: None,
 ) -> Iterator["Intake"]:
     """Give a manifest as it is staged and compared with its job; the staging lasts as long as the context.
 
-    The arguments are those of `apply_manifest`, and so are the mistakes.
+    The arguments are those of `apply_manifest`, and so are the mistakes. `observe` is told each difference of a known
+    item, once the moves that the manifest brings about are staged.
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         mistakes = staging.fill(placed)
@@ -104,7 +106,7 @@ def compared(
         mistakes += staging.collisions(mistake_at)
         intake = Intake(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += intake.profile_mistakes()
-        intake.report = intake.compare(mistake_at)
+        intake.report = intake.compare(mistake_at, observe)
         mistakes += intake.mistakes
         if mistakes:
             raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + intake.omitted)
@@ -157,7 +159,7 @@ class Intake:
         remedy = f"use --profile {self._old_profile}, or give the job another name"
         return [Mistake(reason, file=self._spec.manifest_path, remedy=remedy)]
 
-    def compare(self, mistake_at: MistakeAt) -> ApplyReport:
+    def compare(self, mistake_at: MistakeAt, observe: Callable[[Difference], None]) -> ApplyReport:
         """Work out what applying does, without changing the queue; `mistakes` gets what forbids it."""
         if self._job_id is None:
             self._connection.execute(query("find_all_fresh"))
@@ -166,13 +168,17 @@ class Intake:
         self._connection.execute(query("find_fresh"))
         fresh = self._one("count_fresh")
         known = self._one("count_placed") - fresh
-        report = self._count_differences(ApplyReport(job_id=self._job_id, new=fresh, known=known), mistake_at)
-        return self._count_wishes(report)
+        report = self._count_wishes(ApplyReport(job_id=self._job_id, new=fresh, known=known))
+        return self._count_differences(report, mistake_at, observe)
 
-    def _count_differences(self, report: ApplyReport, mistake_at: MistakeAt) -> ApplyReport:
-        updated = requeued = changed = 0
+    def _count_differences(
+        self, report: ApplyReport, mistake_at: MistakeAt, observe: Callable[[Difference], None]
+    ) -> ApplyReport:
+        updated = changed = 0
+        requeued = report.requeued
         shown: list[Difference] = []
         for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
+            observe(difference)
             verdict = difference.verdict
             if verdict is Verdict.SENT:
                 changed += 1
@@ -205,7 +211,7 @@ class Intake:
         if self._options.prune and has_missing:
             self._connection.execute(query("wish_pruned"), self._settings())
         requeued, pruned = self._connection.execute(query("count_wishes")).fetchone()
-        return replace(report, requeued=report.requeued + requeued, missing=missing, pruned=pruned)
+        return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
     def store(self, report: ApplyReport) -> ApplyReport:
         """Write it, a piece at a time, and give the report of what was really done.

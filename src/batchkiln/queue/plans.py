@@ -15,9 +15,9 @@ from batchkiln.core.forecast import JobLoad
 from batchkiln.core.job import InputFile, JobSpec, Recipe
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
-from batchkiln.queue.differences import Difference, Verdict, all_differences
+from batchkiln.queue.differences import Difference, Verdict
 from batchkiln.queue.forecast import Means, QueuedLoad, RecipeCount, item_classes, recipe_counts, seen_means
-from batchkiln.queue.intake import MOVES_AT_ONCE, ApplyOptions, ApplyReport, MistakeAt, Placed, compared
+from batchkiln.queue.intake import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
 from batchkiln.queue.rows import input_file_of, recipe_of
 from batchkiln.queue.sql import query
 
@@ -128,12 +128,20 @@ def plan_manifest(
     `account` is the one whose uploads count, `day` the start of the service's present day in milliseconds. Raises
     `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
     """
-    dry = replace(options, dry_run=True)
-    with compared(connection, spec, placed, profile=profile, now=0, options=dry, mistake_at=mistake_at) as intake:
-        survey = _Survey(connection, intake.report, profile=profile, account=account)
-        survey.count()
-        job = connection.execute(query("job_by_name"), {"name": spec.name}).fetchone()
+    survey = _Survey(connection, profile=profile, account=account)
+    with compared(
+        connection,
+        spec,
+        placed,
+        profile=profile,
+        now=0,
+        options=replace(options, dry_run=True),
+        mistake_at=mistake_at,
+        observe=survey.observe,
+    ) as intake:
+        survey.count(intake.report)
         place = {"job_id": intake.report.job_id, "day": day}
+        job = connection.execute(query("planned_job"), place).fetchone()
         return ManifestPlan(
             spec=spec,
             profile=profile,
@@ -144,8 +152,8 @@ def plan_manifest(
             questions=tuple(survey.questions()),
             uploads=survey.uploads(),
             is_paused=job is not None and bool(job["is_paused"]),
-            committed=0 if job is None else job["reserved"] + job["charged"] - job["refunded"],
-            taken=connection.execute(query("job_day_taken"), place).fetchone()[0],
+            committed=0 if job is None else job["committed"],
+            taken=0 if job is None else job["taken"],
             means=seen_means(connection),
         )
 
@@ -153,9 +161,9 @@ def plan_manifest(
 class _Survey:
     """One manifest, staged and compared: what would be queued, recipe by recipe."""
 
-    def __init__(self, connection: sqlite3.Connection, report: ApplyReport, *, profile: str, account: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, profile: str, account: str) -> None:
         self._connection = connection
-        self._report = report
+        self._report = ApplyReport(job_id=None)
         self._profile = profile
         self._account = account
         self._queued: Counter[int] = Counter()
@@ -167,34 +175,34 @@ class _Survey:
         self._price_keys: dict[int, str] = {}
         self._quotes: dict[str, int] = {}
 
-    def count(self) -> None:
-        """Work out how many items of each recipe would be queued."""
-        if self._report.job_id is not None:
-            for entry in recipe_counts(self._connection, self._report.job_id, self._profile):
+    def observe(self, difference: Difference) -> None:
+        """Count and name an item that the manifest has otherwise, and what it takes out of one recipe into another."""
+        change = _change_of(difference)
+        if change is None or self._is_wished_back(difference):
+            return
+        self._numbers[change.kind] += 1
+        if self._numbers[change.kind] <= CHANGES_SHOWN:
+            self._named.append(change)
+        if difference.verdict not in {Verdict.TAKE_OVER, Verdict.SETTINGS}:
+            return
+        if difference.state is ItemState.QUEUED:
+            self._queued[difference.old_recipe_id] -= 1
+        if difference.state is ItemState.QUEUED or difference.requeues:
+            self._add(difference.new_recipe_id, 1, difference.seq)
+
+    def count(self, report: ApplyReport) -> None:
+        """Work out how many items of each recipe would be queued, all differences being known."""
+        self._report = report
+        if report.job_id is not None:
+            for entry in recipe_counts(self._connection, report.job_id, self._profile):
                 if entry.state is ItemState.QUEUED:
                     self._queued[entry.recipe_id] += entry.count
                 else:
                     self._under_way.append(entry)
-            self._count_differences()
             self._count_moves()
         for row in self._connection.execute(query("planned_fresh")):
             self._add(row["recipe_id"], row["n"], row["seq"])
         self._learn()
-
-    def _count_differences(self) -> None:
-        for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
-            change = _change_of(difference)
-            if change is None or self._is_wished_back(difference):
-                continue
-            self._numbers[change.kind] += 1
-            if self._numbers[change.kind] <= CHANGES_SHOWN:
-                self._named.append(change)
-            if difference.verdict not in {Verdict.TAKE_OVER, Verdict.SETTINGS}:
-                continue
-            if difference.state is ItemState.QUEUED:
-                self._queued[difference.old_recipe_id] -= 1
-            if difference.state is ItemState.QUEUED or difference.requeues:
-                self._add(difference.new_recipe_id, 1, difference.seq)
 
     def _is_wished_back(self, difference: Difference) -> bool:
         """Tell whether the item is queued again for its new settings alone: it is counted with the moves."""

@@ -57,7 +57,7 @@ def test_the_document_has_differences_cost_and_calendar(workspace: Workspace) ->
     (day,) = document["calendars"][0]["days"]
     assert (day["items"], day["credits"]) == (2, 4)
     assert job["estimated_end_at"] >= day["day"]
-    assert document["changes"] is True
+    assert document["has_work"] is True
 
 
 def test_the_detailed_exit_code_tells_whether_there_is_something_to_do(workspace: Workspace) -> None:

@@ -3,7 +3,9 @@
 import io
 import json
 import logging
+import time
 from pathlib import Path
+from sqlite3 import Connection
 
 import pytest
 from PIL import Image
@@ -12,6 +14,7 @@ from batchkiln.cli.plan_view import plan_document, short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.windows import Limits
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.warnings import cautions
@@ -130,6 +133,41 @@ async def test_the_read_window_is_kept(make_ground: GroundMaker) -> None:
 
     assert [request["status"] for request in await ground.answered()] == [200] * 5
     assert plan.unpriced == 0
+
+
+async def test_a_day_without_reads_left_is_told_and_not_overstepped(make_ground: GroundMaker) -> None:
+    """The second price would be one read too many. Service section 8."""
+    ground = await make_ground(limits=Limits(reads_per_day=1))
+
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
+
+    assert await ground.sent() == ["/quotes"]
+    assert "reads and quotes of the account are used up" in plan.book.hindrances[0].reason
+    assert 0 < plan.unpriced < 4
+
+
+async def test_what_another_process_has_asked_counts_in_the_window(make_ground: GroundMaker) -> None:
+    """Reads that the queue has noted leave fewer places; the plan waits until they are free."""
+    limits = Limits(reads_per_minute=4, minute_seconds=30)
+    ground = await make_ground(limits=limits, time_scale=30)
+    manifest = ground.manifest(TWO_MODELS)
+    await enqueue(ground, manifest)
+    database = await Database.open_for_writing(ground.queue)
+    await database.write(_note_reads, 3)
+    await database.close()
+    before = time.monotonic()
+
+    plan = await planned(ground.setting, manifest)
+
+    assert plan.unpriced == 0
+    assert time.monotonic() - before >= 1  # a minute of this service
+
+
+def _note_reads(connection: Connection, count: int) -> None:
+    connection.execute("INSERT INTO account (profile, name) VALUES ('studio', 'main')")
+    now = to_milliseconds(machine_now())
+    for _ in range(count):
+        connection.execute("INSERT INTO request (account_id, kind, sent_at) VALUES (1, 'read', ?)", (now,))
 
 
 async def test_an_old_key_is_told_with_the_exit_status_of_a_run(make_ground: GroundMaker) -> None:
