@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
@@ -12,16 +14,18 @@ from batchkiln.core.dataset import DatasetRow, Splits
 from batchkiln.core.errors import InputError
 from batchkiln.outputs.exports.card import Subject, card_text, first_card_text, front_matter, told_of
 from batchkiln.outputs.exports.csv_file import CsvFile
+from batchkiln.outputs.exports.folder_place import FolderPlace
 from batchkiln.outputs.exports.imagefolder import kind_of, metadata_names
 from batchkiln.outputs.exports.imagefolder import spot_of as folder_spot_of
 from batchkiln.outputs.exports.jsonl_file import JsonlFile
 from batchkiln.outputs.exports.media import MediaFiles
 from batchkiln.outputs.exports.outcome import LeftOut, Outcome
 from batchkiln.outputs.exports.parquet_file import ParquetFile
-from batchkiln.outputs.exports.places import CARD, Link, needs_extra, open_place
+from batchkiln.outputs.exports.places import CARD, Link, Place, needs_extra
 from batchkiln.outputs.exports.shapes import Columns, Shapes
 from batchkiln.outputs.exports.sources import Sources
 from batchkiln.outputs.exports.tables import Spot, Tables
+from batchkiln.outputs.exports.url_place import UrlPlace
 from batchkiln.outputs.exports.webdataset import Shards
 
 
@@ -74,7 +78,7 @@ class Export:
         is_dense = wishes.format in {Format.IMAGEFOLDER, Format.WEBDATASET}
         self._columns = shapes.columns(shapes.makes, is_dense=is_dense)
         self._own_columns = {makes: shapes.columns([makes], is_dense=is_dense) for makes in shapes.makes}
-        self._place = open_place(wishes.to, wishes.link)
+        self._place = _open_place(wishes.to, wishes.link)
         self._earlier = self._place.card()
         self._check_place()
         self._sources = Sources(is_thorough=wishes.is_thorough, pulse=pulse)
@@ -192,6 +196,17 @@ class Export:
         if self._wishes.format is Format.IMAGEFOLDER:
             return metadata_names(splits, is_mixed=len(self._makes) > 1)
         return [f"{split}{_TABLES[self._wishes.format].suffix}" for split in splits]
+
+
+def _open_place(to: str, link: Link | None) -> Place:
+    """Open a folder, or a URL of fsspec, which `://` tells. Raises `InputError`."""
+    if "://" not in to:
+        return FolderPlace(Path(to), link)
+    if to.startswith("file://"):
+        return FolderPlace(Path(unquote(urlsplit(to).path)), link)
+    if link not in {None, Link.COPY}:
+        raise InputError(f"--link {link}: links can only be made in a folder; at a URL files are copied")
+    return UrlPlace(to)
 
 
 def _check_installed(wanted: Format) -> None:

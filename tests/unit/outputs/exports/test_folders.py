@@ -351,3 +351,24 @@ def test_an_export_holds_no_path_of_the_machine(tmp_path: Path) -> None:
         export(rows, tmp_path / wanted, wanted)
 
         assert [name for name, content in tree(tmp_path / wanted).items() if str(tmp_path).encode() in content] == []
+
+
+def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
+    """With its name, and before anything is written."""
+    (tmp_path / "to").write_bytes(b"mine")
+
+    with pytest.raises(InputError, match="a file stands there"):
+        export(pictures(tmp_path, 1), tmp_path / "to")
+
+
+def test_what_a_person_wrote_into_the_card_is_kept(tmp_path: Path) -> None:
+    """Below its last line; the rest is written anew."""
+    rows = pictures(tmp_path, 2)
+    export(rows[:1], tmp_path / "to")
+    card = tmp_path / "to" / "README.md"
+    card.write_text(card.read_text("utf-8") + "\n## Licence\n\nMine.\n", "utf-8")
+
+    export(rows, tmp_path / "to")
+
+    assert card.read_text("utf-8").endswith("\n## Licence\n\nMine.\n")
+    assert "| train | 2 | 0 |" in card.read_text("utf-8")

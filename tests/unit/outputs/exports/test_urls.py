@@ -9,7 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from batchkiln.core.errors import InputError, OutputsUnwritable
 from batchkiln.outputs.exports import Format, Link
-from batchkiln.outputs.exports.places import redacted
+from batchkiln.outputs.exports.url_place import redacted
 
 from .making import clip, export, picture, tree
 
