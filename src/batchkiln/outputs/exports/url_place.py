@@ -29,6 +29,7 @@ class UrlPlace:
             self._fs, root = url_to_fs(url)
         except (ImportError, ValueError) as error:
             raise InputError(f"--to {self.title}: {redacted(str(error))}") from error
+        self._fs.invalidate_cache()  # its listings may be older than an export of another process
         self._root = str(root).rstrip("/")
         self._waiting: list[tuple[str, str]] = []
         self._staging: Path | None = None
@@ -54,7 +55,7 @@ class UrlPlace:
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """List a folder."""
-        entries = self._ask(lambda: self._fs.ls(self._at(folder).rstrip("/"), detail=True, refresh=True)) or []
+        entries = self._ask(lambda: self._fs.ls(self._at(folder).rstrip("/"), detail=True)) or []
         return {
             PurePosixPath(str(entry["name"])).name: int(entry["size"] or 0)
             for entry in entries
