@@ -1,6 +1,7 @@
 """One export from its first row to its card: what is asked, whether the place may be written to, and the steps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -11,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from batchkiln.core.dataset import DatasetRow, Splits
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, OutputsUnwritable
 from batchkiln.outputs.exports.card import Subject, card_text, first_card_text, front_matter, told_of
 from batchkiln.outputs.exports.csv_file import CsvFile
 from batchkiln.outputs.exports.folder_place import FolderPlace
@@ -94,24 +95,19 @@ class Export:
 
     def add(self, row: DatasetRow) -> None:
         """Take the next row; rows come by index."""
-        if not self._has_begun:
-            self._begin()
         if row.index != self._latest_index:
             self._outcome.items += 1
             self._latest_index = row.index
-        self._writer.add(row, self._wishes.splits.split_of(row.item), self._outcome)
+        with self._explained():
+            if not self._has_begun:
+                self._begin()
+            self._writer.add(row, self._wishes.splits.split_of(row.item), self._outcome)
 
     def finish(self) -> Outcome:
         """Give everything its name, the card last; without a row nothing is written."""
         if self._has_begun:
-            match self._writer:
-                case Tables():
-                    self._writer.finish(self._table_names())
-                case Shards():
-                    self._writer.finish(self._outcome)
-            self._publish_card(
-                card_text(self._subject, self._layout(), self._outcome, self._columns, earlier=self._earlier)
-            )
+            with self._explained():
+                self._finish()
         if self._columns.renamed:
             told = ", ".join(f"{key!r} is {name!r}" for key, name in self._columns.renamed.items())
             self._outcome.notes.append(f"some metadata have columns of other names, since theirs are taken: {told}")
@@ -122,6 +118,27 @@ class Export:
         if isinstance(self._writer, Tables):
             self._writer.close()
         self._place.close()
+
+    def _finish(self) -> None:
+        match self._writer:
+            case Tables():
+                self._writer.finish(self._table_names())
+            case Shards():
+                self._writer.finish(self._outcome)
+        self._publish_card(
+            card_text(self._subject, self._layout(), self._outcome, self._columns, earlier=self._earlier)
+        )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell of a disk that refuses a table or a shard, as the places tell of media."""
+        try:
+            yield
+        except OSError as error:
+            raise OutputsUnwritable(
+                f"{self.title}: {error.strerror or error}. What was exported stays, nothing was charged; run the same "
+                "command again once that is mended: it goes on from there"
+            ) from error
 
     def _begin(self) -> None:
         """Say in a new place whose it is, so that an export that is interrupted can go on there."""

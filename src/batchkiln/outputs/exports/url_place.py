@@ -11,7 +11,7 @@ from batchkiln.core.errors import InputError, OutputsUnwritable
 from batchkiln.outputs.exports.places import CARD, HEAD_BYTES, needs_extra
 
 _PUT_AT_ONCE: Final = 64  # object stores take many at once
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]*@")
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY: Final = re.compile(r"(?<=\S)\?\S+")
 
 
@@ -48,10 +48,11 @@ class UrlPlace:
 
     def is_empty(self) -> bool:
         """Whether nothing is there."""
-        return not any(
-            not PurePosixPath(str(entry["name"])).name.startswith(".")
-            for entry in self._ask(lambda: self._fs.ls(self._root, detail=True)) or []
-        )
+        entries = self._ask(lambda: self._fs.ls(self._root, detail=True)) or []
+        names = {str(entry["name"]).rstrip("/") for entry in entries} - {
+            self._root
+        }  # stores may list a folder in itself
+        return all(PurePosixPath(name).name.startswith(".") for name in names)
 
     def sizes(self, folder: str) -> Mapping[str, int]:
         """List a folder."""

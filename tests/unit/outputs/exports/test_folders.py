@@ -274,6 +274,25 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path, mon
     assert [*tree(tmp_path / "to")] == ["README.md"]
 
 
+@pytest.mark.parametrize("wanted", [*Format])
+def test_a_disk_that_is_full_of_a_table_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Format
+) -> None:
+    """Tables and shards are written by other hands than media, and fail alike."""
+    rows = pictures(tmp_path, 1)
+
+    def fill(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for writer in ("jsonl_file.JsonlFile", "csv_file.CsvFile", "parquet_file.ParquetFile"):
+        monkeypatch.setattr(f"batchkiln.outputs.exports.{writer}.add", fill)
+    monkeypatch.setattr("tarfile.TarFile.addfile", fill)
+
+    with pytest.raises(OutputsUnwritable, match=r"to: No space left.*same command"):
+        export(rows, tmp_path / "to", wanted)
+    assert {name for name in tree(tmp_path / "to") if "images" not in name} == {"README.md"}
+
+
 def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     """Nothing is written beside files that are none of ours, or over a README of another dataset."""
     rows = pictures(tmp_path, 1)
