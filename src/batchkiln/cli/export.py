@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Any, Final
 
@@ -163,17 +164,18 @@ def _run(
     below = items_now(connection, job)
     summary = job_summary(connection, job)
     assert summary is not None, "its items were counted"
-    shapes = Shapes()
-    for shape in iter_shapes(connection, job, below=below):
-        pulse()
-        shapes.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
-    with _told(summary.items[ItemState.DONE], is_shown=not is_quiet) as (left_out, advance):
-        made = Export(wishes, _subject(summary), shapes, pulse=pulse, tell=left_out)
+    with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
+        shapes = Shapes()
+        for shape in iter_shapes(connection, job, below=below):
+            pulse()
+            shapes.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
+            display.looked()
+        made = Export(wishes, _subject(summary), shapes, pulse=pulse, tell=display.left_out)
         try:
             for row in iter_rows(connection, job, below=below):
                 pulse()
                 made.add(row)
-                advance(row)
+                display.taken(row)
             return made.title, made.finish()
         finally:
             made.close()
@@ -188,11 +190,20 @@ def _subject(summary: JobSummary) -> Subject:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Display:
+    """What a person sees meanwhile: outputs that are left out, items whose metadata were read, rows."""
+
+    left_out: Callable[[LeftOut], None] = lambda left: tell(_left_line(left))
+    looked: Callable[[], None] = lambda: None
+    taken: Callable[[DatasetRow], None] = lambda _: None
+
+
 @contextmanager
-def _told(items: int, *, is_shown: bool) -> Iterator[tuple[Callable[[LeftOut], None], Callable[[DatasetRow], None]]]:
+def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Display]:
     """Tell what is left out as it comes, and on a terminal how far the export is."""
     if not is_shown or not is_terminal(sys.stderr):
-        yield (lambda left: tell(_left_line(left))), (lambda _: None)
+        yield _Display()
         return
     from rich.console import Console  # noqa: PLC0415  Rich takes longer to import than the rest
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
@@ -200,16 +211,21 @@ def _told(items: int, *, is_shown: bool) -> Iterator[tuple[Callable[[LeftOut], N
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     with Progress(*columns, console=out, transient=True, redirect_stdout=False) as progress:
-        task = progress.add_task("exporting items", total=items)
+        metadata = progress.add_task("reading metadata", total=items)
+        exported = progress.add_task("exporting items", total=items_done)
         latest = -1
 
-        def advance(row: DatasetRow) -> None:
+        def taken(row: DatasetRow) -> None:
             nonlocal latest
             if row.index != latest:
                 latest = row.index
-                progress.advance(task)
+                progress.advance(exported)
 
-        yield (lambda left: out.print(_left_line(left), markup=False)), advance
+        yield _Display(
+            left_out=lambda left: out.print(_left_line(left), markup=False),
+            looked=lambda: progress.advance(metadata),
+            taken=taken,
+        )
 
 
 def _left_line(left: LeftOut) -> str:

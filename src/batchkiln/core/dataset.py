@@ -47,15 +47,19 @@ class Splits:
     shares: tuple[tuple[str, float], ...] = (("train", 1.0),)
 
     def split_of(self, item: str) -> str:
-        """Return the split of an item: a hash of its name decides, so that no other item moves it."""
+        """Return the split of an item: a hash of its name decides, so that no other item moves it.
+
+        The order in which splits were named makes no difference.
+        """
         digest = hashlib.sha256(item.encode()).digest()[:_HASH_BYTES]
         place = int.from_bytes(digest, "big") / 2 ** (8 * _HASH_BYTES)
+        shares = sorted(self.shares)
         bound = 0.0
-        for name, share in self.shares:
+        for name, share in shares:
             bound += share
             if place < bound:
                 return name
-        return self.shares[-1][0]  # the shares' sum may lie a rounding below one
+        return shares[-1][0]  # their sum may lie a rounding below one
 
 
 def stem(item: str, output: int) -> str:

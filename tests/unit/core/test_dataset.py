@@ -29,11 +29,18 @@ def test_a_split_never_changes() -> None:
     splits = Splits((("train", 0.5), ("test", 0.5)))
 
     assert [splits.split_of(name) for name in ("red-fox", "owl-ink", "owl.ink", "größe")] == [
-        "train",
         "test",
         "train",
         "test",
+        "train",
     ]
+
+
+def test_the_order_of_splits_makes_no_difference() -> None:
+    """A person who names them the other way round means the same dataset."""
+    one, other = Splits((("train", 0.7), ("test", 0.3))), Splits((("test", 0.3), ("train", 0.7)))
+
+    assert all(one.split_of(f"{at}") == other.split_of(f"{at}") for at in range(1000))
 
 
 @given(NAMES, NAMES, st.integers(1, 3), st.integers(1, 3))

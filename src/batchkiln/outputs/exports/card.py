@@ -92,19 +92,15 @@ def _front(matter: Mapping[str, Any]) -> str:
 
 
 def _matter(subject: Subject, layout: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
-    tasks = []
-    if outcome.videos < outcome.files:
-        tasks.append("text-to-image")
-    if outcome.videos:
-        tasks.append("text-to-video")
-    return {
+    matter = {
         "pretty_name": subject.job,
-        "task_categories": tasks,
+        "task_categories": sorted(outcome.modes),  # the Hub names its tasks as the service its modes
         "tags": ["synthetic", _OURS],
         "size_categories": [_size_category(outcome.files)],
         "configs": _configs(layout, outcome),
         _OURS: dict(layout),
     }
+    return {name: value for name, value in matter.items() if value}  # the Hub takes no empty list
 
 
 def _configs(layout: Mapping[str, Any], outcome: Outcome) -> list[dict[str, Any]]:

@@ -1,27 +1,32 @@
 """One export from its first row to its card: what is asked, whether the place may be written to, and the steps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
 from batchkiln.core.dataset import DatasetRow, Splits
-from batchkiln.core.errors import InputError
+from batchkiln.core.errors import InputError, OutputsUnwritable
 from batchkiln.outputs.exports.card import Subject, card_text, first_card_text, front_matter, told_of
 from batchkiln.outputs.exports.csv_file import CsvFile
+from batchkiln.outputs.exports.folder_place import FolderPlace
 from batchkiln.outputs.exports.imagefolder import kind_of, metadata_names
 from batchkiln.outputs.exports.imagefolder import spot_of as folder_spot_of
 from batchkiln.outputs.exports.jsonl_file import JsonlFile
 from batchkiln.outputs.exports.media import MediaFiles
 from batchkiln.outputs.exports.outcome import LeftOut, Outcome
 from batchkiln.outputs.exports.parquet_file import ParquetFile
-from batchkiln.outputs.exports.places import CARD, Link, needs_extra, open_place
+from batchkiln.outputs.exports.places import CARD, Link, Place, needs_extra
 from batchkiln.outputs.exports.shapes import Columns, Shapes
 from batchkiln.outputs.exports.sources import Sources
 from batchkiln.outputs.exports.tables import Spot, Tables
+from batchkiln.outputs.exports.url_place import UrlPlace
 from batchkiln.outputs.exports.webdataset import Shards
 
 
@@ -74,7 +79,7 @@ class Export:
         is_dense = wishes.format in {Format.IMAGEFOLDER, Format.WEBDATASET}
         self._columns = shapes.columns(shapes.makes, is_dense=is_dense)
         self._own_columns = {makes: shapes.columns([makes], is_dense=is_dense) for makes in shapes.makes}
-        self._place = open_place(wishes.to, wishes.link)
+        self._place = _open_place(wishes.to, wishes.link)
         self._earlier = self._place.card()
         self._check_place()
         self._sources = Sources(is_thorough=wishes.is_thorough, pulse=pulse)
@@ -90,24 +95,19 @@ class Export:
 
     def add(self, row: DatasetRow) -> None:
         """Take the next row; rows come by index."""
-        if not self._has_begun:
-            self._begin()
         if row.index != self._latest_index:
             self._outcome.items += 1
             self._latest_index = row.index
-        self._writer.add(row, self._wishes.splits.split_of(row.item), self._outcome)
+        with self._explained():
+            if not self._has_begun:
+                self._begin()
+            self._writer.add(row, self._wishes.splits.split_of(row.item), self._outcome)
 
     def finish(self) -> Outcome:
         """Give everything its name, the card last; without a row nothing is written."""
         if self._has_begun:
-            match self._writer:
-                case Tables():
-                    self._writer.finish(self._table_names())
-                case Shards():
-                    self._writer.finish(self._outcome)
-            self._publish_card(
-                card_text(self._subject, self._layout(), self._outcome, self._columns, earlier=self._earlier)
-            )
+            with self._explained():
+                self._finish()
         if self._columns.renamed:
             told = ", ".join(f"{key!r} is {name!r}" for key, name in self._columns.renamed.items())
             self._outcome.notes.append(f"some metadata have columns of other names, since theirs are taken: {told}")
@@ -118,6 +118,27 @@ class Export:
         if isinstance(self._writer, Tables):
             self._writer.close()
         self._place.close()
+
+    def _finish(self) -> None:
+        match self._writer:
+            case Tables():
+                self._writer.finish(self._table_names())
+            case Shards():
+                self._writer.finish(self._outcome)
+        self._publish_card(
+            card_text(self._subject, self._layout(), self._outcome, self._columns, earlier=self._earlier)
+        )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Tell of a disk that refuses a table or a shard, as the places tell of media."""
+        try:
+            yield
+        except OSError as error:
+            raise OutputsUnwritable(
+                f"{self.title}: {error.strerror or error}. What was exported stays, nothing was charged; run the same "
+                "command again once that is mended: it goes on from there"
+            ) from error
 
     def _begin(self) -> None:
         """Say in a new place whose it is, so that an export that is interrupted can go on there."""
@@ -192,6 +213,17 @@ class Export:
         if self._wishes.format is Format.IMAGEFOLDER:
             return metadata_names(splits, is_mixed=len(self._makes) > 1)
         return [f"{split}{_TABLES[self._wishes.format].suffix}" for split in splits]
+
+
+def _open_place(to: str, link: Link | None) -> Place:
+    """Open a folder, or a URL of fsspec, which `://` tells. Raises `InputError`."""
+    if "://" not in to:
+        return FolderPlace(Path(to), link)
+    if to.startswith("file://"):
+        return FolderPlace(Path(unquote(urlsplit(to).path)), link)
+    if link not in {None, Link.COPY}:
+        raise InputError(f"--link {link}: links can only be made in a folder; at a URL files are copied")
+    return UrlPlace(to)
 
 
 def _check_installed(wanted: Format) -> None:

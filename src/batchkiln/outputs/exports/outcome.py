@@ -35,6 +35,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     splits: Counter[tuple[str, bool]] = field(default_factory=Counter)  # split, and whether clips
     models: Counter[str] = field(default_factory=Counter)
+    modes: Counter[str] = field(default_factory=Counter)
     shards: Counter[tuple[str, str]] = field(default_factory=Counter)  # samples by split and extension
     values: dict[str, dict[Any, None]] = field(default_factory=dict)
     size_bytes: int = 0
@@ -64,6 +65,7 @@ class Outcome:
             self.there += 1
         self.splits[split, row.is_video] += 1
         self.models[row.model] += 1
+        self.modes[row.mode.value] += 1
         self.size_bytes += row.size_bytes
         for name, value in row.parameters.items():
             seen = self.values.setdefault(name, {})

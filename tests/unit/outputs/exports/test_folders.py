@@ -274,6 +274,25 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path, mon
     assert [*tree(tmp_path / "to")] == ["README.md"]
 
 
+@pytest.mark.parametrize("wanted", [*Format])
+def test_a_disk_that_is_full_of_a_table_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: Format
+) -> None:
+    """Tables and shards are written by other hands than media, and fail alike."""
+    rows = pictures(tmp_path, 1)
+
+    def fill(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for writer in ("jsonl_file.JsonlFile", "csv_file.CsvFile", "parquet_file.ParquetFile"):
+        monkeypatch.setattr(f"batchkiln.outputs.exports.{writer}.add", fill)
+    monkeypatch.setattr("tarfile.TarFile.addfile", fill)
+
+    with pytest.raises(OutputsUnwritable, match=r"to: No space left.*same command"):
+        export(rows, tmp_path / "to", wanted)
+    assert {name for name in tree(tmp_path / "to") if "images" not in name} == {"README.md"}
+
+
 def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     """Nothing is written beside files that are none of ours, or over a README of another dataset."""
     rows = pictures(tmp_path, 1)
@@ -351,3 +370,24 @@ def test_an_export_holds_no_path_of_the_machine(tmp_path: Path) -> None:
         export(rows, tmp_path / wanted, wanted)
 
         assert [name for name, content in tree(tmp_path / wanted).items() if str(tmp_path).encode() in content] == []
+
+
+def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
+    """With its name, and before anything is written."""
+    (tmp_path / "to").write_bytes(b"mine")
+
+    with pytest.raises(InputError, match="a file stands there"):
+        export(pictures(tmp_path, 1), tmp_path / "to")
+
+
+def test_what_a_person_wrote_into_the_card_is_kept(tmp_path: Path) -> None:
+    """Below its last line; the rest is written anew."""
+    rows = pictures(tmp_path, 2)
+    export(rows[:1], tmp_path / "to")
+    card = tmp_path / "to" / "README.md"
+    card.write_text(card.read_text("utf-8") + "\n## Licence\n\nMine.\n", "utf-8")
+
+    export(rows, tmp_path / "to")
+
+    assert card.read_text("utf-8").endswith("\n## Licence\n\nMine.\n")
+    assert "| train | 2 | 0 |" in card.read_text("utf-8")

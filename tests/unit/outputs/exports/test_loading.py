@@ -3,6 +3,7 @@
 import csv
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchkiln.core.dataset import DatasetRow, Splits
+from batchkiln.core.job import Mode
 from batchkiln.outputs.exports import Format
 
 from .making import clip, export, picture
@@ -83,7 +85,7 @@ def test_pictures_load_as_an_image_folder(
 
     found = load("imagefolder", data_dir=str(tmp_path / "to")) if by_name else load(str(tmp_path / "to"))
 
-    assert {split: len(rows) for split, rows in found.items()} == {"train": 14, "validation": 6, "test": 4}
+    assert {split: len(rows) for split, rows in found.items()} == {"train": 13, "validation": 4, "test": 7}
     rows = sorted((row for split in found.values() for row in split), key=lambda row: int(row["index"]))
     for row, made in zip(rows, pictures, strict=True):
         assert (row["text"], row["item"], row["count"]) == (made.prompt, made.item, made.metadata["count"])
@@ -196,13 +198,26 @@ def test_shards_load_by_datasets(
 @pytest.mark.parametrize("wanted", [*Format])
 def test_the_card_is_one_that_the_hub_reads(tmp_path: Path, pictures: list[DatasetRow], wanted: Format) -> None:
     """Front matter with the fields of a dataset, and what a person wants to know below."""
-    export(pictures, tmp_path / "to", wanted)
+    rows = [replace(pictures[0], mode=Mode.IMAGE_TO_IMAGE), *pictures[1:]]
+    export(rows, tmp_path / "to", wanted)
 
     card = huggingface_hub.DatasetCard.load(tmp_path / "to" / "README.md", ignore_metadata_errors=False)
 
     assert card.data.pretty_name == "birds"
-    assert card.data.task_categories == ["text-to-image"]
+    assert card.data.task_categories == ["image-to-image", "text-to-image"]
     assert card.data.size_categories == ["n<1K"]
     assert [config["config_name"] for config in card.data.configs] == ["default"]
     for piece in ("Birds of the garden", "epsilon-2 (24)", "1024x1024", "| 50 |", "2027-01-15", "| train | 24 | 0 |"):
         assert piece in card.content
+
+
+def test_a_card_of_no_file_has_no_empty_list(tmp_path: Path, pictures: list[DatasetRow]) -> None:
+    """Where every output is gone, the card says so, and stays one that can be read."""
+    for made in pictures:
+        Path(made.path).unlink()
+
+    export(pictures, tmp_path / "to")
+
+    card = huggingface_hub.DatasetCard.load(tmp_path / "to" / "README.md", ignore_metadata_errors=False)
+    assert "configs" not in card.data.to_dict()
+    assert "| Left out | 24 files that are gone or damaged |" in card.content

@@ -9,7 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from batchkiln.core.errors import InputError, OutputsUnwritable
 from batchkiln.outputs.exports import Format, Link
-from batchkiln.outputs.exports.places import redacted
+from batchkiln.outputs.exports.url_place import redacted
 
 from .making import clip, export, picture, tree
 
@@ -120,7 +120,13 @@ def test_what_is_not_installed_is_told_with_its_command(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://me:canary@host/x", "https://host/x?X-Amz-Signature=canary", "failed: s3://canary@b/k?canary=1."]
+    "url",
+    [
+        "ftp://me:canary@host/x",
+        "ftp://me:p@canary@host/x",
+        "https://host/x?X-Amz-Signature=canary",
+        "failed: s3://canary@b/k?canary=1.",
+    ],
 )
 def test_secrets_in_urls_are_not_repeated(url: str) -> None:
     """Neither in a message nor in the result. Law 8."""
