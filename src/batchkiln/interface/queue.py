@@ -69,6 +69,8 @@ class Queue:
         mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
+        if isinstance(manifest, str) and "\n" in manifest:
+            raise InputError("this is a manifest's text and no path; `enqueue_text` takes it")
         if not isinstance(manifest, Mapping):
             return await self._apply(os.fspath(manifest), BytesIO(), "<stdin>", options)
         header = {name: value for name, value in manifest.items() if name != "items"}
