@@ -371,10 +371,11 @@ class Queue:
     async def _to_change(self) -> AsyncIterator[Database]:
         """Give a connection for a change, one change at a time, and wake whoever drives the queue.
 
-        While it is driven here that is a connection of its own: reading a large manifest must not delay a poll.
+        While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            if self._driver is not None and self._beside is None:
+            is_at_work = self._driver is not None and bool(self._driver.lanes)
+            if is_at_work and self._beside is None:
                 self._beside = await Database.open_for_writing(self.setting.queue)
             yield self._beside or self._database
         ring(self.setting.queue)
