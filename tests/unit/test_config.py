@@ -148,3 +148,52 @@ def test_a_bound_of_the_question_is_a_whole_number(tmp_path: Path, value: str) -
     """Anything else is a mistake with its place."""
     with pytest.raises(InputError, match="confirm_above_credits"):
         load_config(write(tmp_path, f"confirm_above_credits: {value}\n"), NOWHERE)
+
+
+def test_notifiers_are_read_with_the_places_of_their_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In clear, from the environment, or from a file beside the configuration; no text of it is shown (Law 8)."""
+    path = write(
+        tmp_path,
+        """
+        notify:
+          phone: {apprise: {file: phone.txt}, events: [item_held, account_blocked]}
+          ci: {webhook: {url: "https://ci.invalid/canary", secret_env: CI_SECRET}}
+          gone: {apprise: {env: NOT_THERE}}
+          odd: {webhook: {url: {env: ODD_URL}}}
+        """,
+    )
+    (tmp_path / "phone.txt").write_text("ntfy://canary\n")
+    monkeypatch.setenv("CI_SECRET", "canary")
+    monkeypatch.setenv("ODD_URL", "canary://x")
+
+    notifiers = load_config(path, NOWHERE).notifiers
+
+    assert notifiers["phone"].url() == "ntfy://canary"
+    assert notifiers["phone"].events == frozenset({"item_held", "account_blocked"})
+    assert notifiers["ci"].url() == "https://ci.invalid/canary"
+    assert notifiers["ci"].secret_text() == "canary"
+    assert notifiers["ci"].events is None
+    assert "canary" not in repr(notifiers)
+    with pytest.raises(InputError, match="notifier gone: no URL found in the environment variable NOT_THERE"):
+        notifiers["gone"].url()
+    with pytest.raises(InputError, match="neither https:// nor http://") as odd:
+        notifiers["odd"].url()
+    assert "canary" not in str(odd.value)
+
+
+@pytest.mark.parametrize(
+    ("notifier", "reason"),
+    [
+        ("{}", "exactly one of apprise and webhook"),
+        ("{apprise: ntfy}", "a URL, or where one stands"),
+        ("{apprise: {env: A, file: b}}", "exactly one of env, file and keyring"),
+        ("{apprise: 'ntfy://x', events: [job_endet]}", "job_ended"),
+        ("{webhook: {secret_env: A}}", "this field is needed"),
+    ],
+)
+def test_mistaken_notifiers_are_told(notifier: str, reason: str, tmp_path: Path) -> None:
+    """With what would be right."""
+    path = write(tmp_path, f"notify:\n  ci: {notifier}\n")
+
+    with pytest.raises(InputError, match=reason):
+        load_config(path, NOWHERE)

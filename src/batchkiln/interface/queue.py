@@ -69,6 +69,8 @@ class Queue:
         mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
+        if isinstance(manifest, str) and "\n" in manifest:
+            raise InputError("this is a manifest's text and no path; `enqueue_text` takes it")
         if not isinstance(manifest, Mapping):
             return await self._apply(os.fspath(manifest), BytesIO(), "<stdin>", options)
         header = {name: value for name, value in manifest.items() if name != "items"}
@@ -369,10 +371,11 @@ class Queue:
     async def _to_change(self) -> AsyncIterator[Database]:
         """Give a connection for a change, one change at a time, and wake whoever drives the queue.
 
-        While it is driven here that is a connection of its own: reading a large manifest must not delay a poll.
+        While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            if self._driver is not None and self._beside is None:
+            is_at_work = self._driver is not None and bool(self._driver.lanes)
+            if is_at_work and self._beside is None:
                 self._beside = await Database.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
         ring(self.setting.queue)

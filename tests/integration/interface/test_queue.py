@@ -62,6 +62,8 @@ async def test_a_manifest_file_and_its_text_are_one_job(tmp_path: Path) -> None:
     async with opened(tmp_path) as queue:
         first = await queue.enqueue(tmp_path / "foxes.yaml")
         second = await queue.enqueue_text(text)
+        with pytest.raises(batchkiln.InputError, match="enqueue_text"):
+            await queue.enqueue(text)
 
     assert (first.report.new, second.report.new) == (2, 0)
 
