@@ -17,10 +17,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from batchkiln.cli.discretion import discreet, plain_link
+from batchkiln.cli.discretion import discreet, known_keys, plain_link
 from batchkiln.cli.output import iso
 from batchkiln.client import fingerprint
-from batchkiln.config import Config, Profile
+from batchkiln.config import Config
 from batchkiln.core.errors import InputError
 from batchkiln.queue.connection import SCHEMA_VERSION
 from batchkiln.queue.stories import RequestStory
@@ -50,7 +50,7 @@ API keys are named by a fingerprint that batchkiln makes of them, and are not he
 
 def write_bundle(path: Path, told: "Told", document: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """Write the zip whole, and say what was written. Raises `InputError` where a file stands there, or none can."""
-    keys = _keys(config, told.summary.profile)
+    keys = known_keys(config, told.summary.profile)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if os.path.lexists(path):
@@ -162,19 +162,6 @@ def _configuration(config: Config, name: str, keys: Sequence[str]) -> dict[str, 
         ],
         "key_fingerprints": sorted({fingerprint(key) for key in keys}),
     }
-
-
-def _keys(config: Config, name: str) -> list[str]:
-    """Read the keys of the item's profile: for their fingerprints, and to find them in what is given away."""
-    profile = config.profiles.get(name)
-    return [] if profile is None else [key for account in profile.accounts for key in _keys_of(profile, account.name)]
-
-
-def _keys_of(profile: Profile, account: str) -> list[str]:
-    try:
-        return profile.keys(account)
-    except InputError:
-        return []  # where none can be read, none can be given away
 
 
 def _versions() -> dict[str, Any]:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.discretion import without_folders
+from batchkiln.cli.discretion import discreet_text, known_keys, without_folders, without_keys
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json, say
-from batchkiln.client.redact import CODE_MAX_CHARACTERS, MESSAGE_MAX_CHARACTERS, safe_text
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
@@ -62,7 +61,10 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     try:
         view = await database.read(_view, config, job, machine_now())
         with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
-            await _add_all(database, writer, view, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            keys = known_keys(config, view.summary.profile)
+            await _add_all(
+                database, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr)
+            )
             view = await database.read(_view, config, job, machine_now())
             written = await asyncio.to_thread(writer.finish, _head(view))
     finally:
@@ -78,13 +80,16 @@ def _view(connection: Connection, config: Config, job: str, now: datetime) -> Jo
     return read_overview(connection, config, [job], now).jobs[0]
 
 
-async def _add_all(database: Database, writer: "ReportWriter", view: JobView, *, is_telling: bool) -> None:
+async def _add_all(
+    database: Database, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
+) -> None:
     """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
     job, total = view.summary.name, view.summary.total
     last_id = taken = 0
     while taken < total:
         rows = await database.read(report_page, job, after_id=last_id, limit=min(_CHUNK, total - taken))
-        await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir) for row in rows])
+        await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
+        assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
         if is_telling:
             sys.stderr.write(f"\r{job}: {taken:,} of {count(total, 'item')}" + ("\n" if taken == total else ""))
@@ -111,8 +116,8 @@ def _head(view: JobView) -> "ReportJob":
     )
 
 
-def _item(row: ReportRow, output_dir: str) -> "ReportItem":
-    """Give an item as it is shown: without folders of this machine, and once more without links and keys."""
+def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
+    """Give an item as it is shown: without folders of this machine, keys, and what signs the service's links."""
     from batchkiln.outputs.report.contents import ReportCharge, ReportItem  # noqa: PLC0415  as above
 
     item, recipe = row.item, row.recipe
@@ -120,13 +125,13 @@ def _item(row: ReportRow, output_dir: str) -> "ReportItem":
         name=item.name,
         index=item.index,
         state=item.state,
-        prompt=item.prompt,
+        prompt=without_keys(item.prompt, keys),
         model=item.model,
         mode=recipe.mode,
         parameters=recipe.parameters,
         inputs=tuple(PurePath(path).name for path in row.inputs),
-        metadata={key: _shown(value) for key, value in item.metadata.items()},
-        error=None if item.error is None else _error(item.error, row.inputs),
+        metadata={name: _shown(value, keys) for name, value in item.metadata.items()},
+        error=None if item.error is None else _error(item.error, row.inputs, keys),
         generation_id=item.generation_id,
         files=tuple(_file(output, output_dir) for output in item.outputs),
         charges=tuple(
@@ -143,18 +148,16 @@ def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
     return ReportFile(path, name, output.size_bytes, output.media_type, output.saved_at)
 
 
-def _error(error: ServiceError, inputs: Sequence[str]) -> ServiceError:
-    """Give an error as it may be sent to others. Its texts were cleaned when they were stored; twice is safe."""
+def _error(error: ServiceError, inputs: Sequence[str], keys: Sequence[str]) -> ServiceError:
     message = error.message
     for path in inputs:  # whole, since a path may hold what ends one in a sentence
         message = message.replace(path, PurePath(path).name)
-    return ServiceError(
-        safe_text(error.code, CODE_MAX_CHARACTERS), safe_text(without_folders(message), MESSAGE_MAX_CHARACTERS)
-    )
+    return ServiceError(discreet_text(error.code, keys), discreet_text(message, keys))
 
 
-def _shown(value: Any) -> Any:  # noqa: ANN401  any JSON value
-    return without_folders(value) if isinstance(value, str) else value
+def _shown(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
+    """Give a metadata value. Its links are a person's own, and stay whole."""
+    return without_folders(without_keys(value, keys)) if isinstance(value, str) else value
 
 
 def _document(job: str, written: "Written") -> dict[str, Any]:

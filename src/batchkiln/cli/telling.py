@@ -49,7 +49,7 @@ HOLDS: Final[Mapping[str, Hold]] = {
     ),
     DAMAGED: Hold(
         "the disk no longer gives what was sent: key or request have changed, so that sending it again could pay twice",
-        "look for it in the account, and after the disk. " + _ASK + _SAY,
+        "look for it in the account, and look after the disk. " + _ASK + _SAY,
     ),
     Event.REFUSED_IN_DOUBT: Hold(
         "an earlier send of it got no reply, and sent again it was refused over a price or an image, which may have "
@@ -57,7 +57,7 @@ HOLDS: Final[Mapping[str, Hold]] = {
         "look for it in the account. " + _ASK + _SAY,
     ),
     Event.INPUT_LOST: Hold(
-        "a local image that it needs is gone or has changed since it was accepted",
+        "a local image is gone or has changed since it was accepted",
         "put the image back and run its manifest again, `batchkiln run {manifest}`, which takes it up; `batchkiln "
         "resolve {item} --as failed` gives the item up",
     ),

@@ -96,6 +96,27 @@ def test_folders_in_messages_and_metadata_are_left_out(workspace: Workspace) -> 
     assert "my pictures" not in html
 
 
+def test_a_key_that_slipped_into_a_prompt_is_left_out(workspace: Workspace) -> None:
+    """Whoever pasted one where it does not belong gives it away at least not by the report. Law 8."""
+    workspace.configure(
+        "profiles:\n  studio:\n    base_url: http://127.0.0.1:9/api/v1\n"
+        "    accounts: [{name: main, keys: [{env: STUDIO_KEY}]}]\n"
+    )
+    (workspace.folder / "m.yaml").write_text(
+        "version: 1\njob: owls\nprofile: studio\nitems:\n"
+        "  - {id: owl, prompt: an owl canary-key-123, model: epsilon-2, mode: text-to-image,\n"
+        "     metadata: {note: canary-key-123}}\n",
+        encoding="utf-8",
+    )
+    workspace.call("enqueue", "m.yaml")
+
+    assert workspace.call("report", "owls", STUDIO_KEY="canary-key-123").exit == 0
+
+    html = (workspace.folder / "owls-report.html").read_text("utf-8")
+    assert "an owl [key]" in html
+    assert "canary" not in html
+
+
 def test_a_mistake_is_one_message(done: Workspace, tmp_path: Path) -> None:
     """A job that is not there, a folder that is not there, a file that is no report: exit 2, and nothing written."""
     (tmp_path / "mine.html").write_text("mine", "utf-8")

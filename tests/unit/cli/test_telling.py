@@ -168,7 +168,13 @@ TABLE: Final[list[Row]] = [
     (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve birds fox --as failed"]),
     (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve birds fox --as failed"]),
     (conflict, "another body", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
-    (damaged, "the disk no longer gives", "nobody knows", "after the disk", ["show", "resolve", "resolve", "resolve"]),
+    (
+        damaged,
+        "the disk no longer gives",
+        "nobody knows",
+        "look after the disk",
+        ["show", "resolve", "resolve", "resolve"],
+    ),
     (refused_in_doubt, "got no reply", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
     (
         input_lost,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _QUALITY: Final = 78
 _METHOD: Final = 2  # of the encoder: 4 takes more than twice as long, for a few hundredths of the size
+_ORIENTATION: Final = 0x0112  # in Exif
+_ON_ITS_SIDE: Final = frozenset({5, 6, 7, 8})
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -60,20 +62,11 @@ def _of_image(path: Path, edge: int) -> Thumbnail:
     from PIL import Image, ImageOps  # noqa: PLC0415  only who writes a report waits for it
 
     with Image.open(path) as opened:
+        width, height = opened.size
         opened.draft("RGB", (edge, edge))  # a JPEG is decoded at half or a quarter where that is enough
         picture: Image.Image = ImageOps.exif_transpose(opened)
-        width, height = _original_size(opened, picture)
-        return _small(picture, edge, width, height)
-
-
-def _original_size(opened: "Image", turned: "Image") -> tuple[int, int]:
-    """Give the whole size, which a draft has lost: the header is read once more."""
-    from PIL import Image  # noqa: PLC0415  as above
-
-    with Image.open(opened.filename) as whole:  # type: ignore[attr-defined]  # it was opened from a file
-        width, height = whole.size
-    is_on_its_side = (width > height) != (turned.width > turned.height) and width != height
-    return (height, width) if is_on_its_side else (width, height)
+        is_turned = opened.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
+        return _small(picture, edge, *((height, width) if is_turned else (width, height)))
 
 
 def _of_clip(path: Path, edge: int) -> Thumbnail:
