@@ -1,5 +1,6 @@
 """`batchkiln rehearse`."""
 
+import signal
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -49,6 +50,7 @@ def rehearse(
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
     setting = Setting(common.queue, common.load_config(), common.profile)
     wish = Wish(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
+    signal.signal(signal.SIGTERM, _leave)  # the temporary folder is removed on the way out, as with Ctrl-C
     outcome = play(setting, wish)
     if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
@@ -56,6 +58,11 @@ def rehearse(
     if not outcome.is_sound:
         return ExitStatus.UNEXPECTED
     return ExitStatus.OK if outcome.is_all_done else ExitStatus.ITEMS_NOT_DONE
+
+
+def _leave(number: int, frame: object) -> None:
+    del number, frame
+    sys.exit(ExitStatus.TERMINATED)
 
 
 def _tell(outcome: "Outcome", common: Common, *, level: str, seed: int) -> None:

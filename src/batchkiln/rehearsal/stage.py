@@ -143,7 +143,7 @@ def rehearse(setting: Setting, wish: Wish) -> Outcome:
         asyncio.set_event_loop(loop)
         try:
             return loop.run_until_complete(_Stage(Path(folder), setting, wish, cuts).play())
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             loop.set_exception_handler(lambda _, __: None)  # the tasks that are left have nothing to say
             raise
         finally:

@@ -1,6 +1,11 @@
 """`rehearse` as a person runs it (contract, section 4)."""
 
-from integration.cli.workspace import Workspace
+import signal
+import time
+
+import pytest
+
+from integration.cli.workspace import Workspace, finished
 
 
 def test_a_rehearsal_tells_the_bill_and_leaves_nothing(workspace: Workspace) -> None:
@@ -35,6 +40,26 @@ def test_a_rehearsal_of_failures_is_three(workspace: Workspace) -> None:
 
     assert result.exit == 3
     assert "2 failed" in result.out
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, status: int, workspace: Workspace) -> None:
+    """It stops at once, says nothing of what was under way, and its temporary folder is gone."""
+    temporary = workspace.folder / "tmp"
+    temporary.mkdir()
+    process = workspace.start("rehearse", workspace.manifest(items=3000), TMPDIR=str(temporary))
+    deadline = time.monotonic() + 30
+    while not list(temporary.glob("batchkiln-rehearsal-*/service/service.db")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+
+    process.send_signal(number)
+    result = finished(process)
+
+    assert result.exit == status
+    assert result.out == ""
+    assert result.err.strip() in {"", "Stopped; nothing is lost."}
+    assert list(temporary.glob("batchkiln-rehearsal-*")) == []
 
 
 def test_a_wrong_manifest_is_two(workspace: Workspace) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from integration.cli.workspace import Workspace, finished, interrupt
+from integration.cli.workspace import HURRIED, UNHURRIED, Workspace, finished, interrupt
 
 
 @pytest.fixture
@@ -89,6 +89,23 @@ def test_manifests_that_come_later_are_taken(workspace: Workspace, inbox: Path) 
     assert ended["items"]["done"] == 2
     assert result.exit == 143
     assert len(list((workspace.folder / "out").rglob("*.png"))) == 4
+
+
+def test_a_kill_costs_nothing(workspace: Workspace, inbox: Path) -> None:
+    """Killed in the middle of a job, a restart takes nothing again, finishes, and answers (Laws 2 and 9)."""
+    workspace.configure(UNHURRIED)
+    process = workspace.start("watch", "inbox", "-q")
+    put(workspace, inbox, "foxes")
+    until_status(inbox / "foxes.result.json", "accepted")
+    process.kill()
+    finished(process)
+    workspace.configure(HURRIED)
+
+    result = workspace.call("watch", "inbox", "--once")
+
+    answer = json.loads((inbox / "foxes.result.json").read_text())
+    assert result.exit == 0, result.err
+    assert (answer["status"], answer["credits"]["charged"]) == ("ended", 4)
 
 
 def test_manifest_without_a_key_holds_up_nobody(workspace: Workspace, inbox: Path) -> None:
