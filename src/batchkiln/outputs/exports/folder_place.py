@@ -25,6 +25,7 @@ class FolderPlace:
         self._root = root.absolute()
         self._may_copy = link in {None, Link.COPY}
         self._link = link or Link.HARD
+        self._wants_copies = link is Link.COPY
         self._made: set[Path] = set()
         with self._explained(""):
             if root.exists() and not root.is_dir():
@@ -50,12 +51,12 @@ class FolderPlace:
             return not self._root.exists() or all(path.name.startswith(".") for path in self._root.iterdir())
 
     def sizes(self, folder: str) -> Mapping[str, int]:
-        """Look at a folder; a link that leads nowhere is not there, and one is not there where none is wanted."""
+        """Look at a folder; a link that leads nowhere is not there, nor is any where none is wanted."""
         found: dict[str, int] = {}
         try:
             with os.scandir(self._root / folder) as entries:
                 for entry in entries:
-                    if (self._link is Link.SYM or not entry.is_symlink()) and entry.is_file():
+                    if entry.is_file() and self._is_as_wanted(entry):
                         found[entry.name] = entry.stat().st_size
         except FileNotFoundError:
             pass
@@ -116,6 +117,12 @@ class FolderPlace:
         for folder in self._root.glob(f"{_STAGING}*"):
             if not _is_alive(folder.name.removeprefix(_STAGING)):
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _is_as_wanted(self, entry: os.DirEntry[str]) -> bool:
+        """Tell whether a file may stay: copies share nothing with the outputs, also where links were made before."""
+        if entry.is_symlink():
+            return self._link is Link.SYM
+        return not self._wants_copies or entry.stat().st_nlink == 1
 
     def _make(self, source: Path, part: Path, final: Path) -> None:
         if self._link is Link.SYM:

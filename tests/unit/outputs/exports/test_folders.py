@@ -231,10 +231,11 @@ def test_symbolic_links_name_no_folder_of_the_machine(tmp_path: Path) -> None:
     assert export(rows, tmp_path / "to", link=Link.SYM).there == 1
 
 
-def test_links_become_copies_where_copies_are_asked(tmp_path: Path) -> None:
-    """A dataset that is to be uploaded must not lead out of its folder."""
+@pytest.mark.parametrize("link", [Link.SYM, Link.HARD])
+def test_links_become_copies_where_copies_are_asked(tmp_path: Path, link: Link) -> None:
+    """A dataset that is to be sent away, or to be changed, shares nothing with the outputs."""
     rows = pictures(tmp_path, 1)
-    export(rows, tmp_path / "to", link=Link.SYM)
+    export(rows, tmp_path / "to", link=link)
 
     export(rows, tmp_path / "to", link=Link.COPY)
 
