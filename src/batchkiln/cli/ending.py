@@ -7,12 +7,12 @@ from typing import Final
 
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import tell
-from batchkiln.cli.overview import JobView
-from batchkiln.cli.words import REASONS, count, one_line
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.planner import Reason
 from batchkiln.core.replies import AccountBlocked, AccountProblem
 from batchkiln.core.states import ItemState
+from batchkiln.views.overview import JobView
+from batchkiln.views.words import REASONS, count, one_line
 
 _BAD: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
 _MOVING: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)

@@ -9,10 +9,10 @@ import click
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say, tell
-from batchkiln.cli.words import count
 from batchkiln.core.errors import ExitStatus
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
+from batchkiln.views.words import count
 from batchkiln.wiring import Applied, Setting, apply_manifests
 
 F = TypeVar("F", bound=Callable[..., Any])

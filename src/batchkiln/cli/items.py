@@ -12,11 +12,11 @@ import click
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json_lines, say
-from batchkiln.cli.words import one_line
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.queue.connection import Database
 from batchkiln.queue.stories import PAGE, ItemSummary, iter_items
+from batchkiln.views.words import one_line
 
 _NARROWEST: Final = 60
 

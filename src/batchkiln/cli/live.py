@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.progress import LaneState, ProgressState, describe
-from batchkiln.cli.words import moment
+from batchkiln.views.words import moment
 
 _BAR_WIDTH = 40
 _ITEMS_SHOWN = 6

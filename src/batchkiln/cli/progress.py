@@ -6,11 +6,11 @@ from math import inf
 from typing import Final, Protocol
 
 from batchkiln.cli.output import tell
-from batchkiln.cli.overview import JobView
-from batchkiln.cli.words import REASONS, age, moment, one_line
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import FINAL_STATES, ItemState
 from batchkiln.queue.summaries import UnderWay
+from batchkiln.views.overview import JobView
+from batchkiln.views.words import REASONS, age, moment, one_line
 
 LINE_EVERY_SECONDS: Final = 5.0
 STILL_AFTER_SECONDS: Final = 64.0

@@ -12,7 +12,6 @@ from batchkiln.cli.documents import job_document
 from batchkiln.cli.ending import Ending, say_ending
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json_lines
-from batchkiln.cli.overview import JobView, Overview, read_overview
 from batchkiln.cli.progress import Display, LaneState, Pauses, PlainDisplay, ProgressState
 from batchkiln.cli.signals import Signals
 from batchkiln.cli.until import Until
@@ -25,6 +24,7 @@ from batchkiln.queue.history import LoggedEvent, events_after
 from batchkiln.queue.summaries import JobSummary
 from batchkiln.scheduler.lane import Lane
 from batchkiln.scheduler.loop import first_error
+from batchkiln.views.overview import JobView, Overview, read_overview
 from batchkiln.wiring import Driver
 
 TICK_SECONDS: Final = 0.25

@@ -6,10 +6,10 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.documents import job_document, overview_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
-from batchkiln.cli.overview import Overview, read_overview
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
 from batchkiln.queue.connection import Database
+from batchkiln.views.overview import Overview, read_overview
 
 
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json")

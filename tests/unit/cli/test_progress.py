@@ -10,10 +10,10 @@ from rich.console import Console
 
 from batchkiln.cli.live import panel
 from batchkiln.cli.progress import STILL_AFTER_SECONDS, LaneState, Pauses, PlainDisplay, ProgressState, plain_line
-from batchkiln.cli.words import REASONS
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import ItemState
-from unit.cli.views import NOW, job_view, under_way
+from batchkiln.views.words import REASONS
+from unit.views.builders import NOW, job_view, under_way
 
 ACTIVE = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=72))
 STATE = {ItemState.DONE: 5, ItemState.FAILED: 1, ItemState.ACTIVE: 1, ItemState.QUEUED: 3}

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from batchkiln.cli.overview import JobView
 from batchkiln.core.states import ItemState
 from batchkiln.queue.summaries import Credits, JobSummary, Trouble, UnderWay
+from batchkiln.views.overview import JobView
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
