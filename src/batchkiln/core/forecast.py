@@ -4,9 +4,10 @@ It is an estimate. Durations are means; a place in a minute's window is taken to
 items without a price count with the mean of those that have one. Failures and refusals are not foreseen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from math import ceil, inf
 from typing import Final
 
@@ -33,6 +34,15 @@ class JobLoad:
     classes: tuple[ItemClass, ...]
     credits_per_day: int | None = None
     credits_taken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DayAhead:
+    """What a coming day, or the rest of the present one, is expected to take: items begun, and their credits."""
+
+    starts_at: datetime
+    items: int
+    credits: int
 
 
 @dataclass(slots=True)
@@ -70,23 +80,61 @@ def finishing_times(
 
     `loads` are in the order in which they are worked off; `usage` is what the accounts used today, in sum.
     """
+    ended: dict[str, datetime] = {load.name: now for load in loads if not load.classes}
+    unknown = {load.name for load in loads if _is_unknown(load, loads)}
+    for filled in _filled_days(loads, now=now, day=day, limits=limits, usage=usage, accounts=accounts):
+        ended |= filled.ended
+        unknown = unknown | filled.left
+    return {name: at for name, at in ended.items() if name not in unknown}
+
+
+def days_ahead(
+    loads: Sequence[JobLoad],
+    *,
+    now: datetime,
+    day: ServiceDay,
+    limits: Limits,
+    usage: DayUsage,
+    accounts: int = 1,
+    most: int,
+) -> list[DayAhead]:
+    """Return what the present day and those after it will take on top of what was used, `most` days at most."""
+    filled = _filled_days(loads, now=now, day=day, limits=limits, usage=usage, accounts=accounts)
+    return [one.day for one in islice(filled, most) if one.day.items]
+
+
+@dataclass(slots=True)
+class _Filled:
+    """A day as it was filled; `left` are the jobs that no further day is looked at for, though they go on."""
+
+    day: DayAhead
+    ended: dict[str, datetime]
+    left: frozenset[str] = frozenset()
+
+
+def _filled_days(
+    loads: Sequence[JobLoad], *, now: datetime, day: ServiceDay, limits: Limits, usage: DayUsage, accounts: int
+) -> Iterator[_Filled]:
+    """Fill one day after the other until nothing is left, or nobody wants to look further."""
     piles = _piles(loads, limits)
     budgets = {load.name: load.credits_per_day for load in loads}
     job_room = {load.name: _job_room(load.credits_per_day, load.credits_taken) for load in loads}
     room = _room(now, day, limits, usage, accounts)
-    ended: dict[str, datetime] = {load.name: now for load in loads if not load.classes}
-    for _ in range(MOST_DAYS):
+    for number in range(MOST_DAYS):
+        before = sum(pile.left for pile in piles), room.credits
+        starts_at, ended = day.start_of(room.at), dict[str, datetime]()
         for pile in piles:
             job_room[pile.job] -= _fill(room, pile, job_room[pile.job], accounts)
             if not pile.left:
                 ended[pile.job] = room.at
         piles = [pile for pile in piles if pile.left]
-        if not piles:
-            break
+        ahead = DayAhead(starts_at, before[0] - sum(pile.left for pile in piles), before[1] - room.credits)
+        is_last = not piles or number == MOST_DAYS - 1
+        yield _Filled(ahead, ended, frozenset(pile.job for pile in piles) if is_last else frozenset())
+        if is_last:
+            return
         room = _room(max(room.at, room.ends_at), day, limits, DayUsage(), accounts)
         job_room = {name: _job_room(budget, 0) for name, budget in budgets.items()}
-    unknown = {pile.job for pile in piles} | {load.name for load in loads if _is_unknown(load, loads)}
-    return {name: at for name, at in ended.items() if name not in unknown}
 
 
 def _is_unknown(load: JobLoad, loads: Sequence[JobLoad]) -> bool:

@@ -26,6 +26,7 @@ PAGE: Final = 1000
 class OutputSummary:
     """One file that stands whole under its name; `sha256` is hex."""
 
+    id: int
     number: int
     path: str
     size_bytes: int
@@ -123,7 +124,7 @@ def iter_items(
     """
     place = {"job_id": job_id_of(connection, job_name), "after": after_id, "limit": limit, "state": state}
     ids = connection.execute(query("item_ids" if state is None else "items_in_state"), place)
-    return _summaries(connection, [row[0] for row in ids])
+    return summaries(connection, [row[0] for row in ids])
 
 
 def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemStory:
@@ -135,7 +136,7 @@ def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) ->
     arrival = connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
     return ItemStory(
         job=job_name,
-        item=_summaries(connection, [item_id])[0],
+        item=summaries(connection, [item_id])[0],
         recipe=recipe_of(row),
         priority=row["priority"],
         file_name=row["file_name"],
@@ -148,7 +149,7 @@ def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) ->
     )
 
 
-def _summaries(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
+def summaries(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
     """Give the items of these ids, in their order."""
     place = {"ids": json.dumps(ids)}
     outputs: dict[int, list[OutputSummary]] = {}
@@ -178,6 +179,7 @@ def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
 
 def _output(row: sqlite3.Row) -> OutputSummary:
     return OutputSummary(
+        id=row["id"],
         number=row["number"],
         path=row["path"],
         size_bytes=row["size_bytes"],

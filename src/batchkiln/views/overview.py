@@ -1,12 +1,13 @@
 """What `status`, `run` and `work` show of the queue, read at once from one snapshot."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.config import Config, Profile
-from batchkiln.core.forecast import finishing_times
+from batchkiln.core.forecast import DayAhead, days_ahead, finishing_times
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import DayUsage, Limits
 from batchkiln.queue.forecast import QueuedLoad, queued_loads
@@ -63,11 +64,8 @@ def read_overview(
     """
     wanted = list(names) if names is not None else list(job_names(connection))
     summaries = [_summary(connection, name) for name in wanted]
-    accounts = account_summaries(connection)
-    profiles = {summary.profile for summary in summaries} | {account.profile for account in accounts}
-    profiles |= set(config.profiles)
-    times = {name: _now(connection, name, machine_now) for name in profiles} | dict(observed or {})
-    account_views = tuple(_account(account, config, times[account.profile]) for account in accounts)
+    profiles = {summary.profile for summary in summaries} | set(config.profiles)
+    account_views, times = read_accounts(connection, config, machine_now, observed, profiles)
     ends = estimated_ends(connection, config, times, account_views)
     jobs = tuple(
         JobView(
@@ -80,6 +78,20 @@ def read_overview(
     )
     held = lease(connection)
     return Overview(jobs, account_views, held if held is not None and held.is_alive else None)
+
+
+def read_accounts(
+    connection: sqlite3.Connection,
+    config: Config,
+    machine_now: datetime,
+    observed: Mapping[str, datetime] | None = None,
+    profiles: AbstractSet[str] = frozenset(),
+) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
+    """Read the accounts, and what time it is for each profile: theirs, those configured, and `profiles`."""
+    accounts = account_summaries(connection)
+    names = {account.profile for account in accounts} | set(config.profiles) | profiles
+    times = {name: _now(connection, name, machine_now) for name in names} | dict(observed or {})
+    return tuple(_account(account, config, times[account.profile]) for account in accounts), times
 
 
 def _summary(connection: sqlite3.Connection, name: str) -> JobSummary:
@@ -101,6 +113,17 @@ def _account(account: AccountSummary, config: Config, now: datetime) -> AccountV
     return AccountView(account, account.usage if is_today else DayUsage(), profile.limits if profile else None, now)
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Jobs that are carried by the same accounts of a profile, one after the other, and what these used today."""
+
+    profile: Profile
+    now: datetime
+    queued: tuple[QueuedLoad, ...]
+    usage: DayUsage
+    accounts: int
+
+
 def estimated_ends(
     connection: sqlite3.Connection,
     config: Config,
@@ -108,32 +131,62 @@ def estimated_ends(
     accounts: Sequence[AccountView],
 ) -> dict[str, datetime]:
     """Return when each job ends, by name; jobs on the same accounts are taken to go one after the other."""
+    ends: dict[str, datetime] = {}
+    for group in _groups(connection, config, times, accounts):
+        ends |= finishing_times(
+            [queued.load for queued in group.queued],
+            now=group.now,
+            day=group.profile.day,
+            limits=group.profile.limits,
+            usage=group.usage,
+            accounts=group.accounts,
+        )
+    return ends
+
+
+def coming_days(
+    connection: sqlite3.Connection,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+    *,
+    most: int,
+) -> dict[str, list[DayAhead]]:
+    """Return what the coming days will take, by profile, as `estimated_ends` sees them."""
+    days: dict[str, dict[datetime, DayAhead]] = {}
+    for group in _groups(connection, config, times, accounts):
+        found = days.setdefault(group.profile.name, {})
+        for ahead in days_ahead(
+            [queued.load for queued in group.queued],
+            now=group.now,
+            day=group.profile.day,
+            limits=group.profile.limits,
+            usage=group.usage,
+            accounts=group.accounts,
+            most=most,
+        ):
+            other = found.get(ahead.starts_at, DayAhead(ahead.starts_at, 0, 0))
+            found[ahead.starts_at] = DayAhead(ahead.starts_at, other.items + ahead.items, other.credits + ahead.credits)
+    return {name: [found[at] for at in sorted(found)] for name, found in days.items()}
+
+
+def _groups(
+    connection: sqlite3.Connection,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+) -> Iterator[_Group]:
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     groups: dict[tuple[str, tuple[str, ...]], list[QueuedLoad]] = {}
     for queued in queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days):
         carried = queued.accounts or profiles[queued.profile].account_names[:1]
         groups.setdefault((queued.profile, carried), []).append(queued)
-    ends: dict[str, datetime] = {}
     for (profile, names), group in groups.items():
         used = [view.usage for view in accounts if view.summary.profile == profile and view.summary.name in names]
-        ends |= _group_ends(group, profiles[profile], times[profile], used, len(names))
-    return ends
-
-
-def _group_ends(
-    group: Sequence[QueuedLoad], profile: Profile, now: datetime, used: Sequence[DayUsage], accounts: int
-) -> Mapping[str, datetime]:
-    usage = DayUsage(
-        creates=sum(entry.creates for entry in used),
-        reads=sum(entry.reads for entry in used),
-        credits=sum(entry.credits for entry in used),
-    )
-    return finishing_times(
-        [queued.load for queued in group],
-        now=now,
-        day=profile.day,
-        limits=profile.limits,
-        usage=usage,
-        accounts=accounts,
-    )
+        usage = DayUsage(
+            creates=sum(entry.creates for entry in used),
+            reads=sum(entry.reads for entry in used),
+            credits=sum(entry.credits for entry in used),
+        )
+        yield _Group(profiles[profile], times[profile], tuple(group), usage, len(names))
