@@ -4,9 +4,26 @@ from collections.abc import Mapping
 from typing import Final
 
 from batchkiln.core.job import AttemptState
+from batchkiln.core.replies import AccountProblem
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.stories import ItemStory
 from batchkiln.queue.summaries import JobSummary
+
+ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
+    AccountProblem.UPGRADE_REQUIRED: (
+        "its API key was issued before the API's launch (api_key_upgrade_required): make a new key in the account's "
+        "settings, put it in front of the old one in the configuration"
+    ),
+    AccountProblem.KEY_REFUSED: (
+        "its API key is refused: check that the key is whole and not revoked; if it is, make a new one and put it in "
+        "front of the old one in the configuration"
+    ),
+    AccountProblem.NO_CREDITS: (
+        "it has no credits left: buy some, or renew the subscription that generating needs, in the account's settings"
+    ),
+    AccountProblem.FORBIDDEN: "the service forbids it the API: see what the account's settings say",
+}
+"""What mends an account that the service refuses."""
 
 _DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
 _DAMAGED_NEXT: Final = (

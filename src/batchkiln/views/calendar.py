@@ -77,7 +77,7 @@ def _with(day: Day, past: PastDay) -> Day:
 def _filled(days: Mapping[datetime, Day], today: datetime, length: timedelta) -> tuple[Day, ...]:
     """Add the days between in which nothing is done, and mark the present one."""
     first, last = min(*days, today), max(*days, today)
-    found = []
+    found: list[Day] = []
     at = first
     while at <= last and len(found) < DAYS_BACK + DAYS_AHEAD + 1:
         day = days.get(at, Day(at))
