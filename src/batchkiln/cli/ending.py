@@ -107,8 +107,8 @@ def _next_steps(ending: Ending, common: Common) -> Iterator[str]:
     for profile, account, trouble in ending.blocked:
         said = one_line(f"{trouble.error.code}: {trouble.error.message}")
         yield (
-            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. The service said: {said}. "
-            "Nothing is lost; what is queued stays queued."
+            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
+            f"The service said: {said}. Nothing is lost; what is queued stays queued."
         )
     if ending.left and Reason.HELD in ending.rests:
         yield (

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from batchkiln.cli.command import command, run_async
+from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
 from batchkiln.cli.options import Common
 from batchkiln.cli.session import Session, Wishes
@@ -24,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _driving_options(function: F) -> F:
     for option in (
+        click.option("--dashboard", "has_dashboard", is_flag=True, help="Serve the web page of the queue meanwhile."),
         click.option("--yes", "is_agreed", is_flag=True, help="Answer yes to whatever would be asked."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
@@ -57,6 +59,7 @@ def run(
     until: Until,
     max_credits: int | None,
     is_agreed: bool,
+    has_dashboard: bool,
     on_change: Literal["error", "keep"],
     prune: bool,
 ) -> ExitStatus:
@@ -66,10 +69,13 @@ def run(
     """
     del is_agreed  # no question is asked yet; scripts may say yes already
     options = ApplyOptions(on_change=on_change, prune=prune)
-    return run_async(_run(common, manifests, options, Wishes(until=until, max_credits=max_credits)))
+    wishes = Wishes(until=until, max_credits=max_credits)
+    return run_async(_run(common, manifests, options, wishes, has_dashboard=has_dashboard))
 
 
-async def _run(common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes) -> ExitStatus:
+async def _run(
+    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, *, has_dashboard: bool
+) -> ExitStatus:
     with listening_to_signals() as signals:
         setting = Setting(common.queue, common.load_config(), common.profile)
         database = await Database.open_for_writing(common.queue)
@@ -81,7 +87,8 @@ async def _run(common: Common, manifests: Sequence[str], options: ApplyOptions, 
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)
                 names = [entry.job.name for entry in applied]
-                return await Session(common, driver, signals, wishes, jobs=names, after_event=newest).run()
+                async with dashboard_beside(driver, is_wanted=has_dashboard):
+                    return await Session(common, driver, signals, wishes, jobs=names, after_event=newest).run()
         finally:
             await database.close()
 
@@ -89,13 +96,22 @@ async def _run(common: Common, manifests: Sequence[str], options: ApplyOptions, 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more when all is done, until a signal.")
 @_driving_options
-def work(common: Common, *, is_forever: bool, until: Until, max_credits: int | None, is_agreed: bool) -> ExitStatus:
+def work(
+    common: Common,
+    *,
+    is_forever: bool,
+    until: Until,
+    max_credits: int | None,
+    is_agreed: bool,
+    has_dashboard: bool,
+) -> ExitStatus:
     """Drive whatever is in the queue, until all of it has ended."""
     del is_agreed  # as above
-    return run_async(_work(common, Wishes(until=until, max_credits=max_credits, is_forever=is_forever)))
+    wishes = Wishes(until=until, max_credits=max_credits, is_forever=is_forever)
+    return run_async(_work(common, wishes, has_dashboard=has_dashboard))
 
 
-async def _work(common: Common, wishes: Wishes) -> ExitStatus:
+async def _work(common: Common, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
     with listening_to_signals() as signals:
         setting = Setting(common.queue, common.load_config(), common.profile)
         database = await Database.open_for_writing(common.queue)
@@ -103,6 +119,7 @@ async def _work(common: Common, wishes: Wishes) -> ExitStatus:
             control = Control(waits_for_more=wishes.is_forever)
             async with driving(database, setting, control, command="work") as driver:
                 newest = await database.read(last_event_id)
-                return await Session(common, driver, signals, wishes, jobs=None, after_event=newest).run()
+                async with dashboard_beside(driver, is_wanted=has_dashboard):
+                    return await Session(common, driver, signals, wishes, jobs=None, after_event=newest).run()
         finally:
             await database.close()

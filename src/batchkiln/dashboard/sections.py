@@ -1,0 +1,54 @@
+"""The parts of the live pages, each of which is sent anew when it has changed."""
+
+from datetime import timedelta
+from sqlite3 import Connection
+from typing import Final
+
+from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
+from batchkiln.dashboard.context import Context
+from batchkiln.dashboard.moment import Moment, headline
+from batchkiln.queue.days import last_hours
+from batchkiln.queue.gallery import newest_of_job, newest_results
+from batchkiln.queue.stories import ItemSummary
+
+HOURS_SHOWN: Final = 24
+_HOUR: Final = timedelta(hours=1)
+
+NEWEST_SHOWN: Final = 12
+
+_OVERVIEW: Final = ("headline", "slots", "jobs", "troubles", "newest", "hours")
+_JOB: Final = ("headline", "job", "troubles", "newest")
+
+
+async def sections(context: Context, job: str | None) -> tuple[dict[str, str], Moment]:
+    """Render the parts of the overview, or of a job's page, from what the queue holds now."""
+    now = await context.moment(job)
+    newest = await context.database.read(_newest, job)
+    chart = await context.database.read(_hours, now) if job is None else None
+    values = {
+        "now": now,
+        "headline": headline(now),
+        "job": now.overview.jobs[0] if job is not None else None,
+        "newest": newest,
+        "chart": chart,
+        "state_bar": state_bar,
+        "gauge_bar": gauge_bar,
+    }
+    names = _OVERVIEW if job is None else _JOB
+    return {name: context.render(f"sections/{name}.html", **values) for name in names}, now
+
+
+def _newest(connection: Connection, job: str | None) -> list[tuple[str, ItemSummary]]:
+    if job is None:
+        return newest_results(connection, NEWEST_SHOWN)
+    return [(job, item) for item in newest_of_job(connection, job, NEWEST_SHOWN)]
+
+
+def _hours(connection: Connection, now: Moment) -> Chart | None:
+    """Draw the last day; None while nothing has ended in it."""
+    if not now.overview.accounts:
+        return None
+    latest = max(view.now for view in now.overview.accounts)
+    until = latest.replace(minute=0, second=0, microsecond=0)
+    hours = last_hours(connection, until - (HOURS_SHOWN - 1) * _HOUR, length=_HOUR)
+    return hour_chart(hours, until=until, length=_HOUR, number=HOURS_SHOWN) if hours else None
