@@ -1,10 +1,11 @@
 """What the process that drives the queue can tell beyond the queue, where the dashboard runs inside it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from batchkiln.client import RequestMeter
+from batchkiln.scheduler.lane import Lane
 from batchkiln.views.advice import ACCOUNT_ADVICE
 from batchkiln.views.waits import Wait, wait_of
 from batchkiln.views.words import one_line
@@ -20,6 +21,14 @@ class Told:
     blocked: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that was known at a moment: the service time of the profiles in use, and the accounts by their id."""
+
+    times: Mapping[str, datetime] = field(default_factory=dict)
+    told: Mapping[int, Told] = field(default_factory=dict)
+
+
 class Beside:
     """Looks at a driver in this process; changes nothing of it."""
 
@@ -32,23 +41,21 @@ class Beside:
         """How long the service's replies took."""
         return self._driver.meter
 
-    def times(self) -> Mapping[str, datetime]:
-        """Return the service time of the profiles in use, as far as the services told it."""
+    def facts(self) -> Facts:
+        """Return what is known now; for the event loop's thread, which alone reads the services' clocks."""
         clocks = {name: service.clock for name, service in self._driver.services.items()}
-        return {name: clock.now().instant for name, clock in clocks.items() if clock.is_observed}
-
-    def told(self, account_id: int) -> Told | None:
-        """Return what is known of an account; None where it has no lane here."""
-        lane = next((lane for lane in self._driver.lanes if lane.account_id == account_id), None)
-        if lane is None:
-            return None
-        due = lane.control.slot_rest(account_id)
-        blocked = lane.control.blocked.get(account_id)
-        return Told(
-            wait=None if due is None else wait_of(due, lane.ports.clock.now()),
-            said=one_line(lane.trouble) if lane.trouble else None,
-            blocked=None
-            if blocked is None
-            else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: "
-            f"{one_line(blocked.error.code)}: {one_line(blocked.error.message)}",
+        return Facts(
+            times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
+            told={lane.account_id: _told(lane) for lane in self._driver.lanes},
         )
+
+
+def _told(lane: Lane) -> Told:
+    due = lane.control.slot_rest(lane.account_id)
+    blocked = lane.control.blocked.get(lane.account_id)
+    said = None if blocked is None else one_line(f"{blocked.error.code}: {blocked.error.message}")
+    return Told(
+        wait=None if due is None else wait_of(due, lane.ports.clock.now()),
+        said=one_line(lane.trouble) if lane.trouble else None,
+        blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
+    )

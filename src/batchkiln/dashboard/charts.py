@@ -78,7 +78,7 @@ def day_chart(calendar: Calendar) -> Chart:
     for number, day in enumerate(days):
         used, ahead = (HEIGHT * part / most if most else 0.0 for part in (day.credits, day.credits_ahead))
         x, width = step * (number + _GAP / 2), step * (1 - _GAP)
-        title = day_words(day)
+        title = day_words(calendar, day)
         if day.is_today:
             pieces.append(_rect(step * number, 0, step, HEIGHT, "c-today", title))
         pieces.append(_rect(x, HEIGHT - used, width, used, "c-used", title))
@@ -87,16 +87,22 @@ def day_chart(calendar: Calendar) -> Chart:
         y = HEIGHT - HEIGHT * calendar.credits_per_day / most
         pieces.append(Markup('<line x1="0" x2="100" y1="{0:.2f}" y2="{0:.2f}" class="c-limit"/>').format(y))
     label = f"Credits by day of {calendar.profile}, from {days[0].starts_at:%Y-%m-%d} to {days[-1].starts_at:%Y-%m-%d}"
-    first, last = (_day_name(day.starts_at, days) for day in (days[0], days[-1]))
+    first, last = day_name(calendar, days[0]), day_name(calendar, days[-1])
     return Chart(_svg("chart", HEIGHT, label, pieces), count(most, "credit"), first, last)
 
 
-def day_words(day: Day) -> str:
+def day_words(calendar: Calendar, day: Day) -> str:
     """Say a day in one line."""
-    parts = [f"{day.starts_at:%Y-%m-%d %H:%M}: {count(day.credits, 'credit')} used"]
+    parts = [f"{day_name(calendar, day)}: {count(day.credits, 'credit')} used"]
     if day.items_ahead:
         parts.append(f"{count(day.items_ahead, 'item')} for {count(day.credits_ahead, 'credit')} expected")
     return ", ".join(parts)
+
+
+def day_name(calendar: Calendar, day: Day) -> str:
+    """Name a day by its date; with the hour where the service's days are shorter, as in a rehearsal."""
+    is_whole = calendar.days[1].starts_at - calendar.days[0].starts_at >= timedelta(days=1)
+    return f"{day.starts_at:%a %Y-%m-%d}" if is_whole else f"{day.starts_at:%a %Y-%m-%d %H:%M}"
 
 
 def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, number: int) -> Chart:
@@ -119,11 +125,6 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
     label = f"Items and credits of the last {number} hours"
     highest = f"{count(most, 'item')}, {count(most_credits, 'credit')}"
     return Chart(_svg("chart", HEIGHT, label, pieces), highest, f"{starts[0]:%H:%M}", f"{starts[-1]:%H:%M} UTC")
-
-
-def _day_name(at: datetime, days: Sequence[Day]) -> str:
-    is_short = len(days) > 1 and days[1].starts_at - days[0].starts_at < timedelta(days=1)
-    return f"{at:%Y-%m-%d %H:%M}" if is_short else f"{at:%Y-%m-%d}"
 
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> Markup:  # noqa: PLR0917  as SVG has them

@@ -12,7 +12,7 @@ from jinja2 import Environment
 
 from batchkiln.config import Config
 from batchkiln.dashboard.access import Access
-from batchkiln.dashboard.beside import Beside
+from batchkiln.dashboard.beside import Beside, Facts
 from batchkiln.dashboard.moment import Moment, read_moment
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.thumbnails import Thumbnails
@@ -36,7 +36,11 @@ class Context:
 
     async def moment(self, job: str | None = None) -> Moment:
         """Read the queue as it is now."""
-        return await self.database.read(read_moment, self.config, self.machine_now(), self.beside, job)
+        return await self.database.read(read_moment, self.config, self.machine_now(), self.facts(), job)
+
+    def facts(self) -> Facts:
+        """Return what the driver in this process tells; nothing where it is in another."""
+        return self.beside.facts() if self.beside is not None else Facts()
 
     def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  whatever the template shows
         """Fill a template."""

@@ -12,7 +12,7 @@ from batchkiln.core.planner import Reason
 from batchkiln.core.states import WORKING_STATES, ItemState
 from batchkiln.core.views import Scope
 from batchkiln.core.windows import MIB, Limits
-from batchkiln.dashboard.beside import Beside
+from batchkiln.dashboard.beside import Facts, Told
 from batchkiln.queue.drivers import find_work
 from batchkiln.queue.summaries import UnderWay, job_names
 from batchkiln.views.overview import AccountView, JobView, Overview, read_overview
@@ -107,13 +107,14 @@ class Headline:
 
 
 def read_moment(
-    connection: sqlite3.Connection, config: Config, machine_now: datetime, beside: Beside | None, job: str | None = None
+    connection: sqlite3.Connection, config: Config, machine_now: datetime, facts: Facts, job: str | None = None
 ) -> Moment:
     """Read one job, or those at work and the newest, from one snapshot. Raises `InputError` for an unknown job."""
     names, is_all = ([job], False) if job is not None else _names(connection)
-    observed = beside.times() if beside is not None else {}
-    overview = read_overview(connection, config, names, machine_now, observed)
-    slots = tuple(_slot(connection, view, overview.jobs, config, beside) for view in overview.accounts)
+    overview = read_overview(connection, config, names, machine_now, facts.times)
+    slots = tuple(
+        _slot(connection, view, overview.jobs, config, facts.told.get(view.summary.id)) for view in overview.accounts
+    )
     return Moment(overview, slots, is_all)
 
 
@@ -132,12 +133,11 @@ def _slot(
     view: AccountView,
     jobs: Sequence[JobView],
     config: Config,
-    beside: Beside | None,
+    told: Told | None,
 ) -> Slot:
     summary = view.summary
     profile = config.profiles.get(summary.profile)
     look = look_at(connection, view, profile) if profile is not None else None
-    told = beside.told(summary.id) if beside is not None else None
     wait = look.wait if look is not None else None
     if told is not None and told.wait is not None:
         wait = told.wait

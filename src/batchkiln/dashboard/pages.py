@@ -6,7 +6,8 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.charts import day_chart, day_words
+from batchkiln.dashboard.beside import Facts
+from batchkiln.dashboard.charts import day_chart, day_name
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.moment import headline
 from batchkiln.dashboard.sections import sections
@@ -60,14 +61,13 @@ async def failures(request: web.Request) -> web.Response:
 async def days(request: web.Request) -> web.Response:
     """Show the days that were, and those to come."""
     context = context_of(request)
-    calendars = await context.database.read(_calendars, context)
+    calendars = await context.database.read(_calendars, context, context.facts())
     charts = [(calendar, day_chart(calendar)) for calendar in calendars]
-    return context.page("days.html", charts=charts, day_words=day_words)
+    return context.page("days.html", charts=charts, day_name=day_name)
 
 
-def _calendars(connection: Connection, context: Context) -> list[Calendar]:
-    observed = context.beside.times() if context.beside is not None else None
-    accounts, times = read_accounts(connection, context.config, context.machine_now(), observed)
+def _calendars(connection: Connection, context: Context, facts: Facts) -> list[Calendar]:
+    accounts, times = read_accounts(connection, context.config, context.machine_now(), facts.times)
     return read_calendars(connection, context.config, times, accounts)
 
 

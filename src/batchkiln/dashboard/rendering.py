@@ -1,6 +1,7 @@
 """Templates to HTML: everything is escaped but what our own modules mark as markup."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -30,6 +31,7 @@ def environment() -> Environment:
         "ahead": ahead,
         "code": code,
         "count": count,
+        "detail": detail,
         "moment": moment,
         "one_line": one_line,
         "second": second,
@@ -56,6 +58,15 @@ def code(text: str) -> Markup:
 def ahead(instant: datetime, now: datetime) -> str:
     """Say in how long something will be."""
     return duration((instant - now).total_seconds())
+
+
+def detail(facts: Mapping[str, Any]) -> str:
+    """Give what an event tells beyond its kind, on one line."""
+    words = {True: "yes", False: "no", None: "none"}
+    return ", ".join(
+        f"{name.replace('_', ' ')} {one_line(words[value] if isinstance(value, bool | None) else str(value))}"
+        for name, value in facts.items()
+    )
 
 
 def size(size_bytes: int) -> str:

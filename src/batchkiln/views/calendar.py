@@ -12,6 +12,8 @@ from batchkiln.views.overview import AccountView, coming_days
 
 DAYS_BACK: Final = 28
 DAYS_AHEAD: Final = 60
+DAYS_SHOWN: Final = 14
+"""At least so many, so that the first day of a queue is a bar among days and not a wall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,11 @@ class Day:
     items_ahead: int = 0
     credits_ahead: int = 0
     is_today: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was done in it, and nothing is expected."""
+        return not (self.creates or self.reads or self.credits or self.items_ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ def _with(day: Day, past: PastDay) -> Day:
 def _filled(days: Mapping[datetime, Day], today: datetime, length: timedelta) -> tuple[Day, ...]:
     """Add the days between in which nothing is done, and mark the present one."""
     first, last = min(*days, today), max(*days, today)
+    last = max(last, first + (DAYS_SHOWN - 1) * length)
     found: list[Day] = []
     at = first
     while at <= last and len(found) < DAYS_BACK + DAYS_AHEAD + 1:
