@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from batchkiln.core.forecast import ItemClass, JobLoad, finishing_times
+from batchkiln.core.forecast import ItemClass, JobLoad, days_ahead, finishing_times
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -127,3 +127,22 @@ def test_a_job_waits_for_those_before_it() -> None:
     ends = finishing_times(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage())
 
     assert ends == {"first": NOON + timedelta(seconds=60), "second": NOON + timedelta(seconds=90)}
+
+
+def test_the_days_ahead_are_those_that_the_end_is_reckoned_by() -> None:
+    """Their items and credits add up to the job's, and the last of them is the day of its end."""
+    load = JobLoad("birds", (ItemClass(1000, 10, 30),))
+
+    days = days_ahead([load], now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage(credits=500), most=50)
+
+    assert [day.credits for day in days] == [1500, 2000, 2000, 2000, 2000, 500]
+    assert sum(day.items for day in days) == 1000
+    assert days[0].starts_at == NOON.replace(hour=0)
+    assert days[-1].starts_at == MIDNIGHT + timedelta(days=4)
+
+
+def test_no_more_days_are_given_than_asked_for() -> None:
+    """A job of years is a page of days."""
+    load = JobLoad("birds", (ItemClass(1_000_000, 10, 30),))
+
+    assert len(days_ahead([load], now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage(), most=7)) == 7
