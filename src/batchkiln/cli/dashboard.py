@@ -71,7 +71,7 @@ async def dashboard_beside(driver: "Driver", *, is_wanted: bool) -> AsyncIterato
 
 
 def _say_link(served: "Served") -> None:
-    tell(f"The dashboard is at {served.link} (the link lets in whoever has it; Ctrl-C ends it).")
+    tell(f"The dashboard is at {served.link} (the link lets in whoever has it).")
 
 
 async def _open(served: "Served") -> None:

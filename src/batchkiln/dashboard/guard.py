@@ -27,6 +27,8 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
 }
 
+_NOBODY_READS: Final = 499
+
 _OPEN: Final = ("/static/", "/favicon.ico")
 
 
@@ -75,8 +77,10 @@ async def tell_errors(request: web.Request, handler: Handler) -> web.StreamRespo
     """Turn what went wrong into a page; a dashboard's accident never reaches the run beside it."""
     try:
         return await handler(request)
-    except (web.HTTPException, ConnectionResetError):
+    except web.HTTPException:
         raise
+    except ConnectionResetError:  # the page was closed meanwhile
+        return web.Response(status=_NOBODY_READS)
     except (QueueUnusable, QueueBusy) as error:
         return _page(request, 503, "The queue cannot be read", str(error))
     except InputError as error:

@@ -10,20 +10,14 @@ from batchkiln.dashboard.beside import Facts
 from batchkiln.dashboard.charts import day_chart, day_name
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.moment import headline
-from batchkiln.dashboard.sections import sections
+from batchkiln.dashboard.sections import item_sections, sections
 from batchkiln.queue.gallery import Filter, gallery_page, job_models
-from batchkiln.queue.persons import RETRYABLE
-from batchkiln.queue.stories import ItemStory, item_story
 from batchkiln.queue.summaries import JobSummary, job_summary
-from batchkiln.views.advice import next_step
 from batchkiln.views.calendar import Calendar, read_calendars
 from batchkiln.views.overview import read_accounts
 from batchkiln.views.words import count
 
 TILES: Final = 48
-EVENTS_SHOWN: Final = 300
-"""An item that is sent again for days has thousands of events; the newest are what a person needs."""
-
 _DIGITS_MAX: Final = 9
 _NOTES: Final = {
     "retry": "queued again",
@@ -110,32 +104,9 @@ def _job_and_models(connection: Connection, name: str) -> tuple[JobSummary, list
 
 async def item(request: web.Request) -> web.Response:
     """Show one item and its whole history."""
-    context = context_of(request)
-    story, summary = await context.database.read(read_story, request.match_info["job"], request.query.get("id", ""))
-    events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
-    return context.page(
-        "item.html",
-        story=story,
-        events=list(reversed(events))[:EVENTS_SHOWN],
-        events_total=len(events),
-        next=next_step(story, summary),
-        actions=tuple(_actions(story.item.state)),
-        note=note_of(request),
-    )
-
-
-def read_story(connection: Connection, job_name: str, item_name: str) -> tuple[ItemStory, JobSummary]:
-    """Read an item and its job from one snapshot. Raises `InputError` for what is not there."""
-    story = item_story(connection, job_name, item_name)
-    summary = job_summary(connection, job_name)
-    assert summary is not None, "the item was found in it"
-    return story, summary
-
-
-def _actions(state: ItemState) -> list[str]:
-    if state in RETRYABLE:
-        return ["retry"]
-    return {ItemState.QUEUED: ["cancel"], ItemState.HELD: ["resolve"]}.get(state, [])
+    job_name, name = request.match_info["job"], request.query.get("id", "")
+    parts = await item_sections(context_of(request), job_name, name)
+    return context_of(request).page("item.html", parts=parts, job=job_name, name=name, note=note_of(request))
 
 
 def note_of(request: web.Request) -> str | None:

@@ -47,6 +47,8 @@ def environment() -> Environment:
         "thumb_url": thumb_url,
         "action_url": action_url,
     }
+    for name in made.list_templates():
+        made.get_template(name)  # compiled now, so that the first page is as fast as any
     return made
 
 

@@ -4,24 +4,34 @@ from datetime import timedelta
 from sqlite3 import Connection
 from typing import Final
 
+from batchkiln.core.states import ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.moment import Moment, headline
 from batchkiln.queue.days import last_hours
 from batchkiln.queue.gallery import newest_of_job, newest_results
-from batchkiln.queue.stories import ItemSummary
+from batchkiln.queue.persons import RETRYABLE
+from batchkiln.queue.stories import ItemStory, ItemSummary, item_story
+from batchkiln.queue.summaries import JobSummary, job_summary
+from batchkiln.views.advice import next_step
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
 
 NEWEST_SHOWN: Final = 12
 
+EVENTS_SHOWN: Final = 300
+"""An item that is sent again for days has thousands of events; the newest are what a person needs."""
+
 _OVERVIEW: Final = ("headline", "slots", "jobs", "troubles", "newest", "hours")
 _JOB: Final = ("headline", "job", "troubles", "newest")
 
 
 async def sections(context: Context, job: str | None) -> tuple[dict[str, str], Moment]:
-    """Render the parts of the overview, or of a job's page, from what the queue holds now."""
+    """Render the parts of the overview, or of a job's page, from what the queue holds now.
+
+    Raises `InputError` for a job that is not there.
+    """
     now = await context.moment(job)
     newest = await context.database.read(_newest, job)
     chart = await context.database.read(_hours, now) if job is None else None
@@ -52,3 +62,34 @@ def _hours(connection: Connection, now: Moment) -> Chart | None:
     until = latest.replace(minute=0, second=0, microsecond=0)
     hours = last_hours(connection, until - (HOURS_SHOWN - 1) * _HOUR, length=_HOUR)
     return hour_chart(hours, until=until, length=_HOUR, number=HOURS_SHOWN) if hours else None
+
+
+async def item_sections(context: Context, job: str, name: str) -> dict[str, str]:
+    """Render an item's page, which is one part; nothing on it grows older by itself.
+
+    Raises `InputError` for what is not there.
+    """
+    story, summary = await context.database.read(_read_story, job, name)
+    events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
+    html = context.render(
+        "sections/item.html",
+        story=story,
+        events=list(reversed(events))[:EVENTS_SHOWN],
+        events_total=len(events),
+        next=next_step(story, summary),
+        actions=_actions(story.item.state),
+    )
+    return {"item": html}
+
+
+def _read_story(connection: Connection, job_name: str, item_name: str) -> tuple[ItemStory, JobSummary]:
+    story = item_story(connection, job_name, item_name)
+    summary = job_summary(connection, job_name)
+    assert summary is not None, "the item was found in it"
+    return story, summary
+
+
+def _actions(state: ItemState) -> tuple[str, ...]:
+    if state in RETRYABLE:
+        return ("retry",)
+    return {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}.get(state, ())

@@ -1,5 +1,10 @@
 """The text that Prometheus reads."""
 
+import json
+import re
+from pathlib import Path
+from typing import Final
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from batchkiln.client import RequestMeter
@@ -9,6 +14,8 @@ from batchkiln.dashboard.moment import Moment
 from batchkiln.queue.summaries import Credits, Trouble
 from batchkiln.views.overview import Overview
 from unit.views.builders import job_view
+
+DOCS: Final = Path(__file__).parents[3] / "docs"
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -63,3 +70,19 @@ def test_latencies_are_cumulative_and_end_at_infinity() -> None:
 def test_without_a_driver_beside_it_nothing_is_made_up() -> None:
     """Another process's latencies are not known, and are left out."""
     assert list(of_requests(None)) == []
+
+
+def test_the_grafana_file_and_the_manual_ask_for_metrics_that_are_there() -> None:
+    """A renamed metric breaks no panel in silence."""
+    meter = RequestMeter()
+    meter.note("/images", "202", 1.0)
+    view = job_view({ItemState.DONE: 7})
+    there = {metric.name for metric in of_moment(Moment(Overview((view,), (), None), (), is_all=True))}
+    there |= {metric.name for metric in of_requests(meter)}
+    grafana = json.loads((DOCS / "dashboard" / "grafana.json").read_text("utf-8"))
+
+    asked = " ".join(target["expr"] for panel in grafana["panels"] for target in panel["targets"])
+    told = set(re.findall(r"`(batchkiln_\w+)`", (DOCS / "dashboard.md").read_text("utf-8")))
+
+    assert {name.removesuffix("_bucket") for name in re.findall(r"batchkiln_\w+", asked)} <= there
+    assert told == there
