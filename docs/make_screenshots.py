@@ -38,10 +38,10 @@ items:
   - matrix:
       animal: [red fox, tawny owl, mountain hare, elk, otter, lynx, pine marten, grey heron, raven, badger]
       style: [watercolor, ink, gouache, linocut, pastel, woodcut]
-    id: "{{ animal | replace(' ', '-') }}-{{ style }}"
-    prompt: "{{ animal }}, {{ style }}"
-    metadata: [animal, style]
-    repeat: 20
+      light: [dawn, noon, dusk, fog, snowfall, starlight, rain, haze, thaw, frost, storm, moonlight, sunset, clouds]
+    id: "{{ animal | replace(' ', '-') }}-{{ style }}-{{ light }}"
+    prompt: "{{ animal }}, {{ light }}, {{ style }}"
+    metadata: [animal, style, light]
   - id: northern-lights
     prompt: "[fail] northern lights over a frozen lake"
     priority: 9

@@ -112,7 +112,11 @@ async def ask(request: web.Request) -> web.Response:
     """Show what an action would do and cost."""
     context = context_of(request)
     action, job, items = _named(request)
-    question = await context.database.read(action.ask, job, items)
+    database = await Database.open_for_reading(context.queue)  # counting a million items must not hold other pages up
+    try:
+        question = await database.read(action.ask, job, items)
+    finally:
+        await database.close()
     return _asked(context, action, job, items, question)
 
 

@@ -112,8 +112,10 @@ def read_moment(
     """Read one job, or those at work and the newest, from one snapshot. Raises `InputError` for an unknown job."""
     names, is_all = ([job], False) if job is not None else _names(connection)
     overview = read_overview(connection, config, names, machine_now, facts.times)
+    is_driven = overview.lease is not None
     slots = tuple(
-        _slot(connection, view, overview.jobs, config, facts.told.get(view.summary.id)) for view in overview.accounts
+        _slot(connection, view, overview.jobs, config, facts.told.get(view.summary.id), is_driven=is_driven)
+        for view in overview.accounts
     )
     return Moment(overview, slots, is_all)
 
@@ -134,6 +136,8 @@ def _slot(
     jobs: Sequence[JobView],
     config: Config,
     told: Told | None,
+    *,
+    is_driven: bool,
 ) -> Slot:
     summary = view.summary
     profile = config.profiles.get(summary.profile)
@@ -141,6 +145,8 @@ def _slot(
     wait = look.wait if look is not None else None
     if told is not None and told.wait is not None:
         wait = told.wait
+    elif wait is not None and not is_driven and wait.until is None and wait.reason is not Reason.HELD:
+        wait = None  # nothing is under way that could be waited for, unless somebody drives
     gauges = tuple(_gauges(view, view.limits, look)) if view.limits and look else ()
     return Slot(
         view=view,

@@ -17,6 +17,10 @@ AT_ONCE: Final = 2
 PIXELS_MAX: Final = 80_000_000
 _QUALITY: Final = 78
 
+_STILLS: Final = ("PNG", "JPEG", "WEBP", "GIF", "AVIF")
+_CLIPS: Final = {"video/mp4": "mp4", "video/quicktime": "mov", "video/webm": "matroska"}
+"""What is decoded, by name. Left to guess, a decoder would take programs in PostScript as well, or lists of files."""
+
 
 class Thumbnails:
     """Thumbnails by the file's hash. What cannot be drawn is remembered as such."""
@@ -56,8 +60,9 @@ def draw(path: Path, media_type: str) -> bytes | None:
 
     try:
         if media_type.startswith("video/"):
-            return _encoded(_first_frame(path))
-        with Image.open(path) as image:
+            return _encoded(_first_frame(path, _CLIPS.get(media_type)))
+        Image.init()
+        with Image.open(path, formats=[name for name in _STILLS if name in Image.OPEN]) as image:
             if image.width * image.height > PIXELS_MAX:
                 return None
             image.draft("RGB", (EDGE_PIXELS, EDGE_PIXELS))
@@ -66,10 +71,12 @@ def draw(path: Path, media_type: str) -> bytes | None:
         return None  # a decoder says so in many ways; errors of PyAV are OSError or ValueError as well
 
 
-def _first_frame(path: Path) -> "Image":
+def _first_frame(path: Path, container_format: str | None) -> "Image":
     import av  # noqa: PLC0415  as above
 
-    with av.open(str(path)) as container:
+    if container_format is None:
+        raise ValueError("no kind of clip that is known")
+    with av.open(str(path), format=container_format) as container:
         stream = container.streams.video[0]
         if stream.width * stream.height > PIXELS_MAX:
             raise ValueError("the clip is too large to be drawn")

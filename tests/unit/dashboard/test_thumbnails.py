@@ -55,6 +55,23 @@ def test_what_cannot_be_drawn_is_none(tmp_path: Path, content: bytes, media_type
     assert draw(tmp_path / "gone", media_type) is None
 
 
+@pytest.mark.parametrize(
+    ("content", "media_type"),
+    [
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n", "image/png"),
+        (b"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nclip.mp4\n#EXT-X-ENDLIST\n", "video/mp4"),
+        (b"ffconcat version 1.0\nfile clip.mp4\n", "video/mp4"),
+        (b"whatever", "video/x-unknown"),
+    ],
+)
+def test_nothing_is_run_or_opened_that_a_file_names(tmp_path: Path, content: bytes, media_type: str) -> None:
+    """A file may say that it is a program or a list of others; only what we know by name is decoded."""
+    clip(tmp_path / "clip.mp4")
+    (tmp_path / "file").write_bytes(content)
+
+    assert draw(tmp_path / "file", media_type) is None
+
+
 def test_a_bomb_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of few bytes may ask for gigabytes of memory."""
     monkeypatch.setattr(thumbnails, "PIXELS_MAX", 100)
