@@ -67,9 +67,7 @@ SHOTS = (
     ("overview-light", "/", DESK, "light"),
     ("overview-dark", "/", DESK, "dark"),
     ("gallery-light", "/jobs/field-guide/items?state=done", DESK, "light"),
-    ("item-light", "/jobs/field-guide/item?id=clip-red-fox", DESK, "light"),
     ("days-dark", "/days", DESK, "dark"),
-    ("phone-light", "/jobs/field-guide", PHONE, "light"),
     ("phone-dark", "/", PHONE, "dark"),
 )
 

@@ -80,9 +80,8 @@ def _of_slots(slots: Iterable[Slot]) -> Iterator[Metric]:
     for slot in slots:
         whose = {"profile": slot.view.summary.profile, "account": slot.view.summary.name}
         for gauge in (*((slot.credits,) if slot.credits else ()), *slot.gauges):
-            window = gauge.name.lower().replace(",", "").replace(" ", "_")
-            used.add(gauge.used, **whose, window=window)
-            limit.add(gauge.limit, **whose, window=window)
+            used.add(gauge.used, **whose, window=gauge.window)
+            limit.add(gauge.limit, **whose, window=gauge.window)
         busy.add(slot.is_busy, **whose)
         if slot.wait is not None:
             waits.add(1, **whose, reason=slot.wait.reason)

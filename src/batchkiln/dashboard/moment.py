@@ -28,12 +28,20 @@ _NEARLY_FULL: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """How much of a window is used. `unit` follows the numbers where they are not plain counts."""
+    """How much of a window is used. `window` is the limit's name in the configuration."""
 
+    window: str
     name: str
     used: int
     limit: int
-    unit: str = ""
+    is_bytes: bool = False
+
+    @property
+    def text(self) -> str:
+        """Give the numbers as a person reads them."""
+        if self.is_bytes:
+            return f"{self.used // MIB:,} / {self.limit // MIB:,} MiB"
+        return f"{self.used:,} / {self.limit:,}"
 
     @property
     def share(self) -> float:
@@ -150,7 +158,7 @@ def _slot(
     gauges = tuple(_gauges(view, view.limits, look)) if view.limits and look else ()
     return Slot(
         view=view,
-        credits=Gauge("Credits today", view.usage.credits, view.limits.credits_per_day) if view.limits else None,
+        credits=_credits(view),
         gauges=gauges,
         under_way=tuple(
             (job.summary.name, entry)
@@ -165,15 +173,21 @@ def _slot(
     )
 
 
+def _credits(view: AccountView) -> Gauge | None:
+    if view.limits is None:
+        return None
+    return Gauge("credits_per_day", "Credits, day", view.usage.credits, view.limits.credits_per_day)
+
+
 def _gauges(view: AccountView, limits: Limits, look: Look) -> Iterator[Gauge]:
-    usage = view.usage
-    yield Gauge("Creates, minute", look.minute.creates, limits.creates_per_minute)
-    yield Gauge("Reads, minute", look.minute.reads, limits.reads_per_minute)
-    yield Gauge("This machine, minute", look.minute.machine, limits.requests_per_minute_per_ip)
-    yield Gauge("Creates, day", usage.creates, limits.creates_per_day)
-    yield Gauge("Reads, day", usage.reads, limits.reads_per_day)
-    yield Gauge("Uploaded files, day", usage.upload_files, limits.upload_files_per_day)
-    yield Gauge("Uploaded, day", usage.upload_bytes // MIB, limits.upload_bytes_per_day // MIB, "MiB")
+    usage, minute = view.usage, look.minute
+    yield Gauge("creates_per_minute", "Creates, minute", minute.creates, limits.creates_per_minute)
+    yield Gauge("reads_per_minute", "Reads, minute", minute.reads, limits.reads_per_minute)
+    yield Gauge("requests_per_minute_per_ip", "All, minute", minute.machine, limits.requests_per_minute_per_ip)
+    yield Gauge("creates_per_day", "Creates, day", usage.creates, limits.creates_per_day)
+    yield Gauge("reads_per_day", "Reads, day", usage.reads, limits.reads_per_day)
+    yield Gauge("upload_files_per_day", "Files, day", usage.upload_files, limits.upload_files_per_day)
+    yield Gauge("upload_bytes_per_day", "Uploads, day", usage.upload_bytes, limits.upload_bytes_per_day, is_bytes=True)
 
 
 def headline(now: Moment) -> Headline:

@@ -6,7 +6,7 @@ service's last words, it tells itself.
 
 import sqlite3
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import inf, isinf
 from typing import Final
 
@@ -20,6 +20,7 @@ from batchkiln.queue.view import snapshot
 from batchkiln.queue.windows import logged_requests
 from batchkiln.views.overview import AccountView
 
+_HALF_A_SECOND: Final = timedelta(seconds=0.5)
 NOT_WORTH_SAYING: Final = frozenset({Reason.NOW, Reason.POLL_INTERVAL, Reason.NOTHING})
 
 
@@ -84,7 +85,10 @@ def look_at(connection: sqlite3.Connection, account: AccountView, profile: Profi
 
 def wait_of(due: Due, now: Now) -> Wait:
     """Give a wait of the planner as a person is told of it."""
-    return Wait(due.reason, None if isinf(due.at) else now.instant_of(max(due.at, now.steady)))
+    if isinf(due.at):
+        return Wait(due.reason, None)
+    exact = now.instant_of(max(due.at, now.steady))
+    return Wait(due.reason, (exact + _HALF_A_SECOND).replace(microsecond=0))  # a reset is at midnight, not just before
 
 
 def _minute(
