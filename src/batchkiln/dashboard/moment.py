@@ -183,7 +183,7 @@ def _gauges(view: AccountView, limits: Limits, look: Look) -> Iterator[Gauge]:
     usage, minute = view.usage, look.minute
     yield Gauge("creates_per_minute", "Creates, minute", minute.creates, limits.creates_per_minute)
     yield Gauge("reads_per_minute", "Reads, minute", minute.reads, limits.reads_per_minute)
-    yield Gauge("requests_per_minute_per_ip", "All, minute", minute.machine, limits.requests_per_minute_per_ip)
+    yield Gauge("requests_per_minute_per_ip", "Machine, minute", minute.machine, limits.requests_per_minute_per_ip)
     yield Gauge("creates_per_day", "Creates, day", usage.creates, limits.creates_per_day)
     yield Gauge("reads_per_day", "Reads, day", usage.reads, limits.reads_per_day)
     yield Gauge("upload_files_per_day", "Files, day", usage.upload_files, limits.upload_files_per_day)
