@@ -39,8 +39,9 @@ class Opened:
         self.page.goto(self.served.url + path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> "Iterator[Browser]":
+    """Start it for one module: while it is there, no other event loop can run in this thread."""
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium")
     with playwright.sync_playwright() as started:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -78,4 +77,6 @@ async def _open(served: "Served") -> None:
     """Open a browser where there is a desktop; in a terminal it would take the terminal."""
     has_desktop = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if has_desktop and is_terminal(sys.stderr):
+        import webbrowser  # noqa: PLC0415  nobody else needs it
+
         await asyncio.to_thread(webbrowser.open, served.link_for_once())
