@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import structlog
 from aiohttp import BaseConnector, ClientSession
 
-from batchkiln.client import ServiceClient, fingerprint, new_connector, new_session
+from batchkiln.client import RequestMeter, ServiceClient, fingerprint, new_connector, new_session
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.config import Config, Notifier, Profile
 from batchkiln.core.errors import InputError, Mistake, OutputsUnwritable, QueueBusy
@@ -199,6 +199,7 @@ class Driver:
         self.news = News()
         self.lanes: list[Lane] = []
         self.services: dict[str, ServiceAtHand] = {}
+        self.meter = RequestMeter()
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
@@ -298,7 +299,9 @@ class Driver:
         service = await self._service(profile_name)
         profile, limits = service.profile, service.profile.limits
         keys = self._keys(service, account, needs_key=needs_key)
-        client = ServiceClient(await self._http(), base_url=service.base_url, keys=keys, clock=service.clock)
+        client = ServiceClient(
+            await self._http(), base_url=service.base_url, keys=keys, clock=service.clock, meter=self.meter
+        )
         outputs = OutputFiles(self.setting.surroundings.files())
         span = limits.minute_seconds
         return Lane(

@@ -1,33 +1,17 @@
 """What a run has come to: the exit status, and what a person is told, with the command to go on."""
 
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
 
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import tell
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.planner import Reason
-from batchkiln.core.replies import AccountProblem
 from batchkiln.core.states import ItemState
 from batchkiln.interface.ending import BAD_STATES, Ending, left_of, waiting_in_pause
+from batchkiln.views.advice import ACCOUNT_ADVICE
 from batchkiln.views.overview import JobView
 from batchkiln.views.words import REASONS, count, one_line
-
-_ADVICE: Final[Mapping[AccountProblem, str]] = {
-    AccountProblem.UPGRADE_REQUIRED: (
-        "its API key was issued before the API's launch (api_key_upgrade_required): make a new key in the account's "
-        "settings, put it in front of the old one in the configuration"
-    ),
-    AccountProblem.KEY_REFUSED: (
-        "its API key is refused: check that the key is whole and not revoked; if it is, make a new one and put it in "
-        "front of the old one in the configuration"
-    ),
-    AccountProblem.NO_CREDITS: (
-        "it has no credits left: buy some, or renew the subscription that generating needs, in the account's settings"
-    ),
-    AccountProblem.FORBIDDEN: "the service forbids it the API: see what the account's settings say",
-}
 
 
 def say_ending(ending: Ending, common: Common) -> None:
@@ -76,8 +60,8 @@ def _next_steps(ending: Ending, common: Common) -> Iterator[str]:
     for profile, account, trouble in ending.blocked:
         said = one_line(f"{trouble.error.code}: {trouble.error.message}")
         yield (
-            f"The account {profile}/{account} cannot work: {_ADVICE[trouble.problem]}. The service said: {said}. "
-            "Nothing is lost; what is queued stays queued."
+            f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
+            f"The service said: {said}. Nothing is lost; what is queued stays queued."
         )
     if ending.left and Reason.HELD in ending.rests:
         yield (

@@ -1,24 +1,24 @@
 """`batchkiln retry`, `cancel`, `pause` and `unpause`: each says beforehand what it may cost."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any, Final
 
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.opening import changing
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, say, tell
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.instants import to_milliseconds
-from batchkiln.core.states import ItemState
 from batchkiln.queue import persons
+from batchkiln.queue.opening import changing
 from batchkiln.queue.overview import job_time
 from batchkiln.queue.persons import CancelReport, RetryReport, Skipped
-from batchkiln.queue.summaries import JobSummary, job_summary
+from batchkiln.queue.summaries import job_summary
+from batchkiln.views.costs import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
 from batchkiln.views.words import count
 
 MANY: Final = 20
@@ -46,7 +46,7 @@ async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: b
     async with changing(common.queue) as database:
         preview = await database.read(persons.preview_retry, job, items)
         number = sum(preview.requeued.values())
-        tell(_cost_of_retry(job, number, preview))
+        tell(cost_of_retry(job, preview))
         if number and not _is_wanted(number, items, is_agreed=is_agreed):
             return _unchanged()
         now = await database.read(_now, job)
@@ -57,23 +57,6 @@ async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: b
         say(f"{job}: {count(sum(report.requeued.values()), 'item')} queued again.")
         _say_skipped(report.skipped)
     return ExitStatus.OK
-
-
-def _cost_of_retry(job: str, number: int, preview: RetryReport) -> str:
-    if not number:
-        return f"{job}: nothing to retry; it costs nothing."
-    parts = [f"{job}: retrying {count(number, 'item')} ({_by_state(preview.requeued)})"]
-    if preview.may_cost is not None:
-        parts.append(f"may cost {count(preview.may_cost, 'credit')} by the quotes known")
-    if preview.unquoted:
-        parts.append(f"{count(preview.unquoted, 'item')} of them {'has' if preview.unquoted == 1 else 'have'} no quote")
-    if preview.paying_again:
-        parts.append(f"{preview.paying_again:,} may have been paid before and would be paid again")
-    return "; ".join(parts) + "."
-
-
-def _by_state(counts: Mapping[ItemState, int]) -> str:
-    return ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
 
 
 def _retry_document(job: str, report: RetryReport) -> dict[str, Any]:
@@ -103,7 +86,7 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: 
     async with changing(common.queue) as database:
         preview = await database.read(persons.preview_cancel, job, items)
         number = preview.canceled
-        tell(f"{job}: canceling {count(number, 'queued item')}; it costs nothing, and what was sent is still fetched.")
+        tell(cost_of_cancel(job, preview))
         if number and not _is_wanted(number, items, is_agreed=is_agreed):
             return _unchanged()
         now = await database.read(_now, job)
@@ -125,7 +108,7 @@ def pause(common: Common, job: str) -> ExitStatus:
 
 async def _pause(common: Common, job: str) -> ExitStatus:
     async with changing(common.queue) as database:
-        tell(f"{job}: pausing costs nothing; what was sent already is finished and fetched.")
+        tell(cost_of_pause(job))
         is_news = await database.write(persons.pause, job, await database.read(_now, job))
     return _said(common, job, is_paused=True, is_news=is_news)
 
@@ -141,16 +124,9 @@ async def _unpause(common: Common, job: str) -> ExitStatus:
     async with changing(common.queue) as database:
         summary = await database.read(job_summary, job)
         if summary is not None:
-            tell(_cost_of_queued(summary))
+            tell(cost_of_unpause(summary))
         is_news = await database.write(persons.unpause, job, await database.read(_now, job))
     return _said(common, job, is_paused=False, is_news=is_news)
-
-
-def _cost_of_queued(summary: JobSummary) -> str:
-    queued = count(summary.items[ItemState.QUEUED], "item")
-    unquoted = f", and {summary.queued_unquoted:,} without a quote on top" if summary.queued_unquoted else ""
-    cost = count(summary.queued_cost, "credit")
-    return f"{summary.name}: {queued} queued, which may cost {cost} by the quotes known{unquoted}."
 
 
 def _said(common: Common, job: str, *, is_paused: bool, is_news: bool) -> ExitStatus:

@@ -6,17 +6,18 @@ from sqlite3 import Connection
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.opening import changing
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, say, tell
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.states import ItemState
+from batchkiln.queue.opening import changing
 from batchkiln.queue.overview import job_time
 from batchkiln.queue.resolve import Decision, Resolved
 from batchkiln.queue.resolve import resolve as resolve_item
-from batchkiln.queue.stories import ItemStory, item_story
+from batchkiln.queue.stories import item_story
+from batchkiln.views.costs import cost_of_resolve
 
 
 @command(
@@ -55,7 +56,7 @@ async def _resolve(
         story = await database.read(item_story, job, item)
         if story.item.state is not ItemState.HELD:
             raise InputError(f"the item {item!r} is {story.item.state}: only a held item can be resolved")
-        tell(cost_of(decision, story))
+        tell(cost_of_resolve(decision, story))
         _check_confirmed(item, confirm)
         resolved = await database.write(_end, job, item, decision, generation_id)
     if common.is_json:
@@ -68,24 +69,6 @@ async def _resolve(
 def _end(connection: Connection, job: str, item: str, decision: Decision, generation_id: str | None) -> Resolved:
     now = to_milliseconds(job_time(connection, job, machine_now()))
     return resolve_item(connection, job, item, decision, generation_id=generation_id, now=now)
-
-
-def cost_of(decision: Decision, story: ItemStory) -> str:
-    """Say what a decision may cost."""
-    name = f"{story.job}/{story.item.name}"
-    price = f"about {story.quote_credits} credits" if story.quote_credits is not None else "the price of one item"
-    match decision:
-        case Decision.NOT_CREATED:
-            if not story.attempts:
-                return f"{name} was never sent; it is queued again, and will cost {price}."
-            return (
-                f"{name} is queued again with a new key, and costs {price}. If the earlier attempt did create "
-                "something, that is paid as well."
-            )
-        case Decision.FAILED:
-            return f"{name} is given up. This costs nothing more; what it may have cost stays paid."
-        case Decision.GENERATION:
-            return f"{name} is taken to have become this generation, for {price}; it is polled and fetched."
 
 
 def _check_confirmed(item: str, confirm: str | None) -> None:

@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import click
 
 from batchkiln.cli.asking import ask_before_spending, may_ask
 from batchkiln.cli.command import command, run_async
+from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
 from batchkiln.cli.options import Common
 from batchkiln.cli.session import Session
@@ -28,6 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def driving_options(function: F) -> F:
     """Add when a drive is to stop, and what it may spend."""
     for option in (
+        click.option("--dashboard", "has_dashboard", is_flag=True, help="Serve the web page of the queue meanwhile."),
         click.option("--yes", "is_agreed", is_flag=True, help="Answer yes to whatever would be asked."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
@@ -61,6 +64,7 @@ def run(
     until: Until,
     max_credits: int | None,
     is_agreed: bool,
+    has_dashboard: bool,
     on_change: Literal["error", "keep"],
     prune: bool,
 ) -> ExitStatus:
@@ -72,40 +76,60 @@ def run(
     options = ApplyOptions(on_change=on_change, prune=prune)
     wishes = Wishes(until=until, max_credits=max_credits)
     is_asking = may_ask(manifests, is_agreed=is_agreed)
-    return run_async(_run(common, manifests, options, wishes, is_asking=is_asking))
+    manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard)
+    return run_async(_run(common, manifests, options, wishes, manner))
+
+
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """How a run deals with a person: whether it asks first, and whether they can watch it in a browser."""
+
+    is_asking: bool
+    has_dashboard: bool
 
 
 async def _run(
-    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, *, is_asking: bool
+    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, manner: _Manner
 ) -> ExitStatus:
     with listening_to_signals() as signals:
         async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
             control = Control()
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(last_event_id)
-                if is_asking:
+                if manner.is_asking:
                     await ask_before_spending(common, queue, manifests, options=options, wishes=wishes)
                 applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)
                 drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
-                return await Session(common, drive, queue.reader, signals, after_event=newest).run()
+                async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
+                    return await Session(common, drive, queue.reader, signals, after_event=newest).run()
 
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more when all is done, until a signal.")
 @driving_options
-def work(common: Common, *, is_forever: bool, until: Until, max_credits: int | None, is_agreed: bool) -> ExitStatus:
+def work(
+    common: Common,
+    *,
+    is_forever: bool,
+    until: Until,
+    max_credits: int | None,
+    is_agreed: bool,
+    has_dashboard: bool,
+) -> ExitStatus:
     """Drive whatever is in the queue, until all of it has ended."""
     del is_agreed  # it asks nothing: what is in the queue was planned before
-    return run_async(_work(common, Wishes(until=until, max_credits=max_credits, is_forever=is_forever)))
+    wishes = Wishes(until=until, max_credits=max_credits, is_forever=is_forever)
+    return run_async(_work(common, wishes, has_dashboard=has_dashboard))
 
 
-async def _work(common: Common, wishes: Wishes) -> ExitStatus:
+async def _work(common: Common, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
     with listening_to_signals() as signals:
         async with (
             opened(Setting(common.queue, common.load_config(), common.profile)) as queue,
             queue.driving(Control(), command="work") as driver,
+            dashboard_beside(driver, is_wanted=has_dashboard),
         ):
             newest = await queue.reader.read(last_event_id)
             drive = Drive(driver, queue.reader, wishes, jobs=None)

@@ -6,10 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.documents import warnings_of
 from batchkiln.core.states import ItemState
 from batchkiln.queue.summaries import Trouble
 from batchkiln.views.overview import AccountView, JobView, Overview
+from batchkiln.views.warnings import warnings_of
 from batchkiln.views.words import REASONS, STYLES, age, count, moment, one_line
 
 _LONGEST_MESSAGE = 160

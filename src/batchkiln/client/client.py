@@ -19,6 +19,7 @@ from batchkiln.client import parse, transfers
 from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.faults import FAULTS, describe_fault
 from batchkiln.client.keys import Keys
+from batchkiln.client.meter import NO_REPLY, RequestMeter
 from batchkiln.client.raw import RawReply, read_date
 from batchkiln.client.session import Timeouts
 from batchkiln.core.errors import InputError, InvariantBroken
@@ -67,8 +68,10 @@ class ServiceClient:
         keys: Mapping[str, str],
         clock: ReplyClock,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
+        meter: RequestMeter | None = None,
     ) -> None:
         """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`."""
+        self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
         self._keys = Keys(keys)
@@ -205,7 +208,9 @@ class ServiceClient:
         except FAULTS as fault:
             reply = NoReply(describe_fault(fault))
             _log.debug("reply_lost", call=f"{method} {path.split('/')[1]}", reason=reply.reason)
+            self._meter.note(path, NO_REPLY, self._clock.monotonic() - sent_at)
             return reply
+        self._meter.note(path, str(response.status), self._clock.monotonic() - sent_at)
         if content is None:
             return NoReply(f"the reply is longer than {max_bytes} bytes")
         names = {name.lower(): value for name, value in response.headers.items()}

@@ -8,7 +8,7 @@ from typing import Final
 from batchkiln.core.states import ItemState
 from batchkiln.queue.connection import Database
 from batchkiln.queue.history import ENDED_STATES, Ended, ended_after, last_event_id
-from batchkiln.queue.stories import ItemSummary, items_by_id, iter_items
+from batchkiln.queue.stories import ItemSummary, iter_items, summaries
 
 _EVENTS_AT_ONCE: Final = 1000
 
@@ -54,7 +54,7 @@ class Results:
     def _ended_items(self, connection: Connection, after: int) -> tuple[list[ItemSummary], int]:
         ended, last = ended_after(connection, after, _EVENTS_AT_ONCE)
         states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_given(one)}
-        items = items_by_id(connection, list(states))
+        items = summaries(connection, list(states))
         return [item for item in items if item.state is states[item.id]], last
 
     def _was_given(self, ended: Ended) -> bool:

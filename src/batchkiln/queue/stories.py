@@ -26,6 +26,7 @@ PAGE: Final = 1000
 class OutputSummary:
     """One file that stands whole under its name; `sha256` is hex."""
 
+    id: int
     number: int
     path: str
     size_bytes: int
@@ -132,19 +133,14 @@ def iter_items(
     """
     place = {"job_id": job_id_of(connection, job_name), "after": after_id, "limit": limit, "state": state}
     ids = connection.execute(query("item_ids" if state is None else "items_in_state"), place)
-    return _summaries(connection, [row[0] for row in ids])
-
-
-def items_by_id(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
-    """Give the items of these ids, in their order."""
-    return _summaries(connection, ids)
+    return summaries(connection, [row[0] for row in ids])
 
 
 def item_by_name(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemSummary:
     """Give one item. Raises `InputError` for a job or item that is not there."""
     job_id = job_id_of(connection, job_name)
     item_id, _ = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
-    return _summaries(connection, [item_id])[0]
+    return summaries(connection, [item_id])[0]
 
 
 def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemStory:
@@ -156,7 +152,7 @@ def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) ->
     arrival = connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
     return ItemStory(
         job=job_name,
-        item=_summaries(connection, [item_id])[0],
+        item=summaries(connection, [item_id])[0],
         recipe=recipe_of(row),
         priority=row["priority"],
         file_name=row["file_name"],
@@ -175,7 +171,7 @@ def item_requests(connection: sqlite3.Connection, item_id: int) -> tuple[Request
     return tuple(RequestStory(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
 
-def _summaries(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
+def summaries(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
     """Give the items of these ids, in their order."""
     place = {"ids": json.dumps(ids)}
     outputs: dict[int, list[OutputSummary]] = {}
@@ -205,6 +201,7 @@ def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
 
 def _output(row: sqlite3.Row) -> OutputSummary:
     return OutputSummary(
+        id=row["id"],
         number=row["number"],
         path=row["path"],
         size_bytes=row["size_bytes"],

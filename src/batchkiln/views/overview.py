@@ -2,10 +2,12 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from batchkiln.config import Config
+from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import DayUsage, Limits
 from batchkiln.queue.forecast import queued_loads
@@ -18,7 +20,7 @@ from batchkiln.queue.summaries import (
     job_names,
     job_summary,
 )
-from batchkiln.views.outlook import outlooks, usage_today
+from batchkiln.views.outlook import Outlook, outlooks, usage_today
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,8 @@ def read_overview(
     """
     wanted = list(names) if names is not None else list(job_names(connection))
     summaries = [_summary(connection, name) for name in wanted]
-    accounts = account_summaries(connection)
-    profiles = {summary.profile for summary in summaries} | {account.profile for account in accounts}
-    profiles |= set(config.profiles)
-    times = {name: present_time(connection, name, machine_now) for name in profiles} | dict(observed or {})
-    account_views = tuple(_account(account, config, times[account.profile]) for account in accounts)
+    profiles = {summary.profile for summary in summaries} | set(config.profiles)
+    account_views, times = read_accounts(connection, config, machine_now, observed, profiles)
     ends = estimated_ends(connection, config, times, account_views)
     jobs = tuple(
         JobView(
@@ -80,6 +79,20 @@ def read_overview(
     )
     held = lease(connection)
     return Overview(jobs, account_views, held if held is not None and held.is_alive else None)
+
+
+def read_accounts(
+    connection: sqlite3.Connection,
+    config: Config,
+    machine_now: datetime,
+    observed: Mapping[str, datetime] | None = None,
+    profiles: AbstractSet[str] = frozenset(),
+) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
+    """Read the accounts, and what time it is for each profile: theirs, those configured, and `profiles`."""
+    accounts = account_summaries(connection)
+    names = {account.profile for account in accounts} | set(config.profiles) | profiles
+    times = {name: present_time(connection, name, machine_now) for name in names} | dict(observed or {})
+    return tuple(_account(account, config, times[account.profile]) for account in accounts), times
 
 
 def _summary(connection: sqlite3.Connection, name: str) -> JobSummary:
@@ -103,11 +116,40 @@ def estimated_ends(
     accounts: Sequence[AccountView],
 ) -> dict[str, datetime]:
     """Return when each job ends, by name; jobs on the same accounts are taken to go one after the other."""
+    ends: dict[str, datetime] = {}
+    for outlook in _outlooks(connection, config, times, accounts):
+        ends |= outlook.forecast.ends
+    return ends
+
+
+def coming_days(
+    connection: sqlite3.Connection,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+    *,
+    most: int,
+) -> dict[str, list[CalendarDay]]:
+    """Return what the coming days will take, by profile and `most` of each, as `estimated_ends` sees them."""
+    days: dict[str, dict[datetime, CalendarDay]] = {}
+    for outlook in _outlooks(connection, config, times, accounts):
+        found = days.setdefault(outlook.profile, {})
+        for day in outlook.forecast.days[:most]:
+            other = found.get(day.starts_at, CalendarDay(day.starts_at, 0, 0, timedelta()))
+            found[day.starts_at] = CalendarDay(
+                day.starts_at, other.items + day.items, other.credits + day.credits, other.busy + day.busy
+            )
+    return {name: [found[at] for at in sorted(found) if found[at].items] for name, found in days.items()}
+
+
+def _outlooks(
+    connection: sqlite3.Connection,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+) -> list[Outlook]:
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
-    ends: dict[str, datetime] = {}
-    for outlook in outlooks(loads, profiles=profiles, times=times, usages=usages):
-        ends |= outlook.forecast.ends
-    return ends
+    return list(outlooks(loads, profiles=profiles, times=times, usages=usages))

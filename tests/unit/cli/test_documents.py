@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
-from batchkiln.cli.documents import job_document, warnings_of
+from batchkiln.cli.documents import job_document
 from batchkiln.core.states import ItemState
 from batchkiln.queue.summaries import Credits
-from unit.cli.views import NOW, job_view, under_way
+from batchkiln.views.warnings import warnings_of
+from unit.views.builders import NOW, job_view, under_way
 
 
 def test_the_promised_names_are_there() -> None:

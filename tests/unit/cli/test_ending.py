@@ -11,7 +11,7 @@ from batchkiln.core.planner import Reason
 from batchkiln.core.replies import AccountBlocked, AccountProblem, ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.interface.ending import Ending
-from unit.cli.views import job_view
+from unit.views.builders import job_view
 
 DONE = job_view({ItemState.DONE: 3})
 LEFT = job_view({ItemState.DONE: 1, ItemState.QUEUED: 2})

@@ -10,18 +10,7 @@ import pytest
 from batchkiln.queue.connection import migrations
 from batchkiln.queue.sql import QUERIES
 
-HOT: Final = (
-    "scheduling",
-    "forecast",
-    "summaries",
-    "overview",
-    "persons",
-    "exports",
-    "reports",
-    "waiting",
-    "rehearsal",
-    "watching",
-)
+HOT: Final = ("scheduling", "forecast", "summaries", "overview", "persons", "exports", "reports", "waiting", "rehearsal", "watching", "gallery", "days")
 SCANNED: Final = {
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
@@ -41,6 +30,8 @@ SCANNED: Final = {
     "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
     "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
     "trouble_items": {"i"},  # the newest thousand of a state
+    "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
+    "ended_by_hour": {"attempt", "(subquery-1)"},  # likewise
 }
 """What may be read from end to end: small by its nature, or bounded by a LIMIT."""
 

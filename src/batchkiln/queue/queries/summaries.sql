@@ -66,7 +66,7 @@ JOIN item AS i ON i.id = e.value
 JOIN recipe AS r ON r.id = i.recipe_id;
 
 -- name: item_outputs
-SELECT o.item_id, o.number, o.path, o.size_bytes, o.sha256, o.type, o.media_type, o.saved_at
+SELECT o.id, o.item_id, o.number, o.path, o.size_bytes, o.sha256, o.type, o.media_type, o.saved_at
 FROM json_each(:ids) AS e
 JOIN item AS i ON i.id = e.value
 JOIN output AS o ON o.item_id = i.id AND o.attempt_id = i.attempt_id;

@@ -1,0 +1,140 @@
+"""Plots as inline SVG: shapes with classes only, so that the page's style decides their colours. Words stand beside.
+
+A plot is stretched to its place, so it holds no text: text in it would be stretched as well.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from markupsafe import Markup
+
+from batchkiln.core.states import ItemState
+from batchkiln.queue.days import Hour
+from batchkiln.views.calendar import Calendar, Day
+from batchkiln.views.words import count
+
+HEIGHT: Final = 100.0
+_GAP: Final = 0.16
+_LEAST: Final = 0.6  # so that one item of a million can be seen
+
+_BAR_ORDER: Final = (
+    ItemState.DONE,
+    ItemState.ACTIVE,
+    ItemState.DOWNLOADING,
+    ItemState.SUBMITTING,
+    ItemState.HELD,
+    ItemState.FAILED,
+    ItemState.REJECTED,
+    ItemState.EXPIRED,
+    ItemState.CANCELED,
+    ItemState.QUEUED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A plot, and what is written at its sides."""
+
+    svg: Markup
+    highest: str
+    first: str
+    last: str
+
+
+def state_bar(items: Mapping[ItemState, int]) -> Markup:
+    """Draw how the items of a job are spread over the states."""
+    total = sum(items.values())
+    pieces, at = [], 0.0
+    shares = (
+        {state: max(_LEAST, 100 * items[state] / total) if items[state] else 0.0 for state in _BAR_ORDER}
+        if total
+        else {}
+    )
+    scale = 100 / sum(shares.values()) if total else 1.0
+    for state, share in shares.items():
+        if share:
+            width = share * scale
+            title = f"{items[state]:,} {state}"
+            pieces.append(_rect(at, 0, width, 10, f"s-{state}", title))
+            at += width
+    words = ", ".join(f"{items[state]:,} {state}" for state in _BAR_ORDER if items[state]) or "no items"
+    return _svg("statebar", 10, words, pieces)
+
+
+def gauge_bar(share: float, *, is_nearly_full: bool, label: str) -> Markup:
+    """Draw how full a window is."""
+    kind = "g-full" if is_nearly_full else "g-used"
+    return _svg("gauge", 10, label, [_rect(0, 0, 100, 10, "g-room"), _rect(0, 0, 100 * share, 10, kind)])
+
+
+def day_chart(calendar: Calendar) -> Chart:
+    """Draw a profile's credits by day, used and expected, under the line of the daily budget."""
+    days = calendar.days
+    most = max(calendar.credits_per_day, *(day.credits + day.credits_ahead for day in days))
+    step = 100 / len(days)
+    pieces = []
+    for number, day in enumerate(days):
+        used, ahead = (HEIGHT * part / most if most else 0.0 for part in (day.credits, day.credits_ahead))
+        x, width = step * (number + _GAP / 2), step * (1 - _GAP)
+        title = day_words(calendar, day)
+        if day.is_today:
+            pieces.append(_rect(step * number, 0, step, HEIGHT, "c-today", title))
+        pieces.append(_rect(x, HEIGHT - used, width, used, "c-used", title))
+        pieces.append(_rect(x, HEIGHT - used - ahead, width, ahead, "c-ahead", title))
+    if most:
+        y = HEIGHT - HEIGHT * calendar.credits_per_day / most
+        pieces.append(Markup('<line x1="0" x2="100" y1="{0:.2f}" y2="{0:.2f}" class="c-limit"/>').format(y))
+    label = f"Credits by day of {calendar.profile}, from {days[0].starts_at:%Y-%m-%d} to {days[-1].starts_at:%Y-%m-%d}"
+    first, last = day_name(calendar, days[0]), day_name(calendar, days[-1])
+    return Chart(_svg("chart", HEIGHT, label, pieces), count(most, "credit"), first, last)
+
+
+def day_words(calendar: Calendar, day: Day) -> str:
+    """Say a day in one line."""
+    parts = [f"{day_name(calendar, day)}: {count(day.credits, 'credit')} used"]
+    if day.items_ahead:
+        parts.append(f"{count(day.items_ahead, 'item')} for {count(day.credits_ahead, 'credit')} expected")
+    return ", ".join(parts)
+
+
+def day_name(calendar: Calendar, day: Day) -> str:
+    """Name a day by its date; with the hour where the service's days are shorter, as in a rehearsal."""
+    is_whole = calendar.days[1].starts_at - calendar.days[0].starts_at >= timedelta(days=1)
+    return f"{day.starts_at:%a %Y-%m-%d}" if is_whole else f"{day.starts_at:%a %Y-%m-%d %H:%M}"
+
+
+def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, number: int) -> Chart:
+    """Draw what ended in each of the last hours: results up, other ends on top, and credits as a line."""
+    by_start = {hour.starts_at: hour for hour in hours}
+    starts = [until - length * back for back in reversed(range(number))]
+    row = [by_start.get(at, Hour(at, 0, 0, 0)) for at in starts]
+    most = max(1, *(hour.succeeded + hour.otherwise for hour in row))
+    most_credits = max(1, *(hour.credits for hour in row))
+    step, pieces, points = 100 / number, [], []
+    for place, hour in enumerate(row):
+        good, bad = HEIGHT * hour.succeeded / most, HEIGHT * hour.otherwise / most
+        x, width = step * (place + _GAP / 2), step * (1 - _GAP)
+        title = f"{hour.starts_at:%Y-%m-%d %H:%M}: {hour.succeeded:,} made, {hour.otherwise:,} not, "
+        title += count(hour.credits, "credit")
+        pieces.append(_rect(x, HEIGHT - good, width, good, "c-done", title))
+        pieces.append(_rect(x, HEIGHT - good - bad, width, bad, "c-bad", title))
+        points.append(f"{step * (place + 0.5):.2f},{HEIGHT - HEIGHT * hour.credits / most_credits:.2f}")
+    pieces.append(Markup('<polyline points="{}" class="c-line"/>').format(" ".join(points)))
+    label = f"Items and credits of the last {number} hours"
+    highest = f"{count(most, 'item')}, {count(most_credits, 'credit')}"
+    return Chart(_svg("chart", HEIGHT, label, pieces), highest, f"{starts[0]:%H:%M}", f"{starts[-1]:%H:%M} UTC")
+
+
+def _rect(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> Markup:  # noqa: PLR0917  as SVG has them
+    inner = Markup("<title>{}</title>").format(title) if title else Markup()
+    return Markup('<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" class="{}">{}</rect>').format(
+        x, y, max(0.0, width), max(0.0, height), kind, inner
+    )
+
+
+def _svg(kind: str, height: float, label: str, pieces: Sequence[Markup]) -> Markup:
+    return Markup(
+        '<svg class="{}" viewBox="0 0 100 {:g}" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(kind, height, label, Markup().join(pieces))

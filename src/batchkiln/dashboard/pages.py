@@ -1,0 +1,118 @@
+"""The pages that only show. Each is a function from the summaries of the queue to HTML."""
+
+from sqlite3 import Connection
+from typing import Final
+
+from aiohttp import web
+
+from batchkiln.core.states import ItemState
+from batchkiln.dashboard.beside import Facts
+from batchkiln.dashboard.charts import day_chart, day_name
+from batchkiln.dashboard.context import Context, context_of
+from batchkiln.dashboard.moment import headline
+from batchkiln.dashboard.sections import item_sections, sections
+from batchkiln.queue.gallery import Filter, gallery_page, job_models
+from batchkiln.queue.summaries import JobSummary, job_summary
+from batchkiln.views.calendar import Calendar, read_calendars
+from batchkiln.views.overview import read_accounts
+from batchkiln.views.words import count
+
+TILES: Final = 48
+_DIGITS_MAX: Final = 9
+_NOTES: Final = {
+    "retry": "queued again",
+    "cancel": "canceled",
+    "pause": "paused",
+    "unpause": "going on",
+    "resolve": "resolved",
+}
+
+
+async def overview(request: web.Request) -> web.Response:
+    """Show everything at a glance."""
+    context = context_of(request)
+    parts, now = await sections(context, None)
+    return context.page("overview.html", parts=parts, headline=headline(now), note=note_of(request))
+
+
+async def job(request: web.Request) -> web.Response:
+    """Show one job."""
+    context = context_of(request)
+    name = request.match_info["job"]
+    parts, now = await sections(context, name)
+    return context.page(
+        "job.html", parts=parts, headline=headline(now), view=now.overview.jobs[0], note=note_of(request)
+    )
+
+
+async def failures(request: web.Request) -> web.Response:
+    """Show what ended otherwise than done, and what is held, by cause."""
+    context = context_of(request)
+    now = await context.moment()
+    return context.page("failures.html", now=now, headline=headline(now), jobs=now.overview.jobs)
+
+
+async def days(request: web.Request) -> web.Response:
+    """Show the days that were, and those to come."""
+    context = context_of(request)
+    calendars = await context.database.read(_calendars, context, context.facts())
+    charts = [(calendar, day_chart(calendar)) for calendar in calendars]
+    return context.page("days.html", charts=charts, day_name=day_name)
+
+
+def _calendars(connection: Connection, context: Context, facts: Facts) -> list[Calendar]:
+    accounts, times = read_accounts(connection, context.config, context.machine_now(), facts.times)
+    return read_calendars(connection, context.config, times, accounts)
+
+
+async def gallery(request: web.Request) -> web.Response:
+    """Show a page of a job's items with their pictures."""
+    context = context_of(request)
+    name, query = request.match_info["job"], request.query
+    meta = query.get("meta", "").strip()
+    key, separator, value = meta.partition("=")
+    wanted = Filter(
+        state=_state_of(query.get("state", "")),
+        model=query.get("model") or None,
+        code=query.get("code") or None,
+        key=key.strip() or None,
+        value=value.strip() if separator else None,
+    )
+    after = query.get("after", "0")
+    if not after.isdecimal() or len(after) > len(str(2**62)):
+        raise web.HTTPBadRequest(text="`after` is the key of an item.\n")
+    page = await context.database.read(gallery_page, name, wanted, after_id=int(after), limit=TILES)
+    summary, models = await context.database.read(_job_and_models, name)
+    return context.page(
+        "gallery.html", summary=summary, models=models, wanted=wanted, meta=meta, page=page, after=int(after)
+    )
+
+
+def _state_of(word: str) -> ItemState | None:
+    try:
+        return ItemState(word) if word else None
+    except ValueError:
+        raise web.HTTPBadRequest(text="There is no such state.\n") from None
+
+
+def _job_and_models(connection: Connection, name: str) -> tuple[JobSummary, list[str]]:
+    models = job_models(connection, name)
+    summary = job_summary(connection, name)
+    assert summary is not None, "its models were found"
+    return summary, models
+
+
+async def item(request: web.Request) -> web.Response:
+    """Show one item and its whole history."""
+    job_name, name = request.match_info["job"], request.query.get("id", "")
+    parts = await item_sections(context_of(request), job_name, name)
+    return context_of(request).page("item.html", parts=parts, job=job_name, name=name, note=note_of(request))
+
+
+def note_of(request: web.Request) -> str | None:
+    """Say what was done just now, by words of our own only."""
+    done, number = request.query.get("done", ""), request.query.get("n", "")
+    if done not in _NOTES:
+        return None
+    has_number = number.isdecimal() and len(number) <= _DIGITS_MAX
+    return f"{count(int(number), 'item')} {_NOTES[done]}." if has_number else f"{_NOTES[done].capitalize()}."

@@ -1,0 +1,112 @@
+"""Templates to HTML: everything is escaped but what our own modules mark as markup."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from batchkiln.core.states import ItemState
+from batchkiln.queue.stories import OutputSummary
+from batchkiln.views.words import age, count, duration, moment, one_line, second
+
+_CODE: Final = re.compile(r"`([^`]+)`")
+_KILO: Final = 1024
+
+
+def environment() -> Environment:
+    """Return the templates with the words that they use."""
+    made = Environment(
+        loader=PackageLoader("batchkiln.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "age": age,
+        "ahead": ahead,
+        "code": code,
+        "count": count,
+        "detail": detail,
+        "moment": moment,
+        "one_line": one_line,
+        "second": second,
+        "size": size,
+        "thousands": lambda number: f"{number:,}",
+    }
+    made.globals |= {
+        "STATES": tuple(ItemState),
+        "item_url": item_url,
+        "items_url": items_url,
+        "job_url": job_url,
+        "media_url": media_url,
+        "thumb_url": thumb_url,
+        "action_url": action_url,
+    }
+    for name in made.list_templates():
+        made.get_template(name)  # compiled now, so that the first page is as fast as any
+    return made
+
+
+def code(text: str) -> Markup:
+    """Show what stands in backquotes as something to type."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  escaped just now
+
+
+def ahead(instant: datetime, now: datetime) -> str:
+    """Say in how long something will be."""
+    return duration((instant - now).total_seconds())
+
+
+def detail(facts: Mapping[str, Any]) -> str:
+    """Give what an event tells beyond its kind, on one line."""
+    words = {True: "yes", False: "no", None: "none"}
+    return ", ".join(
+        f"{name.replace('_', ' ')} {one_line(words[value] if isinstance(value, bool | None) else str(value))}"
+        for name, value in facts.items()
+    )
+
+
+def size(size_bytes: int) -> str:
+    """Give a size in the unit that a person would choose."""
+    amount = float(size_bytes)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < _KILO or unit == "GiB":
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= _KILO
+    raise AssertionError("the last unit takes any size")
+
+
+def job_url(job: str) -> str:
+    """Return the page of a job."""
+    return f"/jobs/{quote(job, safe='')}"
+
+
+def item_url(job: str, item: str) -> str:
+    """Return the page of an item; its name may hold anything, so it stands in the query."""
+    return f"{job_url(job)}/item?{urlencode({'id': item})}"
+
+
+def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, numbers and None
+    """Return a job's gallery with filters."""
+    given = {name: value for name, value in wanted.items() if value not in (None, "")}
+    return f"{job_url(job)}/items" + (f"?{urlencode(given)}" if given else "")
+
+
+def action_url(job: str, action: str, item: str | None = None) -> str:
+    """Return the page that asks before something is done."""
+    return f"{job_url(job)}/{action}" + (f"?{urlencode({'id': item})}" if item is not None else "")
+
+
+def thumb_url(output: OutputSummary) -> str:
+    """Return where a file's small picture is; with its hash, so that a browser may keep it for good."""
+    return f"/thumbs/{output.id}/{output.sha256[:16]}"
+
+
+def media_url(output: OutputSummary) -> str:
+    """Return where a file itself is."""
+    return f"/media/{output.id}/{output.sha256[:16]}"

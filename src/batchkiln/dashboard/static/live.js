@@ -1,0 +1,74 @@
+// Replaces the parts of a page that the server says have changed. Without it the pages are whole, and stand still.
+"use strict";
+
+const main = document.getElementById("main");
+const offline = document.getElementById("offline");
+const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
+let source = null;
+
+function show(name, html) {
+  const part = main.querySelector(`[data-part="${name}"]`);
+  const selection = window.getSelection();
+  if (!part || (!selection.isCollapsed && part.contains(selection.anchorNode))) {
+    return; // somebody is copying from it
+  }
+  const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const strip = part.querySelector(".strip");
+  const scrolled = strip ? strip.scrollLeft : 0;
+  part.innerHTML = html; // the server's own template, in which everything foreign is escaped
+  if (focused !== null) {
+    const again = part.querySelector(`a[href="${CSS.escape(focused)}"]`);
+    if (again) {
+      again.focus({ preventScroll: true });
+    }
+  }
+  if (scrolled && part.querySelector(".strip")) {
+    part.querySelector(".strip").scrollLeft = scrolled;
+  }
+  const headline = part.querySelector("[data-level]");
+  if (headline) {
+    document.getElementById("icon").href = icons[headline.dataset.level];
+    if (location.pathname === "/") {
+      document.title = `${headline.dataset.title} · batchkiln`;
+    }
+  }
+}
+
+function tell(isOffline) {
+  offline.hidden = !isOffline;
+  document.body.classList.toggle("is-offline", isOffline);
+}
+
+function listen() {
+  source = new EventSource(main.dataset.events);
+  source.onopen = () => tell(false);
+  source.onmessage = (event) => {
+    for (const [name, html] of Object.entries(JSON.parse(event.data))) {
+      show(name, html);
+    }
+  };
+  source.onerror = () => {
+    tell(true);
+    if (source.readyState === EventSource.CLOSED) {
+      source = null;
+      setTimeout(() => !document.hidden && !source && listen(), 5000);
+    }
+  };
+}
+
+// A hidden page lets go of its connection, of which a browser has six for a host.
+function follow() {
+  if (document.hidden && source) {
+    source.close();
+    source = null;
+  } else if (!document.hidden && !source) {
+    listen();
+  }
+}
+
+if (main && main.dataset.events) {
+  document.addEventListener("visibilitychange", follow);
+  window.addEventListener("pagehide", () => source && source.close());
+  window.addEventListener("pageshow", (event) => event.persisted && ((source = null), follow()));
+  follow();
+}

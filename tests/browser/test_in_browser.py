@@ -1,0 +1,105 @@
+"""What only a browser can tell: the policy blocks nothing of ours, parts change by themselves, keys suffice."""
+
+import pytest
+
+from browser.conftest import Opened
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+PAGES = [
+    "/",
+    "/jobs/birds",
+    "/jobs/birds/items",
+    "/jobs/birds/item?id=picture",
+    "/failures",
+    "/days",
+    "/jobs/birds/retry",
+]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_a_phone_and_says_nothing_in_the_console(opened: Opened, path: str) -> None:
+    """No blocked style or script, no missing file, and nothing wider than the screen."""
+    asked: list[str] = []
+    opened.page.on("request", lambda request: asked.append(request.url))
+
+    opened.go(path)
+    opened.page.wait_for_load_state("load")
+
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert [url for url in asked if not url.startswith(opened.served.url)] == []
+    assert [fault for fault in opened.faults if "404" not in fault] == []  # a file that is gone has no picture
+
+
+def test_the_token_is_gone_from_the_address(opened: Opened) -> None:
+    """Neither a screenshot nor the history holds it."""
+    assert opened.page.url == f"{opened.served.url}/"
+    assert opened.page.evaluate("document.cookie") == ""
+
+
+def test_a_change_by_another_process_shows_by_itself(opened: Opened) -> None:
+    """Without a reload, and the person's place on the page stays."""
+    link = opened.page.locator('[data-part="jobs"] a').first
+    link.focus()
+
+    opened.queue.never_fits("queued", "over_budget")
+
+    expect(opened.page.locator('[data-part="troubles"]')).to_contain_text("over_budget")
+    expect(link).to_be_focused()
+
+
+def test_a_dashboard_that_has_ended_is_not_mistaken_for_a_calm_one(opened: Opened) -> None:
+    """What is old is marked as old."""
+    opened.page.context.set_offline(True)
+    opened.page.evaluate("source.close(); source = null; listen()")
+
+    expect(opened.page.locator("#offline")).to_be_visible()
+
+
+def test_a_job_is_paused_with_the_keyboard_alone(opened: Opened) -> None:
+    """From the page to the question to the answer."""
+    opened.go("/jobs/birds")
+    opened.page.get_by_role("link", name="Pause").focus()
+    opened.page.keyboard.press("Enter")
+    expect(opened.page.locator(".cost")).to_contain_text("costs nothing")
+    opened.page.get_by_role("button", name="Pause").focus()
+    opened.page.keyboard.press("Enter")
+
+    expect(opened.page.get_by_text("Paused.")).to_be_visible()
+    assert opened.queue.one("SELECT is_paused FROM job") == 1
+
+
+def test_a_hold_is_resolved_by_a_form(opened: Opened) -> None:
+    """The answers have their prices; the item is named once more."""
+    opened.go("/jobs/birds/item?id=held")
+    opened.page.get_by_role("link", name="Resolve").click()
+    opened.page.get_by_label("It came to nothing").check()
+    opened.page.get_by_label("once more").fill("held")
+    opened.page.get_by_role("button", name="Resolve").click()
+
+    expect(opened.page.get_by_text("Resolved.")).to_be_visible()
+    assert "held" in opened.queue.names("failed")
+
+
+def test_a_clip_plays(opened: Opened) -> None:
+    """Its bytes come by ranges, under the policy."""
+    opened.go("/jobs/birds/item?id=clip")
+
+    duration = opened.page.evaluate(
+        "new Promise((done, fail) => { const clip = document.querySelector('video');"
+        " clip.onloadedmetadata = () => done(clip.duration); clip.onerror = () => fail(clip.error.message);"
+        " clip.preload = 'auto'; clip.load(); })"
+    )
+
+    assert duration == pytest.approx(2.0, abs=0.2)
+
+
+def test_pictures_are_fetched_when_they_come_into_view(opened: Opened) -> None:
+    """And are drawn."""
+    opened.go("/jobs/birds/items")
+    picture = opened.page.locator(".tile img").first
+    picture.scroll_into_view_if_needed()
+
+    opened.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
+
+    assert picture.get_attribute("loading") == "lazy"

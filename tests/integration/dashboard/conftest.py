@@ -1,0 +1,43 @@
+"""A dashboard on a queue with something of everything, asked by somebody who is let in."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from batchkiln.config import Config, Profile
+from batchkiln.dashboard.server import Served, serving
+from integration.dashboard.scene import AT, Browser, fill
+from unit.queue.queue_file import QueueFile
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[QueueFile]:
+    filled = fill(tmp_path)
+    yield filled
+    filled.connection.close()
+
+
+@pytest_asyncio.fixture
+async def served(queue: QueueFile) -> AsyncIterator[Served]:
+    config = Config({"local": Profile("local")}, "local")
+    async with serving(queue.path, config, port=0, clock=lambda: AT) as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def stranger(served: Served) -> AsyncIterator[Browser]:
+    """Give a browser that has no cookie."""
+    jar = aiohttp.CookieJar(unsafe=True)  # addresses have cookies as well
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        yield Browser(served, session)
+
+
+@pytest_asyncio.fixture
+async def browser(stranger: Browser) -> Browser:
+    """Give a browser that was let in by the link."""
+    page = await stranger.get(stranger.served.link.removeprefix(stranger.served.url))
+    assert page.status == 200
+    return stranger

@@ -1,0 +1,122 @@
+"""What a person does from a page is what the commands do, after the same words about the cost."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from batchkiln.queue.doorbell import listening
+from integration.dashboard.scene import Browser
+from unit.queue.queue_file import QueueFile
+
+
+async def agreed(browser: Browser, path: str) -> str:
+    """Read the question and agree to it; return where that leads."""
+    page = await browser.get(path)
+    answer = await browser.submit(path, mark=page.hidden("mark"), seal=page.hidden("seal"))
+    assert answer.status == 303, answer.text
+    return answer.headers["Location"]
+
+
+async def test_retry_names_its_cost_and_queues_again(browser: Browser, queue: QueueFile) -> None:
+    """All that failed or was rejected; the page then says how many."""
+    page = await browser.get("/jobs/birds/retry")
+
+    location = await agreed(browser, "/jobs/birds/retry")
+
+    assert "may cost 10 credits by the quotes known" in page.text
+    assert queue.names("failed") == queue.names("rejected") == []
+    assert location == "/jobs/birds?done=retry&n=2"
+    assert "2 items queued again." in (await browser.get(location)).text
+
+
+async def test_cancel_takes_only_the_item_that_was_named(browser: Browser, queue: QueueFile) -> None:
+    """And leads back to it."""
+    location = await agreed(browser, "/jobs/birds/cancel?id=queued")
+
+    assert queue.names("canceled") == ["queued"]
+    assert location.startswith("/jobs/birds/item?id=queued")
+
+
+async def test_pause_and_unpause(browser: Browser, queue: QueueFile) -> None:
+    """Each says what it costs: nothing, or what the queued items will."""
+    await agreed(browser, "/jobs/birds/pause")
+    assert queue.one("SELECT is_paused FROM job") == 1
+
+    page = await browser.get("/jobs/birds/unpause")
+    await agreed(browser, "/jobs/birds/unpause")
+
+    assert "2 items queued, which may cost 10 credits" in page.text
+    assert queue.one("SELECT is_paused FROM job") == 0
+
+
+async def test_a_question_that_is_out_of_date_is_asked_anew(browser: Browser, queue: QueueFile) -> None:
+    """What was agreed to was another price; nothing is done before that is seen."""
+    page = await browser.get("/jobs/birds/retry")
+    queue.never_fits("queued", "over_cap")
+
+    answer = await browser.submit("/jobs/birds/retry", mark=page.hidden("mark"), seal=page.hidden("seal"))
+
+    assert answer.status == 409
+    assert "may cost 15 credits" in answer.text
+    assert queue.names("rejected") == ["refused", "queued"]
+
+
+async def test_the_driver_is_woken(browser: Browser, tmp_path: Path) -> None:
+    """A process that drives the queue hears of the change at once."""
+    heard = asyncio.Event()
+    with listening(tmp_path / "queue.db", heard.set):
+        await agreed(browser, "/jobs/birds/pause")
+        await asyncio.wait_for(heard.wait(), 5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "piece"),
+    [
+        ({"decision": "failed", "confirm": "hold"}, "Type the item"),
+        ({"decision": "failed"}, "Type the item"),
+        ({"decision": "wrong", "confirm": "held"}, "Choose"),
+        ({"confirm": "held"}, "Choose"),
+        ({"decision": "generation", "confirm": "held"}, "third answer"),
+        ({"decision": "failed", "generation_id": "gen_1", "confirm": "held"}, "third answer"),
+    ],
+)
+async def test_a_hold_is_not_ended_by_half_an_answer(
+    browser: Browser, queue: QueueFile, fields: dict[str, str], piece: str
+) -> None:
+    """The item has to be named once more, since it may cost credits."""
+    page = await browser.get("/jobs/birds/resolve?id=held")
+
+    answer = await browser.submit("/jobs/birds/resolve?id=held", mark=page.hidden("mark"), **fields)
+
+    assert answer.status == 422
+    assert piece in answer.text
+    assert queue.names("held") == ["held"]
+
+
+async def test_a_hold_is_ended_by_what_a_person_knows(browser: Browser, queue: QueueFile) -> None:
+    """Each answer has its price beside it."""
+    page = await browser.get("/jobs/birds/resolve?id=held")
+    answer = await browser.submit(
+        "/jobs/birds/resolve?id=held", mark=page.hidden("mark"), decision="not-created", confirm="held"
+    )
+
+    assert "will cost about 5 credits" in page.text
+    assert answer.status == 303
+    assert "held" in queue.names("queued")
+
+
+async def test_what_does_not_apply_is_told_and_changes_nothing(browser: Browser, queue: QueueFile) -> None:
+    """A generation cannot be found for an item that was never sent."""
+    page = await browser.get("/jobs/birds/resolve?id=held")
+    answer = await browser.submit(
+        "/jobs/birds/resolve?id=held",
+        mark=page.hidden("mark"),
+        decision="generation",
+        generation_id="gen_1",
+        confirm="held",
+    )
+
+    assert answer.status == 409
+    assert "was never sent" in answer.text
+    assert queue.names("held") == ["held"]

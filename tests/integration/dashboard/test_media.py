@@ -1,0 +1,86 @@
+"""Files and small pictures: by key, in parts, and none but the queue's own."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from integration.dashboard.scene import Browser
+from unit.queue.queue_file import QueueFile
+
+
+async def link(browser: Browser, item: str, kind: str) -> str:
+    page = await browser.get(f"/jobs/birds/item?id={item}")
+    found = re.search(rf'"(/{kind}/\d+/[0-9a-f]{{16}})"', page.text)
+    assert found is not None
+    return found[1]
+
+
+async def thumb_of(browser: Browser, item: str) -> str:
+    return (await link(browser, item, "media")).replace("/media/", "/thumbs/")
+
+
+@pytest.mark.parametrize("item", ["picture", "clip"])
+async def test_a_small_picture_may_be_kept_for_good(browser: Browser, item: str) -> None:
+    """Its address holds the file's hash; what is private stays in this browser."""
+    page = await browser.get(await thumb_of(browser, item))
+
+    assert page.headers["Content-Type"] == "image/webp"
+    assert "private" in page.headers["Cache-Control"]
+    assert "immutable" in page.headers["Cache-Control"]
+    with Image.open(io.BytesIO(page.body)) as picture:
+        assert picture.width > picture.height > 100
+
+
+async def test_a_clip_is_played_in_parts(browser: Browser, tmp_path: Path) -> None:
+    """A browser seeks in it by ranges."""
+    path = await link(browser, "clip", "media")
+
+    page = await browser.get(path, headers={"Range": "bytes=10-19"})
+
+    assert page.status == 206
+    assert page.headers["Content-Type"] == "video/mp4"
+    assert page.body == (tmp_path / "clip.mp4").read_bytes()[10:20]
+
+
+async def test_a_file_that_is_gone_is_a_gap(browser: Browser) -> None:
+    """And not an accident."""
+    assert (await browser.get(await link(browser, "gone", "media"))).status == 404
+    assert (await browser.get(await thumb_of(browser, "gone"))).headers["Content-Type"].startswith("image/svg+xml")
+
+
+async def test_what_a_browser_might_run_is_only_handed_out(browser: Browser, queue: QueueFile) -> None:
+    """A file of a type that we do not know is saved, never shown."""
+    queue.connection.execute("UPDATE output SET media_type = 'text/html' WHERE path LIKE '%picture.png'")
+
+    page = await browser.get(await link(browser, "picture", "media"))
+
+    assert page.headers["Content-Type"] == "application/octet-stream"
+    assert page.headers["Content-Disposition"] == "attachment"
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/media/1/0000000000000000",
+        "/media/999/0000000000000000",
+        "/media/1/..%2F..%2F..%2Fetc",
+        "/media/../queue.db",
+        "/static/..%2Fserver.py",
+        "/static/../server.py",
+    ],
+)
+async def test_nothing_else_of_the_disk_is_served(browser: Browser, path: str) -> None:
+    """No part of an address is ever a path."""
+    assert (await browser.get(path)).status == 404
+
+
+async def test_a_stranger_gets_no_file(browser: Browser, stranger: Browser) -> None:
+    """Not by its whole address."""
+    path = await link(browser, "picture", "media")
+    browser.session.cookie_jar.clear()
+
+    assert (await stranger.get(path)).status == 401

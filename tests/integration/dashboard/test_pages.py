@@ -1,0 +1,139 @@
+"""Every page shows what it should, and holds nothing that could be run."""
+
+import json
+import re
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+
+from integration.dashboard.scene import SCRIPT, STRANGE, Browser
+from unit.queue.queue_file import QueueFile
+
+ITEM = "/jobs/birds/item?id="
+PAGES = [
+    "/",
+    "/failures",
+    "/days",
+    "/jobs/birds",
+    "/jobs/birds/items",
+    "/jobs/birds/items?state=done&model=epsilon-2&meta=kind",
+    f"{ITEM}picture",
+    f"{ITEM}clip",
+    f"{ITEM}held",
+    f"{ITEM}failed",
+    ITEM + quote(STRANGE, safe=""),
+    "/jobs/birds/retry",
+    "/jobs/birds/cancel?id=queued",
+    "/jobs/birds/pause",
+    "/jobs/birds/unpause",
+    "/jobs/birds/resolve?id=held",
+]
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_obeys_its_own_policy(browser: Browser, path: str) -> None:
+    """No inline script or style, nothing from elsewhere, and what others wrote stays text."""
+    page = await browser.get(path)
+
+    assert page.status == 200
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert SCRIPT not in page.text
+    assert "&lt;/script&gt;49" not in page.text
+    assert re.findall(r"<script(?![^>]* src=\"/static/)", page.text) == []
+    assert re.findall(r"<style|\sstyle=|\son\w+=", page.text) == []
+    assert re.findall(r"""(?:src|href|action)=["'](?!/|\#)""", page.text) == []
+
+
+async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser: Browser) -> None:
+    """The account's generation, the held item, and the failures by cause."""
+    page = await browser.get("/")
+
+    assert "Needs you" in page.text
+    assert "1 item of birds is held" in page.text
+    assert re.search(r"active</span>\s*<a [^>]*>active</a>", page.text)
+    assert "generation_failed" in page.text
+    assert "of 2,000 credits today" in page.text
+
+
+async def test_an_item_tells_its_whole_history(browser: Browser) -> None:
+    """Request, attempt, generation, error and what to do next; with a button for it."""
+    page = await browser.get(f"{ITEM}failed")
+
+    assert "gen-failed" in page.text
+    assert "because of generation_failed" in page.text
+    assert "batchkiln retry birds failed" in page.text
+    assert 'href="/jobs/birds/retry?id=failed"' in page.text
+    assert "5 refunded" in page.text
+
+
+async def test_a_strange_name_leads_to_its_page(browser: Browser) -> None:
+    """A name with slashes, dots and quotes is a link like any other."""
+    page = await browser.get("/jobs/birds/items")
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/jobs/birds/item\?id=odd[^"]+)"', page.text)]
+
+    found = await browser.get(links[0])
+
+    assert len(links) == 1
+    assert found.status == 200
+    assert "odd/../&lt;b&gt;&#34;name&#34;&amp;?é" in found.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/jobs/unknown", 404),
+        ("/jobs/birds/item?id=unknown", 404),
+        ("/jobs/birds/items?state=unknown", 400),
+        ("/jobs/birds/items?after=-1", 400),
+        ("/jobs/birds/items?after=" + "9" * 30, 400),
+        ("/jobs/birds/resolve?id=queued", 404),
+        ("/jobs/birds/destroy", 404),
+        ("/events?job=unknown", 404),
+        ("/nothing", 404),
+    ],
+)
+async def test_what_is_not_there_is_said_plainly(browser: Browser, path: str, status: int) -> None:
+    """A mistyped address is no accident of ours."""
+    assert (await browser.get(path)).status == status
+
+
+async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: QueueFile) -> None:
+    """All of them first, then only what another process has changed."""
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with browser.session.get(f"{browser.served.url}/events", timeout=timeout) as response:
+        first = await _parts(response)
+        queue.never_fits("queued", "over_cap")
+        second: dict[str, str] = {}
+        while "jobs" not in second:
+            second = await _parts(response)
+
+    assert response.headers["Content-Type"] == "text/event-stream"
+    assert set(first) == {"headline", "slots", "jobs", "troubles", "newest", "hours"}
+    assert "newest" not in second
+    assert "2 rejected" in second["jobs"]
+
+
+async def _parts(response: aiohttp.ClientResponse) -> dict[str, str]:
+    while True:
+        line = await response.content.readline()
+        assert line, "the stream ended"
+        if line.startswith(b"data: "):
+            parts: dict[str, str] = json.loads(line.removeprefix(b"data: "))
+            return parts
+
+
+async def test_metrics_are_for_who_has_the_token(browser: Browser, stranger: Browser) -> None:
+    """A scraper carries it as a bearer token, and gets plain text."""
+    token = browser.served.link.partition("token=")[2]
+    browser.session.cookie_jar.clear()
+
+    refused = await stranger.get("/metrics")
+    page = await stranger.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+
+    assert refused.status == 401
+    assert page.status == 200
+    assert page.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert 'batchkiln_items{job="birds",state="held"} 1' in page.text
+    assert 'batchkiln_window_limit{profile="local",account="main",window="credits_per_day"} 2000' in page.text

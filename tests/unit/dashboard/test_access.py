@@ -1,0 +1,104 @@
+"""Who is let in, and which requests could not have come from our own pages."""
+
+from pathlib import Path
+
+import pytest
+
+from batchkiln.dashboard.access import Access, is_loopback, read_token, token_file
+
+
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("127.0.0.1:8642", True),
+        ("localhost:9000", True),
+        ("[::1]:8642", True),
+        ("localhost", True),
+        ("evil.example:8642", False),
+        ("localhost.evil.example:8642", False),
+        ("127.0.0.1.evil.example", False),
+        ("127.0.0.1:8642:80", False),
+        ("user@127.0.0.1:8642", False),
+        ("", False),
+    ],
+)
+def test_only_names_of_this_machine_are_answered(host: str, *, is_ours: bool) -> None:
+    """A name that somebody else's DNS points to 127.0.0.1 is not one of ours."""
+    assert is_loopback(host) is is_ours
+
+
+def test_a_token_stays_and_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """A bookmark outlives a restart; nobody else on the machine can read the file."""
+    queue = tmp_path / "queue.db"
+
+    token = read_token(queue)
+
+    assert read_token(queue) == token
+    assert token_file(queue).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_that_others_could_read_is_replaced(tmp_path: Path) -> None:
+    """What was readable once may be known to somebody."""
+    queue = tmp_path / "queue.db"
+    token = read_token(queue)
+    token_file(queue).chmod(0o644)
+
+    assert read_token(queue) != token
+    assert token_file(queue).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", ["", "short", "é" * 40])
+def test_a_broken_token_is_replaced(tmp_path: Path, content: str) -> None:
+    """An empty file is no password."""
+    queue = tmp_path / "queue.db"
+    token_file(queue).write_text(content, "utf-8")
+    token_file(queue).chmod(0o600)
+
+    assert len(read_token(queue)) >= 32
+
+
+def test_a_link_for_once_works_once() -> None:
+    """Whoever reads it from a command line later is too late."""
+    access = Access("t" * 43)
+    code = access.once().partition("=")[2]
+
+    assert access.lets_in({"once": code})
+    assert not access.lets_in({"once": code})
+
+
+def test_nothing_empty_lets_in() -> None:
+    """Without a token, a cookie or a mark nobody is known."""
+    access = Access("t" * 43)
+
+    assert not access.lets_in({})
+    assert not access.is_known(cookie="", authorization="")
+    assert not access.is_known(cookie="", authorization="Bearer ")
+    assert not access.is_ours(origin="http://127.0.0.1:1", host="127.0.0.1:1", mark="")
+
+
+def test_the_cookie_is_not_the_token_nor_the_mark() -> None:
+    """What a page holds, or a browser, tells nothing of the link."""
+    access = Access("t" * 43)
+
+    assert len({access.cookie, access.mark, "t" * 43}) == 3
+    assert "t" * 43 not in repr(access)
+    assert access.is_known(cookie=access.cookie, authorization="")
+    assert not access.is_known(cookie=access.mark, authorization="")
+    assert access.is_known(cookie="", authorization="Bearer " + "t" * 43)
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        ("http://evil.example", "127.0.0.1:1"),
+        ("null", "127.0.0.1:1"),
+        ("", "127.0.0.1:1"),
+        ("http://127.0.0.1:2", "127.0.0.1:1"),
+    ],
+)
+def test_a_form_from_elsewhere_is_not_ours(origin: str, host: str) -> None:
+    """Even with the mark: the browser says where a form was."""
+    access = Access("t" * 43)
+
+    assert not access.is_ours(origin=origin, host=host, mark=access.mark)
+    assert access.is_ours(origin=f"http://{host}", host=host, mark=access.mark)

@@ -1,0 +1,67 @@
+"""Whether a person is needed: the one thing that has to be right at three in the morning."""
+
+from datetime import timedelta
+
+import pytest
+
+from batchkiln.core.planner import Reason
+from batchkiln.core.states import ItemState
+from batchkiln.core.windows import DayUsage, Limits
+from batchkiln.dashboard.moment import Level, Moment, Slot, headline
+from batchkiln.queue.overview import Lease
+from batchkiln.queue.summaries import AccountSummary
+from batchkiln.views.overview import AccountView, JobView, Overview
+from batchkiln.views.waits import Wait
+from unit.views.builders import NOW, job_view, under_way
+
+DRIVEN = Lease(1, "here", "run", NOW)
+
+
+def slot(wait: Wait | None = None, *, blocked: str | None = None) -> Slot:
+    account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None)
+    view = AccountView(account, DayUsage(), Limits(), NOW)
+    return Slot(view, None, (), (), wait, None, blocked, None)
+
+
+def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> Moment:
+    return Moment(Overview(jobs, (), lease), slots, is_all=True)
+
+
+@pytest.mark.parametrize(
+    ("now", "level", "piece"),
+    [
+        (moment(), Level.FINE, "empty"),
+        (moment(job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
+        (moment(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
+        (moment(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
+        (moment(job_view({ItemState.QUEUED: 3}, is_paused=True), lease=None), Level.FINE, "paused"),
+        (moment(job_view({ItemState.QUEUED: 1, ItemState.HELD: 1})), Level.HELP, "held"),
+        (moment(job_view({ItemState.QUEUED: 1, ItemState.FAILED: 2})), Level.LOOK, "Working"),
+        (
+            moment(job_view({ItemState.QUEUED: 1}), slots=(slot(blocked="its API key is refused"),)),
+            Level.HELP,
+            "its API key is refused",
+        ),
+        (
+            moment(job_view({ItemState.QUEUED: 1}), slots=(slot(Wait(Reason.DAY_CREDITS, NOW + timedelta(hours=12))),)),
+            Level.FINE,
+            "Waiting until 2030-01-02 00:00 UTC",
+        ),
+        (
+            moment(
+                job_view(
+                    {ItemState.DOWNLOADING: 1},
+                    under_way=[under_way(ItemState.DOWNLOADING, retention_ends_at=NOW + timedelta(days=1))],
+                )
+            ),
+            Level.HELP,
+            "may delete it",
+        ),
+    ],
+)
+def test_a_person_is_called_for_what_only_a_person_can_mend(now: Moment, level: Level, piece: str) -> None:
+    """Failures are worth a look; a hold, a block, a lost driver or a result about to be deleted is help needed."""
+    found = headline(now)
+
+    assert found.level is level
+    assert piece in " ".join([found.text, *found.more])
