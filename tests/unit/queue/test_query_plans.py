@@ -10,7 +10,20 @@ import pytest
 from batchkiln.queue.connection import migrations
 from batchkiln.queue.sql import QUERIES
 
-HOT: Final = ("scheduling", "forecast", "summaries", "overview", "persons", "exports", "reports", "waiting", "rehearsal", "watching", "gallery", "days")
+HOT: Final = (
+    "scheduling",
+    "forecast",
+    "summaries",
+    "overview",
+    "persons",
+    "exports",
+    "reports",
+    "waiting",
+    "rehearsal",
+    "watching",
+    "gallery",
+    "days",
+)
 SCANNED: Final = {
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
