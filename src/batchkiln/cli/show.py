@@ -14,14 +14,14 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.items import item_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, say
-from batchkiln.cli.telling import Telling, tell_item
-from batchkiln.cli.waiting import Standing, Wait, read_standing
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
 from batchkiln.queue.connection import Database
 from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, RequestStory, item_requests, item_story
 from batchkiln.queue.summaries import JobSummary, job_summary
+from batchkiln.views.standing import Standing, Wait, read_standing
+from batchkiln.views.telling import Telling, tell_item
 from batchkiln.views.words import count, one_line, second
 
 

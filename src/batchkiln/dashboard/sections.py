@@ -12,8 +12,9 @@ from batchkiln.queue.days import last_hours
 from batchkiln.queue.gallery import newest_of_job, newest_results
 from batchkiln.queue.persons import RETRYABLE
 from batchkiln.queue.stories import ItemStory, ItemSummary, item_story
-from batchkiln.queue.summaries import JobSummary, job_summary
-from batchkiln.views.advice import next_step
+from batchkiln.queue.summaries import job_summary
+from batchkiln.views.standing import read_standing
+from batchkiln.views.telling import Telling, tell_item
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -69,24 +70,25 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
 
     Raises `InputError` for what is not there.
     """
-    story, summary = await context.database.read(_read_story, job, name)
+    story, telling = await context.database.read(_read_story, context, job, name)
     events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
     html = context.render(
         "sections/item.html",
         story=story,
         events=list(reversed(events))[:EVENTS_SHOWN],
         events_total=len(events),
-        next=next_step(story, summary),
+        telling=telling,
         actions=_actions(story.item.state),
     )
     return {"item": html}
 
 
-def _read_story(connection: Connection, job_name: str, item_name: str) -> tuple[ItemStory, JobSummary]:
+def _read_story(connection: Connection, context: Context, job_name: str, item_name: str) -> tuple[ItemStory, Telling]:
     story = item_story(connection, job_name, item_name)
     summary = job_summary(connection, job_name)
     assert summary is not None, "the item was found in it"
-    return story, summary
+    standing = read_standing(connection, context.config, story, summary, context.machine_now())
+    return story, tell_item(story, summary, standing)
 
 
 def _actions(state: ItemState) -> tuple[str, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchkiln.cli.waiting import Standing, Wait
 from batchkiln.core.job import AttemptState
 from batchkiln.core.planner import Reason
 from batchkiln.core.polling import is_long_pending, retention_ends_at
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.stories import AttemptStory, ItemStory
 from batchkiln.queue.summaries import JobSummary
+from batchkiln.views.standing import Standing, Wait
 from batchkiln.views.words import REASONS, age, count, moment, one_line
 
 DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict

@@ -12,14 +12,14 @@ import pytest
 
 from batchkiln.cli.main import program
 from batchkiln.cli.show import Told, read_told
-from batchkiln.cli.telling import DAMAGED, HOLDS, WAITS
-from batchkiln.cli.waiting import Standing, Wait
 from batchkiln.config import Config, Profile
 from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.queue.waiting import SlotHolder
+from batchkiln.views.standing import Standing, Wait
+from batchkiln.views.telling import DAMAGED, HOLDS, WAITS
 from batchkiln.views.words import REASONS
 from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
