@@ -190,7 +190,7 @@ def test_the_second_signal_stops_at_once(workspace: Workspace) -> None:
 def test_a_second_process_is_told_who_drives_the_queue(workspace: Workspace) -> None:
     """One process drives a queue: exit 6, and status names the one that does."""
     workspace.configure(UNHURRIED)
-    manifest = workspace.manifest()
+    manifest = workspace.manifest(items=200)  # which no machine has done before the others have asked
     process = workspace.start("run", manifest, "--json")
     until_line(process, '"accepted"')
 
