@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.command import command, run_async
+from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.documents import job_document
 from batchkiln.cli.enqueue import applied_document
 from batchkiln.cli.options import Common
@@ -98,7 +99,14 @@ class QueueDesk:
 @click.option("--once", "is_once", is_flag=True, help="Take what lies there now, run it to its end, and stop.")
 @driving_options
 def watch(
-    common: Common, folder: Path, *, is_once: bool, until: Until, max_credits: int | None, is_agreed: bool
+    common: Common,
+    folder: Path,
+    *,
+    is_once: bool,
+    until: Until,
+    max_credits: int | None,
+    is_agreed: bool,
+    has_dashboard: bool,
 ) -> ExitStatus:
     """Take each manifest that appears in DIR, and drive the queue, until a signal.
 
@@ -106,10 +114,11 @@ def watch(
     places; and again when its job has ended. A restart goes on from there.
     """
     del is_agreed  # no question is asked
-    return run_async(_watch(common, folder, Wishes(until=until, max_credits=max_credits, is_forever=not is_once)))
+    wishes = Wishes(until=until, max_credits=max_credits, is_forever=not is_once)
+    return run_async(_watch(common, folder, wishes, has_dashboard=has_dashboard))
 
 
-async def _watch(common: Common, folder: Path, wishes: Wishes) -> ExitStatus:
+async def _watch(common: Common, folder: Path, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
     with listening_to_signals() as signals:
         setting = Setting(common.queue, common.load_config(), common.profile)
         async with opened(setting) as queue, queue.driving(Control(), command="watch") as driver:
@@ -119,7 +128,8 @@ async def _watch(common: Common, folder: Path, wishes: Wishes) -> ExitStatus:
                 watcher = Watcher(folder, desk, ServiceClock(), ignored=_ignored(common))
                 drive = Drive(driver, queue.reader, wishes, jobs=None)
                 play = _forever if wishes.is_forever else _once
-                return await play(common, drive, queue.reader, signals, watcher)
+                async with dashboard_beside(driver, is_wanted=has_dashboard):
+                    return await play(common, drive, queue.reader, signals, watcher)
             finally:
                 await intake.close()
 
