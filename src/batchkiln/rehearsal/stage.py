@@ -145,10 +145,19 @@ def rehearse(setting: Setting, wish: Wish) -> Outcome:
             return loop.run_until_complete(_Stage(Path(folder), setting, wish, cuts).play())
         except (KeyboardInterrupt, SystemExit):
             loop.set_exception_handler(lambda _, __: None)  # the tasks that are left have nothing to say
+            _end_all(loop)
             raise
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+
+def _end_all(loop: VirtualLoop) -> None:
+    """Let every task come to its end, as `asyncio.run` does: one that is dropped in the middle complains on the way."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 class _Stage:
