@@ -8,14 +8,12 @@ is the least makespan of one who knows every duration beforehand.
 """
 
 import argparse
-import random
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log, sqrt
 
-from bounds import best_detection, least_makespan
+from bounds import best_detection, least_makespan, log_normal
 from figure import Figure, at_most
 from simulated import play
 
@@ -49,7 +47,7 @@ def measured(items: int, accounts: int) -> Measured:
         " mode: image-to-video, parameters: {resolution: 480p, duration_seconds: 5}}\nitems:\n"
     )
     lines = [f"  - {{id: c{n}, prompt: A clip {n}, inputs: [{pictures[n % PICTURES]}]}}" for n in range(items)]
-    chance, deviation = random.Random(1), sqrt(log(1 + CV * CV))
+    seconds = log_normal(MEAN_SECONDS, CV, seed=1)
     plan = Plan(
         seed=1,
         manifests={"clips.yaml": head + "\n".join(lines) + "\n"},
@@ -57,7 +55,7 @@ def measured(items: int, accounts: int) -> Measured:
         accounts=names,
         limits={"credits_per_day": 1_000_000},
     )
-    played = play(plan, lambda _: chance.lognormvariate(log(MEAN_SECONDS) - deviation**2 / 2, deviation))
+    played = play(plan, lambda _: seconds())
     best = best_detection(MEAN_SECONDS, CV)
     seen = [each.seconds + best.idle_after(each.seconds) for each in played.generations]
     by_account = defaultdict(list)

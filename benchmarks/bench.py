@@ -1,6 +1,6 @@
 """Measure all that docs/performance.md claims, and print it as one table; each line as soon as it is known.
 
-    python benchmarks/batchkiln-bench              everything: about forty minutes
+    python benchmarks/batchkiln-bench              everything: about twenty minutes
     python benchmarks/batchkiln-bench --quick      a tenth of each size, for a look
     python benchmarks/batchkiln-bench --only slot days
 

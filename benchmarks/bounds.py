@@ -4,9 +4,11 @@ They keep the service's rules and nothing else: one active generation, at most o
 minute of creates, the credits of a day.
 """
 
+import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import ceil, erf, exp, log, sqrt
 
@@ -14,6 +16,12 @@ POLL_SECONDS = 10.0
 MINUTE_SECONDS = 60.0
 CREATES_A_MINUTE = 10
 _FARTHEST = 4.5  # deviations that are looked at
+
+
+def log_normal(mean: float, cv: float, seed: int) -> Callable[[], float]:
+    """Return what draws log-normal durations; the same seed draws the same ones."""
+    chance, deviation = random.Random(seed), sqrt(log(1 + cv * cv))
+    return partial(chance.lognormvariate, log(mean) - deviation**2 / 2, deviation)
 
 
 def least_makespan(durations: Sequence[float], *, accounts: int = 1) -> float:

@@ -11,9 +11,8 @@ import argparse
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, sqrt
 
-from bounds import POLL_SECONDS, best_detection
+from bounds import POLL_SECONDS, best_detection, log_normal
 
 from batchkiln.core.durations import Durations, Shape, Sighting
 from batchkiln.core.reading_times import next_read_seconds
@@ -37,8 +36,8 @@ class Lost:
 
 def drawn(mean: float, cv: float, items: int, seed: int) -> list[float]:
     """Return durations."""
-    chance, deviation = random.Random(seed), sqrt(log(1 + cv * cv))
-    return [chance.lognormvariate(log(mean) - deviation**2 / 2, deviation) for _ in range(items)]
+    seconds = log_normal(mean, cv, seed)
+    return [seconds() for _ in range(items)]
 
 
 def fixed(durations: list[float]) -> Lost:

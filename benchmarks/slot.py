@@ -8,13 +8,11 @@ of one who knows their distribution, but not the draw: on average, no program ca
 """
 
 import argparse
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log, sqrt
 
-from bounds import best_detection, least_makespan
+from bounds import best_detection, least_makespan, log_normal
 from figure import Figure, at_most, below
 from simulated import Forecasts, Played, play
 
@@ -35,13 +33,12 @@ items:
 
 def images(items: int, mean: float, cv: float, *, forecasts: Forecasts, seed: int = 1) -> Played:
     """Run images with log-normal durations."""
-    chance = random.Random(seed)
-    deviation = sqrt(log(1 + cv * cv))
+    seconds = log_normal(mean, cv, seed)
     numbers = ", ".join(str(number) for number in range(items))
     plan = Plan(seed=seed, manifests={"images.yaml": MANIFEST.format(numbers=numbers)})
     return play(
         plan,
-        lambda _: chance.lognormvariate(log(mean) - deviation**2 / 2, deviation),
+        lambda _: seconds(),
         probe=forecasts.look,
         probe_seconds=5 * mean,
     )

@@ -246,9 +246,7 @@ class Lane:
 
     async def place(self, *, creates: bool) -> bool:
         """Wait until a request may leave that was planned, but prepared meanwhile, as `wait_until_due` does."""
-        return await self.wait_until_due(
-            lambda account, now: (account.create_due if creates else account.read_due)(now)
-        )
+        return await self.wait_until_due(AccountView.create_due if creates else AccountView.read_due)
 
     async def wait_until_due(self, due_of: Callable[[AccountView, Now], Due]) -> bool:
         """Wait until a request may leave, and return so that nothing is awaited before it takes its place.
