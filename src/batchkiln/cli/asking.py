@@ -20,7 +20,7 @@ from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.preparations import keep_quotes
 from batchkiln.queue.store import News, QueueStore
 from batchkiln.views.words import count
-from batchkiln.wiring import KEPT_MINUTES, Setting
+from batchkiln.wiring.setting import KEPT_MINUTES, Setting
 
 if TYPE_CHECKING:
     from batchkiln.planning.plan import Plan
