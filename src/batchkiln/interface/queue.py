@@ -53,7 +53,7 @@ class Queue:
         self.writer = database
         self._beside: Database | None = None  # for changes while the other one is busy with driving
         self._changing = asyncio.Lock()
-        self._driver: "Driver | None" = None
+        self._driver: Driver | None = None
         self._task: asyncio.Task[Ending] | None = None
         self._is_failure_told = False
 
@@ -145,10 +145,8 @@ class Queue:
 
         `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
         spent; `forever` waits for more. Raises `QueueInUse` where anybody drives the queue already, and
-        `InputError` for a job that is not there.
+        `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
         """
-        if self._task is not None and not self._task.done():
-            raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
         if isinstance(until, str) and until not in {"done", "budget"}:
             raise InputError(f"until is done, budget, or Until(at=…), not {until!r}")
         wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
@@ -157,22 +155,27 @@ class Queue:
         if max_credits is not None and max_credits < 0:
             raise InputError("max_credits is a number of credits, 0 or more")
         wishes = Wishes(until=wanted, max_credits=max_credits, is_forever=forever)
-        from batchkiln.scheduler.control import Control  # noqa: PLC0415  slow to import, and only who drives needs it
-
         ids = [await self.reader.read(job_id_of, job) for job in jobs]
-        control = Control(scope=Scope(frozenset(ids) if jobs else None))
+        scope = Scope(frozenset(ids) if jobs else None)
+        if self._task is not None and not self._task.done():  # asked last: of two starts at once, one has begun then
+            raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
         begun, self._is_failure_told = asyncio.Event(), False
-        self._task = asyncio.create_task(self._drive(control, wishes, jobs, begun), name="batchkiln-drive")
-        self._task.add_done_callback(lambda _: begun.set())
-        await begun.wait()
-        if self._task.done() and self._task.exception() is not None:
-            refused, self._task = self._task, None
-            refused.result()
+        task = self._task = asyncio.create_task(self._drive(scope, wishes, jobs, begun), name="batchkiln-drive")
+        task.add_done_callback(lambda _: begun.set())
+        try:
+            await begun.wait()
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            self._task = None
+            task.result()
 
-    async def _drive(self, control: "Control", wishes: Wishes, jobs: Sequence[str], begun: asyncio.Event) -> Ending:
-        from batchkiln.interface.drive import Drive  # noqa: PLC0415  slow to import, and only who drives needs it
+    async def _drive(self, scope: Scope, wishes: Wishes, jobs: Sequence[str], begun: asyncio.Event) -> Ending:
+        from batchkiln.interface.drive import Drive  # noqa: PLC0415  slow to import, and only who drives needs them
+        from batchkiln.scheduler.control import Control  # noqa: PLC0415  as above
 
-        async with self.driving(control, command="python") as driver:
+        async with self.driving(Control(scope=scope), command="python") as driver:
             begun.set()
             return await Drive(driver, self.reader, wishes, jobs=jobs or None).run()
 
