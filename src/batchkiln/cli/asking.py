@@ -79,7 +79,12 @@ def _show(plan: "Plan") -> None:
 
 async def _confirm(amount: str) -> None:
     """Ask, in a thread: a signal has to be heard while the person thinks."""
-    if not await asyncio.to_thread(click.confirm, f"This may spend {amount}. Go on?", err=True):
+    try:
+        is_wanted = await asyncio.to_thread(click.confirm, f"This may spend {amount}. Go on?", err=True)
+    except click.Abort:  # the end of input (Ctrl-D); Ctrl-C is a signal, and ends before
+        is_wanted = False
+        tell("")
+    if not is_wanted:
         raise InputError("not confirmed: nothing was enqueued, sent or spent")
 
 
