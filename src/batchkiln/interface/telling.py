@@ -19,7 +19,8 @@ from batchkiln.interface.happenings import happened_since
 from batchkiln.interface.standing import standing
 from batchkiln.queue.connection import Database
 from batchkiln.queue.notices import Told, queue_uid, read_told, write_told
-from batchkiln.wiring import Driver, channels_of
+from batchkiln.wiring.driver import Driver
+from batchkiln.wiring.notifiers import channels_of
 
 if TYPE_CHECKING:
     from batchkiln.notify import Channel
