@@ -14,7 +14,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.outputs.report.contents import ReportCharge, ReportFile, ReportItem, ReportJob
 from batchkiln.outputs.report.pages import PageLink, Picture, Shape, render_card, render_foot, render_head
 from batchkiln.outputs.report.sums import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
-from batchkiln.outputs.report.thumbnails import NoThumbnail, Thumbnail
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 DAY: Final = datetime(2030, 1, 31, tzinfo=UTC)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.outputs.report.sums import GONE_MAX, Sums
-from batchkiln.outputs.report.thumbnails import NoThumbnail, Thumbnail
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,7 +1,9 @@
-"""Small pictures of files: of an image the whole, of a clip its first frame.
+"""Small pictures of files that somebody else made: of an image the whole, of a clip its first frame.
 
-They are made in threads: the decoders and the encoder of Pillow and FFmpeg let go of the interpreter's lock, and no
-process has to be started for a report of ten pictures.
+Only what is known by name is decoded. Left to guess, a decoder would run programs in PostScript as well, or open
+whatever a list in a file names, here or on the network. A file is handed over opened, so that no name in it can
+lead elsewhere. All may be called in threads: the decoders and the encoder of Pillow and FFmpeg let go of the
+interpreter's lock, and no process has to be started for ten pictures.
 """
 
 import base64
@@ -15,6 +17,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+PIXELS_MAX: Final = 80_000_000
+"""A file of few bytes may ask for gigabytes of memory."""
+
+_STILLS: Final = ("PNG", "JPEG", "WEBP", "GIF", "AVIF")
+_CLIPS: Final = {
+    "video/mp4": "mp4",
+    "video/quicktime": "mov",
+    "video/webm": "matroska",
+    "video/x-matroska": "matroska",
+}
 _QUALITY: Final = 78
 _METHOD: Final = 2  # of the encoder: 4 takes more than twice as long, for a few hundredths of the size
 _ORIENTATION: Final = 0x0112  # in Exif
@@ -46,12 +58,12 @@ class NoThumbnail(Enum):
     UNREADABLE = "unreadable"
 
 
-def make_thumbnail(path: Path, *, is_video: bool, edge: int) -> Thumbnail | NoThumbnail:
-    """Make a picture whose longer side has at most `edge` pixels. Never raises: a report outlives a broken file."""
+def make_thumbnail(path: Path, *, media_type: str, edge: int) -> Thumbnail | NoThumbnail:
+    """Make a picture whose longer side has at most `edge` pixels. Never raises: pages outlive broken files."""
     if not path.is_file():
         return NoThumbnail.GONE
     try:
-        return _of_clip(path, edge) if is_video else _of_image(path, edge)
+        return _of_clip(path, media_type, edge) if media_type.startswith("video/") else _of_image(path, edge)
     except FileNotFoundError:
         return NoThumbnail.GONE
     except Exception:  # noqa: BLE001  decoders raise whatever a damaged file leads them to
@@ -59,24 +71,33 @@ def make_thumbnail(path: Path, *, is_video: bool, edge: int) -> Thumbnail | NoTh
 
 
 def _of_image(path: Path, edge: int) -> Thumbnail:
-    from PIL import Image, ImageOps  # noqa: PLC0415  only who writes a report waits for it
+    from PIL import Image, ImageOps  # noqa: PLC0415  only who looks at pictures waits for it
 
-    with Image.open(path) as opened:
+    Image.init()
+    formats: list[str] = [name for name in _STILLS if name in Image.OPEN]
+    with path.open("rb") as file, Image.open(file, formats=formats) as opened:
         width, height = opened.size
+        _check_size(width, height)
         opened.draft("RGB", (edge, edge))  # a JPEG is decoded at half or a quarter where that is enough
         picture: Image.Image = ImageOps.exif_transpose(opened)
         is_turned = opened.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
         return _small(picture, edge, *((height, width) if is_turned else (width, height)))
 
 
-def _of_clip(path: Path, edge: int) -> Thumbnail:
+def _of_clip(path: Path, media_type: str, edge: int) -> Thumbnail:
     import av  # noqa: PLC0415  as above
 
-    with av.open(str(path)) as container:
-        frame = next(container.decode(video=0))
-        picture = frame.to_image()  # type: ignore[no-untyped-call]
+    with path.open("rb") as file, av.open(file, "r", format=_CLIPS[media_type]) as container:
+        stream = container.streams.video[0]
+        _check_size(stream.width, stream.height)
+        picture = next(container.decode(stream)).to_image()  # type: ignore[no-untyped-call]
         duration = None if container.duration is None else container.duration / _MICROSECONDS
     return _small(picture, edge, picture.width, picture.height, duration)
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > PIXELS_MAX:
+        raise ValueError("too large to be decoded safely")
 
 
 def _small(picture: "Image", edge: int, width: int, height: int, duration: float | None = None) -> Thumbnail:
