@@ -74,7 +74,7 @@ def test_pictures_are_small_copies(tmp_path: Path) -> None:
     assert isinstance(made, Thumbnail)
     assert (made.width, made.height, made.original_width, made.original_height) == (100, 75, 800, 600)
     with Image.open(io.BytesIO(made.content)) as small:
-        assert (small.format, small.size) == ("WEBP", (100, 75))
+        assert (small.format, small.size) == ("JPEG", (100, 75))
         assert small.convert("RGB").getpixel((50, 40)) == pytest.approx((255, 165, 0), abs=4)
 
 
@@ -123,7 +123,7 @@ def test_what_is_gone_or_damaged_is_named_and_the_report_goes_on(tmp_path: Path)
     assert (written.sums.gone, written.sums.gone_count, written.sums.unreadable_count) == (["gone.png"], 1, 2)
     assert "any more: gone.png" in html
     assert shown(target) == ["item-0", "item-1", "item-2", "item-3"]
-    assert html.count("data:image/webp") == 1
+    assert html.count("data:image/jpeg") == 1
     assert make_thumbnail(gone, media_type="image/png", edge=10) is NoThumbnail.GONE
 
 
@@ -139,7 +139,7 @@ def test_one_file_holds_everything(tmp_path: Path) -> None:
     assert (file.path, file.size_bytes) == (target, target.stat().st_size)
     widths = [
         Image.open(io.BytesIO(base64.b64decode(content))).width
-        for content in re.findall(r"data:image/webp;base64,([^\"]+)", html)
+        for content in re.findall(r"data:image/jpeg;base64,([^\"]+)", html)
     ]
     assert widths == [40, 41, 42, 43, 44]
     assert str(tmp_path) not in html

@@ -161,4 +161,6 @@ def _value(value: object) -> str:
 
 def clean(text: str) -> str:
     """Drop what is no character of a page: controls but line breaks, and halves of characters."""
+    if text.isprintable():  # nearly all are, and looking at each character takes longer than all else of a card
+        return text
     return "".join(one for one in text if one.isprintable() or one in "\n\t")
