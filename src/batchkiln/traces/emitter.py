@@ -149,7 +149,7 @@ class Emitter:
         self._attempt_count += 1
 
     async def close(self, seconds: float) -> None:
-        """Send what is left, for so many real seconds at most.
+        """Send what is left, and wait for that so many real seconds at most; not at all for 0.
 
         In a thread of its own, which the end of the process does not wait for, as it would for a pool's.
         """
@@ -161,6 +161,8 @@ class Emitter:
                 loop.call_soon_threadsafe(is_done.set)
 
         threading.Thread(target=shut_down, name="batchkiln-traces", daemon=True).start()
+        if not seconds:
+            return
         try:
             async with asyncio.timeout(seconds):
                 await is_done.wait()

@@ -56,7 +56,7 @@ class Listening:
         return nanoseconds(self._wall())
 
     async def close(self, error: str | None, *, seconds: float) -> None:
-        """Write what was told, send it, and wait for no longer than that."""
+        """Write what was told, send it, and wait for no longer than that; a drive that is cut off waits for nothing."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         self.writer.end()

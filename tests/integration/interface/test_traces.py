@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +23,7 @@ from structlog.testing import capture_logs
 import batchkiln
 from batchkiln.client import ServiceClient
 from batchkiln.config import Traces
-from batchkiln.core.replies import OutputLink, UploadTicket
+from batchkiln.core.replies import CreateReply, OutputLink, ServiceError, Unavailable, UploadTicket
 from batchkiln.traces import emitter, tracing
 from batchkiln.traces.recorder import Recorder
 
@@ -156,6 +158,27 @@ async def test_a_second_attempt_names_the_first_and_the_run(spans: Spans, tmp_pa
     assert told(run, "attempts_ended") == 2
 
 
+async def test_a_send_in_doubt_shows_as_two(spans: Spans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One attempt: the send that was answered by a 503, the pause, and the send of the same bytes."""
+    create, lost = ServiceClient.create, [Unavailable(timedelta(seconds=20), ServiceError("http_503", ""))]
+
+    async def lose_one(self: ServiceClient, **request: Any) -> CreateReply:  # noqa: ANN401
+        reply = await create(self, **request)
+        return lost.pop() if lost else reply
+
+    monkeypatch.setattr(ServiceClient, "create", lose_one)
+    await drive(tmp_path, config_of() | {"profiles": {"local": {"time_scale": 100}}}, "A fox")
+
+    root = spans.one("attempt")
+    first, pause, second = [
+        span for span in spans.below(root) if span.name == "create" or told(span, "reason") == "service_unavailable"
+    ]
+    assert told(first, "error.type") == "http_503"
+    assert (pause.name, told(second, "http.request.resend_count")) == ("wait", 1)
+    assert times_of(first)[1] <= times_of(pause)[0] < times_of(pause)[1] <= times_of(second)[0]
+    assert (told(root, "sends"), told(root, "state")) == (2, "succeeded")
+
+
 async def test_an_item_that_is_turned_away_has_a_trace_as_well(spans: Spans, tmp_path: Path) -> None:
     """Its quote is over its cap: nothing is sent, and the trace says so."""
     await drive(tmp_path, config_of(), "A fox", max_cost_credits=1)
@@ -266,11 +289,32 @@ async def test_a_dead_collector_costs_a_line(tmp_path: Path, monkeypatch: pytest
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["traces_not_delivered"]
 
 
+async def test_a_drive_that_is_cut_off_waits_for_no_collector(
+    spans: Spans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C, or a cancelled task, ends at once; what the thread still sends is welcome."""
+    release = threading.Event()
+    monkeypatch.setattr(InMemorySpanExporter, "export", lambda *_: release.wait(30))
+    async with batchkiln.open_queue(tmp_path / "q.db", config=config_of(), working_dir=tmp_path) as queue:
+        await queue.enqueue_items(["A fox [stay-pending]"], job="foxes", defaults=SMALL)
+        await queue.start()
+        async for event in queue.events(after=0):
+            if event.state == "active":
+                break
+        began = time.monotonic()
+        await queue.abandon()
+        took_seconds = time.monotonic() - began
+    release.set()
+
+    assert took_seconds < tracing.END_SECONDS
+    assert len(spans.exporters) == 1
+
+
 def broken(*_: object, **__: object) -> None:
     raise RuntimeError("a bug")
 
 
-@pytest.mark.parametrize("place", ["_hand", "wall_of", "_over"])
+@pytest.mark.parametrize("place", ["_hand", "_prepare", "_over"])
 async def test_a_bug_in_the_recorder_does_not_reach_the_run(
     place: str, spans: Spans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
