@@ -5,7 +5,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
-from batchkiln.outputs.thumbnails import NoThumbnail, make_thumbnail
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 
 EDGE_PIXELS: Final = 400
 KEPT_BYTES: Final = 24 * 1024 * 1024
@@ -19,7 +19,7 @@ class Thumbnails:
     def __init__(self, *, kept_bytes: int = KEPT_BYTES) -> None:
         """Begin with none."""
         self._kept_bytes = kept_bytes
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._kept: OrderedDict[str, Thumbnail] = OrderedDict()
         self._size = 0
         self._places = asyncio.Semaphore(AT_ONCE)
 
@@ -28,21 +28,21 @@ class Thumbnails:
         """How much is kept."""
         return self._size
 
-    async def of(self, path: Path, sha256: str, media_type: str) -> bytes | None:
-        """Return a WebP picture of a file, or None where it is gone or cannot be drawn."""
+    async def of(self, path: Path, sha256: str, media_type: str) -> Thumbnail | None:
+        """Return a small picture of a file, or None where it is gone or cannot be drawn."""
         if sha256 not in self._kept:
             async with self._places:
                 if sha256 not in self._kept:  # another request may have drawn it meanwhile
                     made = await asyncio.to_thread(make_thumbnail, path, media_type=media_type, edge=EDGE_PIXELS)
                     if isinstance(made, NoThumbnail):
                         return None
-                    self._keep(sha256, made.content)
+                    self._keep(sha256, made)
         self._kept.move_to_end(sha256)
         return self._kept[sha256]
 
-    def _keep(self, sha256: str, picture: bytes) -> None:
+    def _keep(self, sha256: str, picture: Thumbnail) -> None:
         self._kept[sha256] = picture
-        self._size += len(picture)
+        self._size += len(picture.content)
         while self._size > self._kept_bytes and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
-            self._size -= len(dropped)
+            self._size -= len(dropped.content)
