@@ -38,9 +38,7 @@ async def thumb(request: web.Request) -> web.StreamResponse:
     picture = await context_of(request).thumbnails.of(Path(file.path), file.sha256, file.media_type)
     if picture is None:
         return web.Response(status=404, text=_NO_PICTURE, content_type="image/svg+xml")
-    return web.Response(
-        body=picture.content, content_type=picture.media_type, headers={"Cache-Control": _KEPT}
-    )
+    return web.Response(body=picture.content, content_type=picture.media_type, headers={"Cache-Control": _KEPT})
 
 
 async def media(request: web.Request) -> web.StreamResponse:

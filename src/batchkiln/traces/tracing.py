@@ -15,7 +15,7 @@ from batchkiln.scheduler.lane import Ports
 from batchkiln.traces.around import around
 from batchkiln.traces.drafts import nanoseconds
 from batchkiln.traces.recorder import Recorder, watch_statuses
-from batchkiln.wiring import Driver, ServiceAtHand
+from batchkiln.wiring.driver import Driver, ServiceAtHand
 
 if TYPE_CHECKING:
     from batchkiln.traces.emitter import Emitter

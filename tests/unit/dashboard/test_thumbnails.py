@@ -15,7 +15,9 @@ def still(path: Path) -> Path:
 async def test_the_memory_has_a_bound(tmp_path: Path) -> None:
     """The oldest goes first; what was shown just now is kept."""
     path = still(tmp_path / "a.png")
-    one = len(await Thumbnails().of(path, "hash", "image/png") or b"")
+    drawn = await Thumbnails().of(path, "hash", "image/png")
+    assert drawn is not None
+    one = len(drawn.content)
     kept = Thumbnails(kept_bytes=3 * one)
 
     for number in range(5):
