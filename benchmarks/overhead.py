@@ -47,7 +47,9 @@ from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
 from batchkiln.scheduler.lane import Lane
-from batchkiln.wiring import Driver, Setting, apply_manifests, driving, scope_of
+from batchkiln.wiring.applying import apply_manifests, scope_of
+from batchkiln.wiring.driver import Driver, driving
+from batchkiln.wiring.setting import Setting
 
 CONFIG = """
 default_profile: none

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from batchkiln.queue.history import LoggedEvent
     from batchkiln.queue.stories import ItemStory, ItemSummary
     from batchkiln.views.overview import JobView, Overview
-    from batchkiln.wiring import Applied
+    from batchkiln.wiring.applying import Applied
 
     __version__: str
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Applied": "wiring",
+    "Applied": "wiring.applying",
     "BatchkilnError": "core.errors",
     "Ending": "interface.ending",
     "ExitStatus": "core.errors",

@@ -9,7 +9,9 @@ from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
 from batchkiln.service import Limits, LocalService, ServiceConfig
-from batchkiln.wiring import Setting, apply_manifests, driving, scope_of
+from batchkiln.wiring.applying import apply_manifests, scope_of
+from batchkiln.wiring.driver import driving
+from batchkiln.wiring.setting import Setting
 
 RUNS = 40
 

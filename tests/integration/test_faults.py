@@ -13,7 +13,9 @@ from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
 from batchkiln.service import AccountConfig, LocalService, ServiceConfig
 from batchkiln.service.faults import FaultRule
-from batchkiln.wiring import Setting, apply_manifests, driving, scope_of
+from batchkiln.wiring.applying import apply_manifests, scope_of
+from batchkiln.wiring.driver import driving
+from batchkiln.wiring.setting import Setting
 from crash.ledger import Books
 
 SCALE = 1500.0

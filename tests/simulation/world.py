@@ -27,7 +27,9 @@ from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.scheduler.control import Control
 from batchkiln.service import LocalService, ServiceConfig
-from batchkiln.wiring import Setting, Surroundings, apply_manifests, driving, scope_of
+from batchkiln.wiring.applying import apply_manifests, scope_of
+from batchkiln.wiring.driver import driving
+from batchkiln.wiring.setting import Setting, Surroundings
 
 from .canaries import Canaries
 from .fates import fates_of

@@ -20,7 +20,7 @@ from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.preparations import keep_quotes
 from batchkiln.queue.store import News, QueueStore
 from batchkiln.views.words import count
-from batchkiln.wiring import KEPT_MINUTES, Setting
+from batchkiln.wiring.setting import KEPT_MINUTES, Setting
 
 if TYPE_CHECKING:
     from batchkiln.planning.plan import Plan
@@ -79,7 +79,12 @@ def _show(plan: "Plan") -> None:
 
 async def _confirm(amount: str) -> None:
     """Ask, in a thread: a signal has to be heard while the person thinks."""
-    if not await asyncio.to_thread(click.confirm, f"This may spend {amount}. Go on?", err=True):
+    try:
+        is_wanted = await asyncio.to_thread(click.confirm, f"This may spend {amount}. Go on?", err=True)
+    except click.Abort:  # the end of input (Ctrl-D); Ctrl-C is a signal, and ends before
+        is_wanted = False
+        tell("")
+    if not is_wanted:
         raise InputError("not confirmed: nothing was enqueued, sent or spent")
 
 

@@ -17,7 +17,7 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus
 
 if TYPE_CHECKING:
     from batchkiln.dashboard.server import Served
-    from batchkiln.wiring import Driver
+    from batchkiln.wiring.driver import Driver
 
 
 @command("dashboard", example="batchkiln dashboard\nbatchkiln dashboard --port 8700 --no-open", logs=True)

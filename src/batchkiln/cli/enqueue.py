@@ -13,7 +13,8 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.interface.opening import opened
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.views.words import count
-from batchkiln.wiring import Applied, Setting
+from batchkiln.wiring.applying import Applied
+from batchkiln.wiring.setting import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -205,11 +205,12 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
     if not is_shown or not is_terminal(sys.stderr):
         yield _Display()
         return
-    from rich.console import Console  # noqa: PLC0415  Rich takes longer to import than the rest
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
+    from batchkiln.cli.tables import SafeConsole  # noqa: PLC0415  Rich takes longer to import than the rest
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    out = SafeConsole(stderr=True, soft_wrap=True)
     with Progress(*columns, console=out, transient=True, redirect_stdout=False) as progress:
         metadata = progress.add_task("reading metadata", total=items)
         exported = progress.add_task("exporting items", total=items_done)
@@ -222,7 +223,7 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
                 progress.advance(exported)
 
         yield _Display(
-            left_out=lambda left: out.print(_left_line(left), markup=False),
+            left_out=lambda left: out.print(_left_line(left)),
             looked=lambda: progress.advance(metadata),
             taken=taken,
         )

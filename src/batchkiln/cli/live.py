@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.progress import LaneState, ProgressState, describe
+from batchkiln.cli.tables import SafeConsole
 from batchkiln.views.words import moment
 
 _BAR_WIDTH = 40
@@ -21,7 +22,7 @@ class LiveDisplay:
 
     def __init__(self, console: Console | None = None) -> None:
         """Draw on standard error, unless told otherwise."""
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or SafeConsole(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
 
     def __enter__(self) -> Self:

@@ -23,13 +23,23 @@ def print_json_lines(documents: list[dict[str, Any]]) -> None:
 
 def say(text: str = "") -> None:
     """Write a result for a person to standard output."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def tell(text: str) -> None:
     """Write what is no result to standard error."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(printable(text) + "\n")
     sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """Put a space for whatever would move a terminal's cursor or turn its writing; lines and tabs stay.
+
+    A prompt, a file's name or a service's word may hold such things; here is the last place to stop them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -15,7 +15,7 @@ from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.place import look
-from batchkiln.wiring import Setting
+from batchkiln.wiring.setting import Setting
 
 
 @command(

@@ -44,7 +44,7 @@ def rehearse(
     from batchkiln.logs import configure_logging  # noqa: PLC0415
     from batchkiln.rehearsal.stage import Wish  # noqa: PLC0415
     from batchkiln.rehearsal.stage import rehearse as play  # noqa: PLC0415
-    from batchkiln.wiring import Setting  # noqa: PLC0415
+    from batchkiln.wiring.setting import Setting  # noqa: PLC0415
 
     # What goes wrong is in the report; -v shows it as it happens.
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)

@@ -22,7 +22,8 @@ from batchkiln.interface.wishes import Until, Wishes
 from batchkiln.queue.history import last_event_id
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
-from batchkiln.wiring import Setting, scope_of
+from batchkiln.wiring.applying import scope_of
+from batchkiln.wiring.setting import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 

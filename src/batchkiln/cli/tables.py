@@ -1,11 +1,14 @@
 """Tables and short paragraphs of `status`, for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from batchkiln.cli.output import printable
 from batchkiln.core.states import ItemState
 from batchkiln.queue.summaries import Trouble
 from batchkiln.views.overview import AccountView, JobView, Overview
@@ -15,9 +18,22 @@ from batchkiln.views.words import REASONS, STYLES, age, count, moment, one_line
 _LONGEST_MESSAGE = 160
 
 
+class SafeConsole(Console):
+    """A console for texts of others: they are no markup, are not highlighted, and move no cursor."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  rich's own
+        """Take rich's settings."""
+        super().__init__(highlight=False, markup=False, emoji=False, **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as rich does, and make each piece of text fit for a terminal."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
 def console() -> Console:
-    """Return a console on standard output; highlighting would colour parts of prompts."""
-    return Console(highlight=False, soft_wrap=True)
+    """Return a console on standard output."""
+    return SafeConsole(soft_wrap=True)
 
 
 def show_overview(overview: Overview) -> None:

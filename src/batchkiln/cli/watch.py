@@ -35,7 +35,9 @@ from batchkiln.views.overview import read_overview
 from batchkiln.views.words import count
 from batchkiln.watching.notices import bring_news
 from batchkiln.watching.watcher import Watcher
-from batchkiln.wiring import Driver, Setting, apply_manifests, check_output_folder
+from batchkiln.wiring.applying import apply_manifests, check_output_folder
+from batchkiln.wiring.driver import Driver
+from batchkiln.wiring.setting import Setting
 
 _CONFIGURATION: Final = "batchkiln.yaml"
 

@@ -9,7 +9,7 @@ from batchkiln.scheduler.lane import Lane
 from batchkiln.views.advice import ACCOUNT_ADVICE
 from batchkiln.views.waits import Wait, wait_of
 from batchkiln.views.words import one_line
-from batchkiln.wiring import Driver
+from batchkiln.wiring.driver import Driver
 
 
 @dataclass(frozen=True, slots=True)

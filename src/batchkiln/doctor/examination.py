@@ -16,7 +16,8 @@ from batchkiln.doctor.findings import Finding, fail, warn
 from batchkiln.doctor.machine import check_folders, check_program, check_proxies
 from batchkiln.doctor.queue import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
-from batchkiln.wiring import Surroundings, throwaway_service
+from batchkiln.wiring.embedded import throwaway_service
+from batchkiln.wiring.setting import Surroundings
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from batchkiln.clock import machine_now
 from batchkiln.interface.ending import Ending
@@ -10,13 +11,15 @@ from batchkiln.queue.connection import Database
 from batchkiln.queue.summaries import JobSummary
 from batchkiln.scheduler.loop import rest_of
 from batchkiln.views.overview import JobView, Overview, read_overview
-from batchkiln.wiring import Driver
+
+if TYPE_CHECKING:
+    from batchkiln.wiring.driver import Driver
 
 
 class Drive:
     """Drives as wished. `jobs` are those that are to end; None means whatever is in the queue."""
 
-    def __init__(self, driver: Driver, reader: Database, wishes: Wishes, *, jobs: Sequence[str] | None) -> None:
+    def __init__(self, driver: "Driver", reader: Database, wishes: Wishes, *, jobs: Sequence[str] | None) -> None:
         """Use a driver whose scope is set, and a connection that only reads."""
         self.driver = driver
         self.wishes = wishes

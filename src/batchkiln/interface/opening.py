@@ -15,7 +15,7 @@ from batchkiln.interface.queue import Queue
 from batchkiln.logs import hand_to_standard_logging
 from batchkiln.queue.connection import Database
 from batchkiln.queue.place import real_path
-from batchkiln.wiring import Setting
+from batchkiln.wiring.setting import Setting
 
 
 @asynccontextmanager

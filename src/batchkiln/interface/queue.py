@@ -7,14 +7,13 @@ from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from io import BytesIO
 from sqlite3 import Connection
-from typing import BinaryIO, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
 
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NotDriven, QueueInUse
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import Scope
-from batchkiln.interface.drive import Drive
 from batchkiln.interface.ending import Ending
 from batchkiln.interface.results import Results
 from batchkiln.interface.wishes import Until, Wishes
@@ -28,9 +27,13 @@ from batchkiln.queue.lookup import job_id_of
 from batchkiln.queue.overview import job_time, lease
 from batchkiln.queue.persons import CancelReport, RetryReport
 from batchkiln.queue.stories import ItemStory, ItemSummary, item_by_name, item_story, iter_items
-from batchkiln.scheduler.control import Control
 from batchkiln.views.overview import JobView, Overview, read_overview
-from batchkiln.wiring import Applied, Driver, Setting, apply_manifests, driving
+from batchkiln.wiring.applying import Applied, apply_manifests
+from batchkiln.wiring.setting import Setting
+
+if TYPE_CHECKING:
+    from batchkiln.scheduler.control import Control
+    from batchkiln.wiring.driver import Driver
 
 LOOK_SECONDS: Final = 1.0
 """How often a queue that another process drives is looked at, in real seconds."""
@@ -116,11 +119,13 @@ class Queue:
     # --- driving ---
 
     @asynccontextmanager
-    async def driving(self, control: Control, *, command: str) -> AsyncIterator[Driver]:
+    async def driving(self, control: "Control", *, command: str) -> AsyncIterator["Driver"]:
         """Hold the queue's lock for a drive of one's own making, as the commands do.
 
         Raises `QueueInUse` where anybody drives the queue already.
         """
+        from batchkiln.wiring.driver import driving  # noqa: PLC0415  slow to import: the client, and the scheduler
+
         async with driving(self.writer, self.setting, control, command=command) as driver:
             self._driver = driver
             try:
@@ -140,10 +145,8 @@ class Queue:
 
         `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
         spent; `forever` waits for more. Raises `QueueInUse` where anybody drives the queue already, and
-        `InputError` for a job that is not there.
+        `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
         """
-        if self._task is not None and not self._task.done():
-            raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
         if isinstance(until, str) and until not in {"done", "budget"}:
             raise InputError(f"until is done, budget, or Until(at=…), not {until!r}")
         wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
@@ -153,17 +156,26 @@ class Queue:
             raise InputError("max_credits is a number of credits, 0 or more")
         wishes = Wishes(until=wanted, max_credits=max_credits, is_forever=forever)
         ids = [await self.reader.read(job_id_of, job) for job in jobs]
-        control = Control(scope=Scope(frozenset(ids) if jobs else None))
+        scope = Scope(frozenset(ids) if jobs else None)
+        if self._task is not None and not self._task.done():  # asked last: of two starts at once, one has begun then
+            raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
         begun, self._is_failure_told = asyncio.Event(), False
-        self._task = asyncio.create_task(self._drive(control, wishes, jobs, begun), name="batchkiln-drive")
-        self._task.add_done_callback(lambda _: begun.set())
-        await begun.wait()
-        if self._task.done() and self._task.exception() is not None:
-            refused, self._task = self._task, None
-            refused.result()
+        task = self._task = asyncio.create_task(self._drive(scope, wishes, jobs, begun), name="batchkiln-drive")
+        task.add_done_callback(lambda _: begun.set())
+        try:
+            await begun.wait()
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            self._task = None
+            task.result()
 
-    async def _drive(self, control: Control, wishes: Wishes, jobs: Sequence[str], begun: asyncio.Event) -> Ending:
-        async with self.driving(control, command="python") as driver:
+    async def _drive(self, scope: Scope, wishes: Wishes, jobs: Sequence[str], begun: asyncio.Event) -> Ending:
+        from batchkiln.interface.drive import Drive  # noqa: PLC0415  slow to import, and only who drives needs them
+        from batchkiln.scheduler.control import Control  # noqa: PLC0415  as above
+
+        async with self.driving(Control(scope=scope), command="python") as driver:
             begun.set()
             return await Drive(driver, self.reader, wishes, jobs=jobs or None).run()
 

@@ -17,7 +17,7 @@ from batchkiln.queue.notices import Expiring, audience_of, near_expiry
 from batchkiln.scheduler.lane import Lane
 from batchkiln.scheduler.loop import rest_of
 from batchkiln.views.words import count, moment
-from batchkiln.wiring import Driver
+from batchkiln.wiring.driver import Driver
 
 _DAY_IS_SPENT = frozenset({Reason.DAY_CREDITS, Reason.JOB_DAY_CREDITS})
 

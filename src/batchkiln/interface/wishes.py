@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING
 
-from batchkiln.scheduler.control import Control
+if TYPE_CHECKING:
+    from batchkiln.scheduler.control import Control
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Until:
         today = datetime.combine(now.astimezone(UTC).date(), self.at, UTC)
         return today if today > now else today + timedelta(days=1)
 
-    def set_up(self, control: Control, now: Callable[[], datetime]) -> None:
+    def set_up(self, control: "Control", now: Callable[[], datetime]) -> None:
         """Tell the run."""
         control.stops_at_reset = self.is_budget
         if self.at is not None:

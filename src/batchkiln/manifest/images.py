@@ -9,8 +9,6 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from PIL import Image, UnidentifiedImageError
-
 from batchkiln.core.job import InputFile
 from batchkiln.manifest.findings import shown
 
@@ -85,6 +83,8 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _media_type(path: Path, name: str) -> str:
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  slow to import, and most manifests name no image
+
     remedy = "the service takes JPEG, PNG and WebP (Service section 8)"
     try:
         with warnings.catch_warnings():

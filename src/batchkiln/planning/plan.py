@@ -23,7 +23,8 @@ from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
 from batchkiln.queue.summaries import AccountSummary, account_summaries
 from batchkiln.queue.windows import logged_requests
 from batchkiln.views.outlook import Outlook, outlooks, usage_today
-from batchkiln.wiring import KEPT_MINUTES, Setting, read_manifest
+from batchkiln.wiring.applying import read_manifest
+from batchkiln.wiring.setting import KEPT_MINUTES, Setting
 
 
 class SameJobTwice(InputError):

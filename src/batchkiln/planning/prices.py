@@ -37,7 +37,8 @@ from batchkiln.core.views import LoggedRequest
 from batchkiln.core.windows import DayUsage, Limits, SlidingLog
 from batchkiln.inputs import LocalInputs
 from batchkiln.queue.plans import PriceQuestion
-from batchkiln.wiring import Surroundings, throwaway_service
+from batchkiln.wiring.embedded import throwaway_service
+from batchkiln.wiring.setting import Surroundings
 
 LONGEST_WAIT_SECONDS: Final = 120.0
 """How long, in service time, a pause that the service asks for is waited out; a longer one is only told."""

@@ -31,8 +31,8 @@ class QueueLock:
             raise QueueInUse(await database.read(_holder, self._path)) from None
         try:
             await database.write(_write_lease, command, to_milliseconds(now))
-        except BaseException:
-            self._lock.release()
+        except BaseException:  # a cancellation comes when it is written down: no driver must be named that is none
+            await self.release(database)
             raise
 
     async def release(self, database: Database) -> None:

@@ -34,7 +34,9 @@ from batchkiln.rehearsal.virtual_loop import VirtualLoop
 from batchkiln.rehearsal.weather import CutConnections, Level, fault_rules
 from batchkiln.scheduler.control import Control
 from batchkiln.service import AccountConfig, Limits, LocalService, Report, ServiceConfig, logged_requests
-from batchkiln.wiring import Applied, Driver, Setting, Surroundings, apply_manifests, driving, scope_of
+from batchkiln.wiring.applying import Applied, apply_manifests, scope_of
+from batchkiln.wiring.driver import Driver, driving
+from batchkiln.wiring.setting import Setting, Surroundings
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"

@@ -122,6 +122,17 @@ def test_a_no_on_the_terminal_enqueues_nothing(workspace: Workspace) -> None:
     assert workspace.call("status", "--json").document["jobs"] == []
 
 
+def test_the_end_of_input_is_a_no(workspace: Workspace) -> None:
+    """Ctrl-D in place of an answer: exit 2, as for a no, and nothing is enqueued."""
+    workspace.configure(ASKING)
+
+    exit_status, shown = on_a_terminal(workspace, "run", workspace.manifest(), "--json", answer="\x04")
+
+    assert exit_status == 2
+    assert "not confirmed: nothing was enqueued, sent or spent" in shown
+    assert workspace.call("status", "--json").document["jobs"] == []
+
+
 def test_a_yes_on_the_terminal_runs_and_keeps_the_prices(workspace: Workspace) -> None:
     """The run goes on with the quotes that the plan was told, which are not asked again."""
     workspace.configure(ASKING)

@@ -84,6 +84,36 @@ async def test_second_driver_is_refused(tmp_path: Path) -> None:
     assert view.summary.items[ItemState.DONE] == 1
 
 
+async def test_two_starts_at_once_are_one_drive(tmp_path: Path) -> None:
+    """The second is refused, and the first is still known: leaving ends it, and the queue is free afterwards."""
+    async with opened(tmp_path) as queue:
+        await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
+        begun = await asyncio.gather(*(queue.start("foxes", forever=True) for _ in range(2)), return_exceptions=True)
+        await queue.wait_job("foxes")
+        stopped = await queue.stop()
+
+    assert [type(outcome) for outcome in begun] == [type(None), batchkiln.QueueInUse]
+    assert stopped is not None
+    assert stopped.exit_status is batchkiln.ExitStatus.OK
+
+
+@pytest.mark.parametrize("begin", ["start", "run"])
+async def test_a_canceled_start_leaves_nothing_driven(begin: str, tmp_path: Path) -> None:
+    """A cancellation while the lock is being taken ends the drive as well, and nobody is taken for its driver."""
+    async with opened(tmp_path) as queue:
+        await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
+        beginning = asyncio.create_task(getattr(queue, begin)("foxes"))
+        while not any(task.get_name() == "batchkiln-drive" for task in asyncio.all_tasks()):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+
+        assert beginning.cancelled()
+        assert await queue.stop() is None
+        with pytest.raises(batchkiln.NotDriven):
+            await queue.wait_job("foxes")
+
+
 @pytest.mark.parametrize("kind", ["attempt_recorded", "accepted", "outputs_ready"])
 async def test_canceled_run_goes_on_where_it_was_and_pays_once(kind: str, tmp_path: Path) -> None:
     """Cancelling the caller's task in the middle is as safe as a crash (Law 2): each picture is charged once."""

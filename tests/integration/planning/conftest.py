@@ -13,7 +13,7 @@ from batchkiln.core.windows import Limits
 from batchkiln.queue.connection import Database
 from batchkiln.service import AccountConfig, KeyConfig, LocalService, ServiceConfig
 from batchkiln.service import Limits as ServiceLimits
-from batchkiln.wiring import Setting
+from batchkiln.wiring.setting import Setting
 
 KEY = "lk_a-key-that-nobody-may-see"
 OLD_KEY = "lk_an-old-key-that-nobody-may-see"

@@ -11,7 +11,7 @@ from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
 from batchkiln.doctor.examination import Patient, examine
 from batchkiln.doctor.findings import Finding, Level, exit_status_of
-from batchkiln.wiring import Surroundings
+from batchkiln.wiring.setting import Surroundings
 from integration.cli.workspace import Workspace
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker

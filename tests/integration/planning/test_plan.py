@@ -21,7 +21,8 @@ from batchkiln.planning.warnings import cautions
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.views.overview import read_overview
-from batchkiln.wiring import Setting, apply_manifests
+from batchkiln.wiring.applying import apply_manifests
+from batchkiln.wiring.setting import Setting
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
 

@@ -19,7 +19,7 @@ from batchkiln.rehearsal.network import MemoryNetwork, Weather
 from batchkiln.rehearsal.stage import Outcome, Wish, rehearse
 from batchkiln.rehearsal.troubles import NEVER
 from batchkiln.rehearsal.weather import Level
-from batchkiln.wiring import Setting
+from batchkiln.wiring.setting import Setting
 from simulation.canaries import Canaries
 from simulation.quiet import silence
 

@@ -1,0 +1,117 @@
+"""Manifests on their way into the queue."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from sqlite3 import Connection
+from typing import BinaryIO
+
+from batchkiln.config import Profile
+from batchkiln.core.errors import InputError, Mistake, OutputsUnwritable
+from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.job import JobSpec
+from batchkiln.core.views import Scope
+from batchkiln.manifest import Manifest, open_manifest
+from batchkiln.outputs import OutputFiles
+from batchkiln.queue.connection import Database
+from batchkiln.queue.doorbell import ring
+from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
+from batchkiln.queue.store import service_time
+from batchkiln.wiring.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One manifest and what became of it."""
+
+    job: JobSpec
+    profile: str
+    report: ApplyReport
+
+
+async def apply_manifests(
+    database: Database,
+    setting: Setting,
+    paths: Sequence[str],
+    *,
+    options: ApplyOptions,
+    stdin: BinaryIO,
+    stdin_name: str = "<stdin>",
+) -> list[Applied]:
+    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
+
+    Raises `InputError` with all mistakes of the first wrong manifest.
+    """
+    if len(paths) != len(set(paths)):
+        raise InputError("the same manifest is named twice")
+    reading = partial(read_manifest, stdin=stdin, stdin_name=stdin_name)
+    if len(paths) > 1 and not options.dry_run:
+        trial = ApplyOptions(on_change=options.on_change, prune=options.prune, dry_run=True)
+        if "-" in paths:
+            raise InputError("standard input can be the only manifest, not one of several")
+        for path in paths:
+            await database.run(_apply, setting, reading, path, trial)
+    applied = [await database.run(_apply, setting, reading, path, options) for path in paths]
+    ring(database.path)
+    return applied
+
+
+def scope_of(applied: Sequence[Applied]) -> Scope:
+    """Return the scope of the jobs that a command named."""
+    return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
+
+
+async def check_output_folder(setting: Setting, path: str) -> None:
+    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
+
+    Raises `InputError`, also for mistakes in the manifest's header.
+    """
+    manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
+    try:
+        await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
+    except OutputsUnwritable as error:
+        raise InputError([Mistake(f"the results could not be written: {error}", path)]) from error
+
+
+def read_manifest(
+    setting: Setting, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
+) -> tuple[Manifest, Profile]:
+    """Open a manifest, and find the profile that it is for. Raises `InputError` for accounts or notifiers not there."""
+    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
+    profile = setting.config.profile(setting.profile or manifest.job.profile)
+    unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
+    if unknown:
+        known = ", ".join(profile.account_names)
+        raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
+    try:
+        setting.config.check_notifiers(manifest.job.notify or ())
+    except InputError as error:
+        raise InputError(f"{path}: `notify`: {error}") from None
+    return manifest, profile
+
+
+def _apply(
+    connection: Connection,
+    setting: Setting,
+    reading: Callable[[Setting, str], tuple[Manifest, Profile]],
+    path: str,
+    options: ApplyOptions,
+) -> Applied:
+    manifest, profile = reading(setting, path)
+    job = _placed(manifest.job, setting)
+    report = apply_manifest(
+        connection,
+        job,
+        manifest.items(),
+        profile=profile.name,
+        now=max(to_milliseconds(setting.surroundings.wall()), service_time(connection, profile.name) or 0),
+        options=options,
+        mistake_at=manifest.mistake_at,
+    )
+    return Applied(job, profile.name, report)
+
+
+def _placed(job: JobSpec, setting: Setting) -> JobSpec:
+    return job if setting.output_root is None else replace(job, output_dir=str(setting.output_root / job.name))

@@ -1,0 +1,63 @@
+"""The local service, in this process."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from batchkiln.config import Profile
+from batchkiln.core.errors import InputError
+
+if TYPE_CHECKING:
+    from batchkiln.service.config import ServiceConfig
+    from batchkiln.service.server import LocalService
+
+
+@asynccontextmanager
+async def throwaway_service(profile: Profile) -> AsyncIterator["LocalService"]:
+    """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
+    from batchkiln.service.config import Limits  # noqa: PLC0415  as below
+
+    try:
+        made = TemporaryDirectory(prefix="batchkiln-")
+    except OSError as error:
+        raise InputError(f"no temporary folder can be made for the local service: {error}; nothing was sent") from error
+    with made as folder:
+        config = embedded_config(profile, Path(folder)).model_copy(update={"limits": Limits.lifted()})
+        async with serving(config) as service:
+            yield service
+
+
+@asynccontextmanager
+async def serving(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
+    """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
+    from batchkiln.service.errors import StateFolderInUseError  # noqa: PLC0415  as below
+    from batchkiln.service.server import LocalService  # noqa: PLC0415  as below
+
+    try:
+        service = LocalService(config)
+        await service.__aenter__()
+    except (OSError, ValueError, sqlite3.Error, StateFolderInUseError) as error:
+        raise InputError(f"the local service cannot start in {config.state_dir}: {error}; nothing was sent") from error
+    try:
+        yield service
+    finally:
+        await service.__aexit__(None, None, None)
+
+
+def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
+    """Describe the local service in a folder of its own, with the very limits and calendar that the client keeps."""
+    # Its drawing libraries take half a second to import, which nobody else should wait for.
+    from batchkiln.service.config import AccountConfig, Limits, ServiceConfig  # noqa: PLC0415
+
+    return ServiceConfig(
+        state_dir=folder,
+        time_scale=profile.time_scale,
+        day_seconds=profile.day.seconds,
+        day_start=profile.day.start,
+        limits=Limits(**asdict(profile.limits)),
+        accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
+    )

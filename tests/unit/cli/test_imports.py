@@ -1,0 +1,83 @@
+"""What a command must not import: each of these takes longer than most commands."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import batchkiln
+
+MANIFEST: Final = """\
+version: 1
+job: foxes
+defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}
+items: [{id: red, prompt: A fox}]
+"""
+NEVER: Final = ("aiohttp.web", "apprise", "pyarrow", "PIL", "watchfiles")
+ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.scheduler", "batchkiln.service")
+READING: Final = (
+    *ENQUEUEING,
+    "jinja2",
+    "pydantic",
+    "structlog",
+    "yaml",
+    "batchkiln.manifest",
+    "batchkiln.interface.queue",
+)
+DRIVING: Final = (*NEVER, "batchkiln.dashboard", "batchkiln.notify", "batchkiln.planning", "batchkiln.service")
+PROGRAM: Final = """\
+import sys
+from batchkiln.cli.main import run_program
+
+status = run_program(sys.argv[2:])
+print("exit", status, *(name for name in sys.argv[1].split(",") if name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a queue of one job."""
+    folder = tmp_path_factory.mktemp("imports")
+    (folder / "foxes.yaml").write_text(MANIFEST)
+    assert imported(folder, ENQUEUEING, "enqueue", "foxes.yaml") == "exit 0"
+    return folder
+
+
+def imported(folder: Path, unwanted: tuple[str, ...], *arguments: str) -> str:
+    """Run a command; return its exit status, and what of the unwanted it imported."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
+    source = str(Path(batchkiln.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, ",".join(unwanted), *arguments],
+        cwd=folder,
+        env=kept | {"PYTHONPATH": source, "XDG_CONFIG_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (("status", "foxes"), READING),
+        (("status", "--json"), (*READING, "rich")),
+        (("items", "foxes", "--json"), (*READING, "rich")),
+        (("show", "foxes", "red"), (*READING, "rich")),
+        (("run", "--help"), DRIVING),
+    ],
+    ids=lambda value: value[0] if isinstance(value[0], str) else "",
+)
+def test_nothing_heavy_is_imported(arguments: tuple[str, ...], unwanted: tuple[str, ...], folder: Path) -> None:
+    """A command that reads needs no client and no manifest; one that drives, no page and no server."""
+    assert imported(folder, unwanted, *arguments) == "exit 0"
+
+
+def test_the_guard_sees_what_is_imported(folder: Path) -> None:
+    """`enqueue` does read YAML: the test above can fail."""
+    assert imported(folder, ("yaml",), "enqueue", "foxes.yaml") == "exit 0 yaml"

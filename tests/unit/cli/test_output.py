@@ -1,0 +1,69 @@
+"""What reaches a terminal: texts of others move no cursor, ring no bell, and are no markup."""
+
+import sys
+from collections.abc import Callable
+from io import StringIO
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from batchkiln.cli.output import say, tell
+from batchkiln.cli.tables import SafeConsole
+
+EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
+
+
+def _print_table(text: str) -> None:
+    table = Table(title=text)
+    table.add_column(text)
+    table.add_row(text)
+    SafeConsole(width=200).print(table)
+
+
+WAYS: dict[str, Callable[[str], None]] = {
+    "say": say,
+    "tell": tell,
+    "print": lambda text: SafeConsole(width=200).print(text),
+    "text": lambda text: SafeConsole(width=200, stderr=True).print(Text(text, style="red")),
+    "table": _print_table,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_would_move_the_cursor_does_not_arrive(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Escape sequences, bells, and what turns the direction of writing become spaces, whoever let them through."""
+    out, err = StringIO(), StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+
+    WAYS[way](EVIL)
+
+    arrived = out.getvalue() + err.getvalue()
+    assert "[2Jb" in arrived
+    assert all(character.isprintable() or character == "\n" for character in arrived), ascii(arrived)
+
+
+def test_lines_and_columns_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    """A message of several lines keeps them, its tabs and its letters."""
+    say("red  fox\n\t\N{FOX FACE} é")
+
+    assert capsys.readouterr().out == "red  fox\n\t\N{FOX FACE} é\n"
+
+
+def test_colours_stay() -> None:
+    """On a terminal the program's own styles are shown."""
+    out = StringIO()
+
+    SafeConsole(file=out, force_terminal=True, color_system="standard").print(Text("red", style="red"))
+
+    assert out.getvalue() == "\x1b[31mred\x1b[0m\n"
+
+
+def test_brackets_are_no_markup() -> None:
+    """A folder or a prompt with brackets is shown as it is."""
+    out = StringIO()
+
+    SafeConsole(file=out).print("Files are in /tmp/[bold]x :fox:")
+
+    assert out.getvalue() == "Files are in /tmp/[bold]x :fox:\n"
