@@ -27,7 +27,7 @@ END_SECONDS: Final = 3.0
 log = structlog.get_logger()
 
 
-class Listening:
+class Listener:
     """What a driver is given to have its lanes heard."""
 
     def __init__(self, driver: Driver, writer: "Writer", emitter: "Emitter") -> None:
@@ -72,11 +72,11 @@ async def tracing(
     driver: Driver, reader: Database, traces: Traces, *, jobs: Sequence[str] | None
 ) -> AsyncIterator[None]:
     """Trace a drive. Nothing that goes wrong with it reaches the drive."""
-    listening = await _begin(driver, reader, traces, jobs)
-    if listening is None:
+    listener = await _begin(driver, reader, traces, jobs)
+    if listener is None:
         yield
         return
-    driver.listening, error, seconds = listening, None, END_SECONDS
+    driver.listener, error, seconds = listener, None, END_SECONDS
     try:
         yield
     except BaseException as raised:
@@ -85,14 +85,14 @@ async def tracing(
             seconds = 0.0
         raise
     finally:
-        driver.listening = None
+        driver.listener = None
         try:
-            await listening.close(error, seconds=seconds)
+            await listener.close(error, seconds=seconds)
         except Exception as problem:  # noqa: BLE001  the run has ended well or badly by itself
             log.warning("traces_not_delivered", error=type(problem).__name__)
 
 
-async def _begin(driver: Driver, reader: Database, traces: Traces, jobs: Sequence[str] | None) -> Listening | None:
+async def _begin(driver: Driver, reader: Database, traces: Traces, jobs: Sequence[str] | None) -> Listener | None:
     try:
         from batchkiln.traces import emitter, writer  # noqa: PLC0415  an extra, and slow to import
     except ImportError:
@@ -102,9 +102,9 @@ async def _begin(driver: Driver, reader: Database, traces: Traces, jobs: Sequenc
     try:
         uid = await reader.read(queue_uid)
         emits = emitter.Emitter(emitter.new_exporter(traces))
-        listening = Listening(driver, writer.Writer(reader, emits, uid=uid), emits)
-        emits.begin_run(listening.now_ns(), jobs)
+        listener = Listener(driver, writer.Writer(reader, emits, uid=uid), emits)
+        emits.begin_run(listener.now_ns(), jobs)
     except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being traced
         log.warning("traces_unusable", error=type(error).__name__)
         return None
-    return listening
+    return listener

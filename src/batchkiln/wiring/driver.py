@@ -54,7 +54,7 @@ class ServiceAtHand:
         return {fingerprint(key): key for key in found}
 
 
-class Listening(Protocol):
+class Listener(Protocol):
     """Hears what a drive does, for its traces."""
 
     @property
@@ -77,7 +77,7 @@ class Driver:
         self.lanes: list[Lane] = []
         self.services: dict[str, ServiceAtHand] = {}
         self.meter = RequestMeter()
-        self.listening: Listening | None = None
+        self.listener: Listener | None = None
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
@@ -194,7 +194,7 @@ class Driver:
             viewpoint=viewpoint,
             limits=limits,
             day=profile.day,
-            ports=self.listening.around(ports, service, viewpoint) if self.listening else ports,
+            ports=self.listener.around(ports, service, viewpoint) if self.listener else ports,
             control=self.control,
             machine=service.machine,
             creates=SlidingLog(limit=limits.creates_per_minute, span_seconds=span),
@@ -215,8 +215,8 @@ class Driver:
 
     async def _http(self) -> ClientSession:
         if self._session is None:
-            listening = [self.listening.http] if self.listening else []
-            made = new_session(self.setting.surroundings.connector(), listening=listening)
+            traced = [self.listener.http] if self.listener else []
+            made = new_session(self.setting.surroundings.connector(), listening=traced)
             self._session = await self._stack.enter_async_context(made)
         return self._session
 
