@@ -1,10 +1,9 @@
 """What only a browser can tell: the policy blocks nothing of ours, parts change by themselves, keys suffice."""
 
 import pytest
+from playwright.sync_api import Request, expect
 
 from browser.conftest import Opened
-
-expect = pytest.importorskip("playwright.sync_api").expect
 
 PAGES = [
     "/",
@@ -18,23 +17,30 @@ PAGES = [
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_fits_a_phone_and_says_nothing_in_the_console(opened: Opened, path: str) -> None:
+def test_a_page_fits_a_phone_and_says_nothing_in_the_console(seen: Opened, path: str) -> None:
     """No blocked style or script, no missing file, and nothing wider than the screen."""
     asked: list[str] = []
-    opened.page.on("request", lambda request: asked.append(request.url))
 
-    opened.go(path)
-    opened.page.wait_for_load_state("load")
+    def note(request: Request) -> None:
+        asked.append(request.url)
 
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert [url for url in asked if not url.startswith(opened.served.url)] == []
-    assert [fault for fault in opened.faults if "404" not in fault] == []  # a file that is gone has no picture
+    seen.page.on("request", note)
+    seen.go(path)
+    seen.page.wait_for_load_state("load")
+    seen.page.remove_listener("request", note)
+
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert asked
+    assert [url for url in asked if not url.startswith(seen.served.url)] == []
+    assert [fault for fault in seen.faults if "404" not in fault] == []  # a file that is gone has no picture
 
 
-def test_the_token_is_gone_from_the_address(opened: Opened) -> None:
+def test_the_token_is_gone_from_the_address(seen: Opened) -> None:
     """Neither a screenshot nor the history holds it."""
-    assert opened.page.url == f"{opened.served.url}/"
-    assert opened.page.evaluate("document.cookie") == ""
+    seen.page.goto(seen.served.link)
+
+    expect(seen.page).to_have_url(f"{seen.served.url}/")
+    assert seen.page.evaluate("document.cookie") == ""
 
 
 def test_a_change_by_another_process_shows_by_itself(opened: Opened) -> None:
@@ -81,11 +87,11 @@ def test_a_hold_is_resolved_by_a_form(opened: Opened) -> None:
     assert "held" in opened.queue.names("failed")
 
 
-def test_a_clip_plays(opened: Opened) -> None:
+def test_a_clip_plays(seen: Opened) -> None:
     """Its bytes come by ranges, under the policy."""
-    opened.go("/jobs/birds/item?id=clip")
+    seen.go("/jobs/birds/item?id=clip")
 
-    duration = opened.page.evaluate(
+    duration = seen.page.evaluate(
         "new Promise((done, fail) => { const clip = document.querySelector('video');"
         " clip.onloadedmetadata = () => done(clip.duration); clip.onerror = () => fail(clip.error.message);"
         " clip.preload = 'auto'; clip.load(); })"
@@ -94,12 +100,12 @@ def test_a_clip_plays(opened: Opened) -> None:
     assert duration == pytest.approx(2.0, abs=0.2)
 
 
-def test_pictures_are_fetched_when_they_come_into_view(opened: Opened) -> None:
+def test_pictures_are_fetched_when_they_come_into_view(seen: Opened) -> None:
     """And are drawn."""
-    opened.go("/jobs/birds/items")
-    picture = opened.page.locator(".tile img").first
+    seen.go("/jobs/birds/items")
+    picture = seen.page.locator(".tile img").first
     picture.scroll_into_view_if_needed()
 
-    opened.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
+    seen.page.wait_for_function("document.querySelector('.tile img').naturalWidth > 0")
 
     assert picture.get_attribute("loading") == "lazy"

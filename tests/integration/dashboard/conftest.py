@@ -9,15 +9,22 @@ import pytest_asyncio
 
 from batchkiln.config import Config, Profile
 from batchkiln.dashboard.server import Served, serving
-from integration.dashboard.scene import AT, Browser, fill
+from integration.dashboard.scene import AT, Browser, fill, scene
 from unit.queue.queue_file import QueueFile
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scene")
+    fill(folder).connection.close()
+    return folder
+
+
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[QueueFile]:
-    filled = fill(tmp_path)
-    yield filled
-    filled.connection.close()
+def queue(template: Path, tmp_path: Path) -> Iterator[QueueFile]:
+    opened = scene(template, tmp_path)
+    yield opened
+    opened.connection.close()
 
 
 @pytest_asyncio.fixture

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,14 @@ def fill(folder: Path) -> QueueFile:
     queue.refuse("refused")
     queue.move("held", Event.INPUT_LOST, code="input_gone")
     queue.send("active", generation_id="gen_active")
+    return queue
+
+
+def scene(template: Path, folder: Path) -> QueueFile:
+    """Copy what `fill` has made, and its closed queue; it takes a tenth of the time."""
+    shutil.copytree(template, folder, dirs_exist_ok=True)
+    queue = QueueFile(folder / "queue.db")
+    queue.connection.execute("UPDATE output SET path = replace(path, ?, ?)", (f"{template}/", f"{folder}/"))
     return queue
 
 

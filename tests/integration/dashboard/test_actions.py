@@ -10,6 +10,8 @@ from batchkiln.queue.doorbell import listening
 from integration.dashboard.scene import Browser
 from unit.queue.queue_file import QueueFile
 
+PATIENCE_SECONDS = 120  # only a bell that is never rung takes so long
+
 
 async def agreed(browser: Browser, path: str) -> str:
     """Read the question and agree to it; return where that leads."""
@@ -108,7 +110,7 @@ async def test_the_driver_is_woken(browser: Browser, tmp_path: Path) -> None:
     heard = asyncio.Event()
     with listening(tmp_path / "queue.db", heard.set):
         await agreed(browser, "/jobs/birds/pause")
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

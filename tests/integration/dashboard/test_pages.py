@@ -103,7 +103,7 @@ async def test_what_is_not_there_is_said_plainly(browser: Browser, path: str, st
 
 async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: QueueFile) -> None:
     """All of them first, then only what another process has changed."""
-    timeout = aiohttp.ClientTimeout(total=10)
+    timeout = aiohttp.ClientTimeout(total=120)  # only a stream that hangs takes so long
     async with browser.session.get(f"{browser.served.url}/events", timeout=timeout) as response:
         first = await _parts(response)
         queue.never_fits("queued", "over_cap")

@@ -1,7 +1,8 @@
 """The Python interface on the embedded local service, in fast time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import signal
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -11,19 +12,26 @@ import pytest
 
 import batchkiln
 from batchkiln import ItemState
-from batchkiln.queue.history import events_after
+from batchkiln.queue.history import events_after, last_event_id
 from batchkiln.queue.stories import ItemSummary
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
-PATIENCE_SECONDS: Final = 30
+PATIENCE_SECONDS: Final = 120
 
 
 @pytest.fixture(autouse=True)
-async def patience() -> AsyncIterator[None]:
-    """Nothing here waits for ever: what hangs is a failure."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        yield
+def patience() -> Iterator[None]:
+    """Nothing here waits for ever: what hangs is a failure. A timeout in a fixture would be of another task."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"it hangs: {PATIENCE_SECONDS} seconds are over")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE_SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def opened(folder: Path) -> AbstractAsyncContextManager[batchkiln.Queue]:
@@ -120,13 +128,14 @@ async def test_canceled_run_goes_on_where_it_was_and_pays_once(kind: str, tmp_pa
     async with opened(tmp_path) as queue:
         one = await price_of_one(queue)
         await queue.enqueue_items(["A fox", "An owl"], job="birds", defaults=SMALL)
-        after = [event.id async for event in queue.events(after=0)][-1]
-        run = asyncio.create_task(queue.run("birds"))
-        while not any(event.kind == kind for event in await queue.reader.read(events_after, after)):  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
+        with pytest.MonkeyPatch.context() as patch:
+            reached, going = standstill(patch, queue, kind, after=await queue.reader.read(last_event_id))
+            run = asyncio.create_task(queue.run("birds"))
+            await reached.wait()
+            run.cancel()
+            going.set()
+            with pytest.raises(asyncio.CancelledError):
+                await run
         assert not (await queue.status("birds")).summary.is_finished
         with pytest.raises(batchkiln.NotDriven):
             await queue.wait_job("birds")
@@ -135,6 +144,23 @@ async def test_canceled_run_goes_on_where_it_was_and_pays_once(kind: str, tmp_pa
 
         assert await charged(queue, "birds") == 2 * one
     assert ending.exit_status is batchkiln.ExitStatus.OK
+
+
+def standstill(
+    patch: pytest.MonkeyPatch, queue: batchkiln.Queue, kind: str, *, after: int
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """Halt the drive once an event of this kind is on disk: return what tells so, and what lets it go on."""
+    reached, going, write = asyncio.Event(), asyncio.Event(), queue.writer.write
+
+    async def halting(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401  as the original
+        result = await write(*args, **kwargs)
+        if any(event.kind == kind for event in await queue.reader.read(events_after, after)):
+            reached.set()
+            await going.wait()
+        return result
+
+    patch.setattr(queue.writer, "write", halting)
+    return reached, going
 
 
 async def test_canceled_context_lets_go_of_the_queue(tmp_path: Path) -> None:
@@ -233,15 +259,21 @@ async def test_waiting_for_a_queue_that_nobody_drives_is_told(tmp_path: Path) ->
         assert [item async for item in queue.results("foxes")] == []
 
 
-async def test_a_canceled_wait_leaves_the_drive_alone(tmp_path: Path) -> None:
+async def test_a_canceled_wait_leaves_the_drive_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only `run` owns its drive."""
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
+        reached, going = standstill(monkeypatch, queue, "accepted", after=0)
         await queue.start()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await queue.wait_job("foxes")
+        await reached.wait()
+        waiting = asyncio.create_task(queue.wait_job("foxes"))
+        for _ in range(2):  # behind the wait's own look, on the same connection
+            await queue.status("foxes")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
+        going.set()
         ending = await queue.join()
 
     assert ending.exit_status is batchkiln.ExitStatus.OK

@@ -66,6 +66,7 @@ class QueueFile:
         self.path = path
         self.connection = sqlite3.connect(path, isolation_level=None)
         prepare_for_writing(self.connection, path)
+        self.connection.execute("PRAGMA synchronous = OFF")  # nobody cuts the power here
 
     def apply(
         self,
