@@ -10,17 +10,12 @@ import click
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, tell
 from batchkiln.core.errors import InputError
-from batchkiln.core.instants import Now, to_milliseconds
-from batchkiln.core.views import RequestKind, RequestNote
-from batchkiln.core.windows import day_starts
+from batchkiln.core.instants import to_milliseconds
 from batchkiln.interface.queue import Queue
 from batchkiln.interface.wishes import Wishes
-from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.preparations import keep_quotes
-from batchkiln.queue.store import News, QueueStore
 from batchkiln.views.words import count
-from batchkiln.wiring.setting import KEPT_MINUTES, Setting
 
 if TYPE_CHECKING:
     from batchkiln.planning.plan import Plan
@@ -45,20 +40,21 @@ async def ask_before_spending(
     The queue's lock is held: prices are kept in the queue, and reads noted there, so that nothing is asked twice and
     no window is overstepped (Law 5). Raises `InputError` for a no; nothing was enqueued then.
     """
-    from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  only where it is asked
+    from batchkiln.planning.notes import Notes  # noqa: PLC0415  only where it is asked
+    from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  as above
     from batchkiln.planning.prices import Manner  # noqa: PLC0415  as above
 
     database, setting = queue.writer, queue.setting
-    noted = _Noted(database, setting)
-    manner = Manner(setting.surroundings, note=noted.note)
+    manner = Manner(setting.surroundings, note=Notes(database, setting).note, is_alone=True)
     try:
         plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
     except SameJobTwice:  # which a run may well have, one after the other
         await _confirm("an unknown number of credits")
         return
     for profile in {job.manifest.profile for job in plan.jobs}:
-        now = plan.book.times.get(profile, setting.surroundings.wall())
-        await noted.keep(profile, plan.book.of(profile), to_milliseconds(now))
+        if prices := plan.book.of(profile):
+            now = plan.book.times.get(profile, setting.surroundings.wall())
+            await database.write(keep_quotes, profile=profile, prices=prices, now=to_milliseconds(now))
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
@@ -95,30 +91,3 @@ def _most(plan: "Plan", wishes: Wishes) -> int:
         firsts = [outlook.forecast.days[0] for outlook in plan.outlooks if outlook.forecast.days]
         cost = sum(day.credits for day in firsts)
     return cost if wishes.max_credits is None else min(cost, wishes.max_credits)
-
-
-class _Noted:
-    """Writes the plan's reads down as a drive does, and keeps the prices that it learned."""
-
-    def __init__(self, database: Database, setting: Setting) -> None:
-        self._database = database
-        self._setting = setting
-        self._ids: dict[tuple[str, str], int] = {}
-
-    async def note(self, profile: str, account: str, now: Now) -> None:
-        """Write down a read that is about to leave."""
-        store = self._store(profile)
-        if (profile, account) not in self._ids:
-            self._ids[profile, account] = await store.account(account)
-        days = day_starts(self._setting.config.profiles[profile].day, now)
-        await store.note_request(RequestNote(self._ids[profile, account], RequestKind.QUOTE, now.instant, days))
-
-    async def keep(self, profile: str, prices: dict[str, int], now: int) -> None:
-        """Keep prices by price key."""
-        if prices:
-            await self._database.write(keep_quotes, profile=profile, prices=prices, now=now)
-
-    def _store(self, profile: str) -> QueueStore:
-        used = self._setting.config.profiles[profile]
-        keep_seconds = KEPT_MINUTES * used.limits.minute_seconds
-        return QueueStore(self._database, News(), profile=profile, day=used.day, keep_requests_seconds=keep_seconds)

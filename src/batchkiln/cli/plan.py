@@ -11,7 +11,9 @@ from batchkiln.cli.enqueue import MANIFESTS, on_change_options
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
 from batchkiln.core.errors import ExitStatus
+from batchkiln.planning.notes import noting_beside
 from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.prices import Manner
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.place import look
@@ -38,8 +40,8 @@ def plan(
 ) -> ExitStatus:
     """Tell what `run` would do with each MANIFEST: the differences, the cost, the days; spends nothing.
 
-    Prices that the queue does not know are asked from the service, which is free. The queue stays as it is, and
-    need not be there; another process may drive it meanwhile.
+    Prices that the queue does not know are asked from the service, which is free. No job or item of the queue
+    changes, and it need not be there; another process may drive it meanwhile.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
     return run_async(_plan(common, manifests, options, is_detailed=is_detailed))
@@ -52,7 +54,9 @@ async def _plan(common: Common, manifests: Sequence[str], options: ApplyOptions,
     is_there = look(common.queue)
     database = await (Database.open_for_reading if is_there else Database.open_empty)(common.queue)
     try:
-        made = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer)
+        async with noting_beside(setting) as note:
+            manner = Manner(setting.surroundings, note=note if is_there else None)
+            made = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
     finally:
         await database.close()
     if common.is_json:

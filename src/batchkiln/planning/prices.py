@@ -15,7 +15,7 @@ from typing import Final, assert_never
 from batchkiln.client import ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
 from batchkiln.core.instants import Now
 from batchkiln.core.replies import (
     AccountBlocked,
@@ -93,10 +93,14 @@ Note = Callable[[str, str, Now], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How to ask: what opens connections, and where a read is noted."""
+    """How to ask: what opens connections, and where a read is noted.
+
+    `is_alone`: reads are noted, and the queue's lock is held, so that no other process fills the same minute.
+    """
 
     surroundings: Surroundings = field(default_factory=Surroundings)
     note: Note | None = None
+    is_alone: bool = False
 
 
 async def ask_prices(
@@ -129,7 +133,10 @@ async def ask_prices(
 
 @dataclass(slots=True)
 class Desk:
-    """Where one account's prices are asked, within its read window. `is_ours`: a local service, gone afterwards."""
+    """Where one account's prices are asked, within its read window. `is_ours`: a local service, gone afterwards.
+
+    `is_shared`: another process may drive the queue, and does not learn of these reads before its next start.
+    """
 
     client: ServiceClient
     clock: ServiceClock
@@ -139,17 +146,18 @@ class Desk:
     reads_left: int
     held_until: datetime | None
     is_ours: bool
+    is_shared: bool
     note: Callable[[Now], Awaitable[None]] | None
 
     async def place(self) -> str | None:
-        """Wait for a place of the window, and count it; tell why there is none where that would take too long."""
+        """Wait for a place of the window, and note it; tell why there is none, or none that is near enough."""
         now = self.clock.now()
         if self.reads_left <= 0:
             return "today's reads and quotes of the account are used up"
         if self.held_until is not None and self.held_until > now.instant + timedelta(seconds=LONGEST_WAIT_SECONDS):
             return "the service asked for a pause that is not over"
-        # Half of each minute is left to whoever drives the queue meanwhile or next, and is not told of this.
-        kept = 0 if self.is_ours or self.note is not None else self.limits.reads_per_minute // 2
+        # A drive keeps its minute in memory: half is left to one that goes on beside. The day it reads from the queue.
+        kept = self.limits.reads_per_minute // 2 if self.is_shared else 0
         at = max(
             self.reads.free_at(now.steady, places=1 + kept),
             self.machine.free_at(now.steady, places=1 + kept),
@@ -159,7 +167,10 @@ class Desk:
             await self.pause(at - now.steady)
         self.reads_left -= 1
         if self.note is not None:
-            await self.note(self.clock.now())
+            try:
+                await self.note(self.clock.now())
+            except QueueBusy as error:
+                return f"it could not be noted in the queue that it is asked: {error}"
         return None
 
     async def pause(self, seconds: float) -> None:
@@ -201,6 +212,7 @@ async def _desk(profile: Profile, account: str, known: Known, manner: Manner) ->
             reads_left=profile.limits.reads_per_day - (0 if profile.is_embedded else known.usage.reads),
             held_until=None if profile.is_embedded else known.reads_held_until,
             is_ours=profile.is_embedded,
+            is_shared=not (profile.is_embedded or manner.is_alone),
             note=None if note is None else (lambda now: note(profile.name, account, now)),
         )
 

@@ -8,6 +8,7 @@ milliseconds of service time. Names that are not there raise `InputError`, befor
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -218,11 +219,25 @@ def _each(
 ) -> dict[ItemState, int]:
     """Do `act` with the items that are still in each of `states`, a transaction a page; count them by state."""
     counts: dict[ItemState, int] = {}
-    for page in pages:
-        with transaction(connection):
-            rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
-            for state in sorted(states):
-                if ids := [item_id for item_id, word in rows if word == state]:
-                    act(ids, state)
-                    counts[state] = counts.get(state, 0) + len(ids)
+    with _undone_from_memory(connection):
+        for page in pages:
+            with transaction(connection):
+                rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
+                for state in sorted(states):
+                    if ids := [item_id for item_id, word in rows if word == state]:
+                        act(ids, state)
+                        counts[state] = counts.get(state, 0) + len(ids)
     return counts
+
+
+@contextmanager
+def _undone_from_memory(connection: sqlite3.Connection) -> Iterator[None]:
+    """Keep in memory what would undo a single statement, some thousand pages; in a file it takes most of the time.
+
+    Not for the whole connection: the staging of a manifest has to stay in a file, whatever its size.
+    """
+    connection.execute("PRAGMA temp_store = MEMORY")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA temp_store = DEFAULT")

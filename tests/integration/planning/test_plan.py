@@ -13,13 +13,18 @@ from PIL import Image
 from batchkiln.cli.plan_view import plan_document, short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile
-from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.instants import to_milliseconds
+from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
+from batchkiln.core.instants import Now, to_milliseconds
+from batchkiln.core.views import RequestKind
 from batchkiln.core.windows import Limits
+from batchkiln.planning.notes import noting_beside
 from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.prices import Manner
 from batchkiln.planning.warnings import cautions
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
+from batchkiln.queue.lock import QueueLock
+from batchkiln.queue.windows import logged_requests
 from batchkiln.views.overview import read_overview
 from batchkiln.wiring.applying import apply_manifests
 from batchkiln.wiring.setting import Setting
@@ -36,12 +41,16 @@ TWO_MODELS = """\
 """
 
 
-async def planned(setting: Setting, *paths: str, options: ApplyOptions | None = None) -> Plan:
+async def planned(
+    setting: Setting, *paths: str, options: ApplyOptions | None = None, manner: Manner | None = None
+) -> Plan:
     """Plan as the command does: the queue may be there or not."""
     opener = Database.open_for_reading if setting.queue.exists() else Database.open_empty
     database = await opener(setting.queue)
     try:
-        return await make_plan(database, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO())
+        return await make_plan(
+            database, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO(), manner=manner
+        )
     finally:
         await database.close()
 
@@ -162,6 +171,65 @@ async def test_what_another_process_has_asked_counts_in_the_window(make_ground: 
 
     assert plan.unpriced == 0
     assert time.monotonic() - before >= 1  # a minute of this service
+
+
+async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground: GroundMaker) -> None:
+    """A drive that starts within the minute counts them, and the day has them at once. Law 5."""
+    ground = await make_ground()
+    manifest = ground.manifest(TWO_MODELS)
+    await enqueue(ground, manifest)
+    driver = await Database.open_for_writing(ground.queue)
+    lock = QueueLock(ground.queue)
+    await lock.acquire(driver, command="run", now=machine_now())
+    items = await driver.read(_all_of, "item")
+
+    async with noting_beside(ground.setting) as note:
+        plan = await planned(ground.setting, manifest, manner=Manner(note=note))
+
+    noted = await driver.read(logged_requests, "studio", 60)
+    reads = await driver.read(lambda connection: connection.execute("SELECT sum(reads) FROM account_day").fetchone()[0])
+    assert await driver.read(_all_of, "item") == items
+    await lock.release(driver)
+    await driver.close()
+    assert plan.unpriced == 0
+    assert [request.kind for request in noted] == [RequestKind.QUOTE] * len(await ground.sent())
+    assert reads == 3
+
+
+async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
+    make_ground: GroundMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk for reading only the reads go unnoted, and keep to half of the minute as ever."""
+    ground = await make_ground()
+    manifest = ground.manifest(TWO_MODELS)
+    await enqueue(ground, manifest)
+
+    async def refuse(_: Path) -> Database:
+        raise QueueBusy("attempt to write a readonly database")
+
+    monkeypatch.setattr(Database, "open_for_writing", refuse)
+    async with noting_beside(ground.setting) as note:
+        plan = await planned(ground.setting, manifest, manner=Manner(note=note))
+
+    assert plan.unpriced == 0
+    assert plan.book.hindrances == []
+
+
+async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> None:
+    """The disk is full in the middle: the plan says so, and asks nothing more. Law 5."""
+    ground = await make_ground()
+
+    async def full(_: str, __: str, ___: Now) -> None:
+        raise QueueBusy("the disk is full")
+
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), manner=Manner(note=full))
+
+    assert await ground.sent() == []
+    assert "the disk is full" in plan.book.hindrances[0].reason
+
+
+def _all_of(connection: Connection, table: str) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in connection.execute(f"SELECT * FROM {table} ORDER BY id")]
 
 
 def _note_reads(connection: Connection, count: int) -> None:
