@@ -54,6 +54,26 @@ def test_a_change_by_another_process_shows_by_itself(opened: Opened) -> None:
     expect(link).to_be_focused()
 
 
+def test_a_part_that_is_being_copied_from_is_brought_up_to_date_afterwards(opened: Opened) -> None:
+    """What was selected stays so; then the news is shown, and not only the next one."""
+    jobs = opened.page.locator('[data-part="jobs"]')
+    opened.page.evaluate("getSelection().selectAllChildren(document.querySelector('[data-part=jobs]'))")
+
+    opened.queue.never_fits("queued", "over_budget")
+    expect(opened.page.locator('[data-part="troubles"]')).to_contain_text("over_budget")
+    expect(jobs).to_contain_text("1 rejected")
+    opened.page.evaluate("getSelection().removeAllRanges()")
+
+    expect(jobs).to_contain_text("2 rejected")
+
+
+def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
+    """As a tunnel whose other end is gone: what is old is marked as old, and asked for anew."""
+    opened.page.evaluate("source.onopen = null; heardAt = 0; listen = () => {}; watch()")
+
+    expect(opened.page.locator("#offline")).to_be_visible()
+
+
 def test_a_dashboard_that_has_ended_is_not_mistaken_for_a_calm_one(opened: Opened) -> None:
     """What is old is marked as old."""
     opened.page.context.set_offline(True)

@@ -54,9 +54,12 @@ def key_of(secret: str) -> bytes:
     if not secret.startswith(_SECRET_PREFIX):
         return secret.encode()
     try:
-        return base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
+        key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
     except binascii.Error:
         raise ValueError("what follows whsec_ is not base64") from None
+    if not key:
+        raise ValueError("what follows whsec_ is empty")
+    return key
 
 
 def body_of(notice: Notice) -> bytes:

@@ -13,7 +13,7 @@ from batchkiln.dashboard.metrics import Metric, exposition, of_moment, of_reques
 from batchkiln.dashboard.moment import Moment
 from batchkiln.queue.summaries import Credits, Trouble
 from batchkiln.views.overview import Overview
-from unit.views.builders import job_view
+from unit.views.builders import NOW, job_view
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 
@@ -42,10 +42,10 @@ def test_jobs_are_told_by_state_cause_and_money() -> None:
 
     found = samples(exposition(of_moment(Moment(Overview((view,), (), None), (), is_all=True))))
 
-    assert found["batchkiln_items", (("job", "birds"), ("state", "done"))] == 7
-    assert found["batchkiln_items", (("job", "birds"), ("state", "expired"))] == 0
-    assert found["batchkiln_problems", (("code", "key_missing"), ("job", "birds"), ("state", "held"))] == 1
-    assert found["batchkiln_job_credits", (("job", "birds"), ("kind", "refunded"))] == 5
+    assert found["batchkiln_items", (("job_name", "birds"), ("state", "done"))] == 7
+    assert found["batchkiln_items", (("job_name", "birds"), ("state", "expired"))] == 0
+    assert found["batchkiln_problems", (("code", "key_missing"), ("job_name", "birds"), ("state", "held"))] == 1
+    assert found["batchkiln_job_credits", (("job_name", "birds"), ("kind", "refunded"))] == 5
     assert found["batchkiln_needs_person", ()] == 1
     assert found["batchkiln_driven", ()] == 0
 
@@ -72,17 +72,64 @@ def test_without_a_driver_beside_it_nothing_is_made_up() -> None:
     assert list(of_requests(None)) == []
 
 
-def test_the_grafana_file_and_the_manual_ask_for_metrics_that_are_there() -> None:
-    """A renamed metric breaks no panel in silence."""
+def documented() -> dict[str, set[str]]:
+    """Return the manual's metrics with their labels."""
+    manual = (DOCS / "dashboard.md").read_text("utf-8")
+    table = re.findall(r"^\|([^|]*`batchkiln_[^|]+)\|([^|]*)\|", manual, re.MULTILINE)
+    return {
+        name: set(re.findall(r"`(\w+)`", labels)) for names, labels in table for name in re.findall(r"`(\w+)`", names)
+    }
+
+
+def test_the_manual_names_the_metrics_that_are_there() -> None:
+    """And no label that Prometheus gives itself, which would take its place."""
     meter = RequestMeter()
     meter.note("/images", "202", 1.0)
-    view = job_view({ItemState.DONE: 7})
-    there = {metric.name for metric in of_moment(Moment(Overview((view,), (), None), (), is_all=True))}
-    there |= {metric.name for metric in of_requests(meter)}
+    trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
+    view = job_view({ItemState.DONE: 7}, troubles=[trouble], ends_at=NOW)
+    metrics = [*of_moment(Moment(Overview((view,), (), None), (), is_all=True)), *of_requests(meter)]
+
+    told = documented()
+
+    assert set(told) == {metric.name for metric in metrics}
+    for metric in metrics:
+        for _, labels, _ in metric.samples:
+            assert set(labels) - {"le"} == told[metric.name]
+    assert {"job", "instance"}.isdisjoint(set().union(*told.values()))
+
+
+def test_the_grafana_file_asks_for_metrics_and_labels_that_are_there() -> None:
+    """A renamed one breaks no panel in silence."""
     grafana = json.loads((DOCS / "dashboard" / "grafana.json").read_text("utf-8"))
+    told = {name: labels | {"le"} for name, labels in documented().items()}
 
-    asked = " ".join(target["expr"] for panel in grafana["panels"] for target in panel["targets"])
-    told = set(re.findall(r"`(batchkiln_\w+)`", (DOCS / "dashboard.md").read_text("utf-8")))
+    for panel in grafana["panels"]:
+        for target in panel["targets"]:
+            names = {name.removesuffix("_bucket") for name in re.findall(r"batchkiln_\w+", target["expr"])}
+            words = ",".join(re.findall(r"(?:by|ignoring) ?\(([^)]*)\)", target["expr"]))
+            asked = {word.strip() for word in words.split(",") if word.strip()}
+            asked |= set(re.findall(r"[{,](\w+)(?:=|!=|=~|!~)\"", target["expr"]))
+            asked |= set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            assert names, panel["title"]
+            assert names <= set(told), panel["title"]
+            assert all(asked <= told[name] for name in names), panel["title"]
 
-    assert {name.removesuffix("_bucket") for name in re.findall(r"batchkiln_\w+", asked)} <= there
-    assert told == there
+
+def test_the_grafana_file_is_a_dashboard() -> None:
+    """Its panels stand beside each other on Grafana's 24 columns, and ask the data source that a person chooses."""
+    grafana = json.loads((DOCS / "dashboard" / "grafana.json").read_text("utf-8"))
+    (chosen,) = grafana["templating"]["list"]
+    taken = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in grafana["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+
+    assert (chosen["type"], chosen["query"]) == ("datasource", "prometheus")
+    assert len(taken) == len(set(taken))
+    assert max(x for x, _ in taken) < 24
+    assert len({panel["id"] for panel in grafana["panels"]}) == len(grafana["panels"])
+    for panel in grafana["panels"]:
+        for asks in (panel, *panel["targets"]):
+            assert asks["datasource"] == {"type": "prometheus", "uid": f"${{{chosen['name']}}}"}

@@ -72,6 +72,12 @@ def test_a_secret_is_base64_behind_its_mark_and_text_otherwise() -> None:
         key_of("whsec_not base64!")
 
 
+def test_nothing_is_no_secret() -> None:
+    """With an empty key anybody could sign."""
+    with pytest.raises(ValueError, match="empty"):
+        key_of("whsec_")
+
+
 def test_message_is_json() -> None:
     """Whatever a job is called."""
     assert json.loads(body_of(NOTICE))["data"]["text"] == "é ✓"
