@@ -67,6 +67,8 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is
     logging.root.handlers[:] = [_Forward()]
     logging.root.setLevel(max(level, logging.WARNING))
     logging.getLogger(_SERVICE).setLevel(level if is_server else logging.NOTSET)
+    # A collector that is down is told in one line of ours, not in one for each of its SDK's tries.
+    logging.getLogger("opentelemetry").setLevel(logging.NOTSET if level == logging.DEBUG else logging.CRITICAL)
 
 
 def hand_to_standard_logging() -> None:

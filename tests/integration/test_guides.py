@@ -1,8 +1,9 @@
 """`docs/guides/`: every page can be followed as it stands, in an empty folder, and shows what it says.
 
-Of a page's blocks, those of `sh` are run in order by one shell each, those after `<!-- file: NAME -->` are written to
-that file before the next command, and each line after `<!-- shows -->` is part of what the commands before it showed.
-A block after `<!-- fails: N -->` ends with that exit status; one after `<!-- elsewhere -->` is for another machine.
+The pages begin after what their README says of the time before the first. Of a page's blocks, those of `sh` and of
+`python` are run in order by one process each, those after `<!-- file: NAME -->` are written to that file before the
+next command, and each line after `<!-- shows -->` is part of what the commands before it showed. A block after
+`<!-- fails: N -->` ends with that exit status; one after `<!-- elsewhere -->` is for another machine.
 """
 
 import os
@@ -18,7 +19,8 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGES: Final = sorted(set((ROOT / "docs" / "guides").glob("*.md")) - {ROOT / "docs" / "guides" / "README.md"})
+BEFORE: Final = ROOT / "docs" / "guides" / "README.md"
+PAGES: Final = sorted(set((ROOT / "docs" / "guides").glob("*.md")) - {BEFORE})
 TIMEOUT_SECONDS: Final = 120  # only a page that hangs takes so long
 _BLOCK: Final = re.compile(
     r"^(?:<!-- (?P<mark>\w+)(?:: (?P<value>\S+))? -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
@@ -51,9 +53,11 @@ class Reader:
         program = tools / "batchkiln"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m batchkiln "$@"\n', "utf-8")
         program.chmod(0o755)
+        self._programs = {"sh": [str(shutil.which("bash")), "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
         path = f"{tools}{os.pathsep}{os.environ['PATH']}"
         places = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), "HOME": str(folder), "COLUMNS": "120"}
+        places["HF_HUB_OFFLINE"] = "1"
         self._environment = kept | places
 
     def follow(self, block: Block) -> None:
@@ -69,16 +73,16 @@ class Reader:
                 for line in block.text.splitlines():
                     assert line.strip() in self.shown, f"{line!r} was not shown:\n{self.shown}"
                 self.shown = ""
-            case Block(language="sh"):
+            case Block(language="sh" | "python"):
                 expected = int(block.value) if block.mark == "fails" else 0
-                status = self._run(block.text)
+                status = self._run(self._programs[block.language], block.text)
                 assert status == expected, f"exit {status} instead of {expected} of\n{block.text}\n{self.shown}"
             case _:
                 return
 
-    def _run(self, commands: str) -> int:
+    def _run(self, program: list[str], text: str) -> int:
         process = subprocess.Popen(
-            [str(shutil.which("bash")), "-c", f"set -euo pipefail\n{commands}"],
+            [*program, text],
             cwd=self.folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -100,10 +104,10 @@ class Reader:
 def test_page_can_be_followed(page: Path, tmp_path: Path) -> None:
     folder, tools = tmp_path / "folder", tmp_path / "tools"
     tools.mkdir()
-    shutil.copytree(ROOT / "jobs" / "images", folder / "images")
+    folder.mkdir()
     reader = Reader(folder, tools)
     blocks = blocks_of(page)
     assert any(block.language == "sh" for block in blocks), "a page without commands is no guide"
 
-    for block in blocks:
+    for block in [*blocks_of(BEFORE), *blocks]:
         reader.follow(block)

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from batchkiln.config import load_config
+from batchkiln.config import Traces, config_of, load_config
 from batchkiln.core.errors import InputError
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
@@ -197,3 +197,29 @@ def test_mistaken_notifiers_are_told(notifier: str, reason: str, tmp_path: Path)
 
     with pytest.raises(InputError, match=reason):
         load_config(path, NOWHERE)
+
+
+def test_traces_go_where_the_file_or_the_environment_says(tmp_path: Path) -> None:
+    """The file wins, the standard variables do as well, and nothing is sent where neither names a place."""
+    named = write(tmp_path, "traces: {endpoint: 'http://collector:4318/'}\n")
+    variable = NOWHERE | {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://other:4318"}
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("", "utf-8")
+
+    assert load_config(named, variable).traces == Traces("http://collector:4318")
+    assert load_config(empty, variable).traces == Traces(None)
+    assert load_config(empty, NOWHERE).traces is None
+    assert load_config(named, NOWHERE | {"OTEL_SDK_DISABLED": "true"}).traces is None
+    assert load_config(empty, variable | {"OTEL_TRACES_EXPORTER": "none"}).traces is None
+    assert config_of({}).traces is None
+
+
+def test_endpoint_of_traces_is_not_shown(tmp_path: Path) -> None:
+    """It may hold a token: neither a mistake nor a `repr` tells it."""
+    path = write(tmp_path, "traces: {endpoint: 'htps://canary.invalid/token'}\n")
+
+    with pytest.raises(InputError, match=r"traces\.endpoint: the URL of a collector begins with") as raised:
+        load_config(path, NOWHERE)
+
+    assert "canary" not in str(raised.value)
+    assert "canary" not in repr(Traces("https://canary.invalid/token"))

@@ -2,7 +2,8 @@
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +41,13 @@ def rehearse(
     The limits are those of the profile, the prices and durations the local service's. Queue, results and account stay
     as they are: everything happens in a temporary folder, and no request leaves this process. `-` reads standard input.
     """
+    with _ended_by_signals():
+        return _rehearse(common, manifests, faults=faults, seed=seed)
+
+
+def _rehearse(
+    common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
+) -> ExitStatus:
     # Both take longer to import than `status` to run.
     from batchkiln.logs import configure_logging  # noqa: PLC0415
     from batchkiln.rehearsal.stage import Wish  # noqa: PLC0415
@@ -50,7 +58,6 @@ def rehearse(
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
     setting = Setting(common.queue, common.load_config(), common.profile)
     wish = Wish(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
-    signal.signal(signal.SIGTERM, _leave)  # the temporary folder is removed on the way out, as with Ctrl-C
     outcome = play(setting, wish)
     if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
@@ -60,9 +67,26 @@ def rehearse(
     return ExitStatus.OK if outcome.is_all_done else ExitStatus.ITEMS_NOT_DONE
 
 
-def _leave(number: int, frame: object) -> None:
-    del number, frame
-    sys.exit(ExitStatus.TERMINATED)
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM end it as Ctrl-C does, and leave with the exit status of the one that came."""
+    received: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end}  # a shell may have SIGINT ignored
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not received:
+            raise
+        sys.exit(ExitStatus.TERMINATED)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _tell(outcome: "Outcome", common: Common, *, level: str, seed: int) -> None:

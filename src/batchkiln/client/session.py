@@ -1,5 +1,6 @@
 """The HTTP session that every request goes through, and how long each may take."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final
@@ -49,14 +50,16 @@ def new_connector() -> aiohttp.BaseConnector:
     return aiohttp.TCPConnector(limit=_CONNECTIONS_MAX)
 
 
-def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
+def new_session(
+    connector: aiohttp.BaseConnector | None = None, *, listening: Sequence[aiohttp.TraceConfig] = ()
+) -> aiohttp.ClientSession:
     """Make a session without cookies, environment proxies, or requests sent twice. Needs a running loop."""
     return aiohttp.ClientSession(
         connector=connector or new_connector(),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"batchkiln/{batchkiln.__version__}"},
         trust_env=False,
-        trace_configs=[_send_once()],
+        trace_configs=[_send_once(), *listening],
     )
 
 

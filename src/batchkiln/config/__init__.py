@@ -1,4 +1,4 @@
-"""Configuration: profiles, accounts, keys, limits (contract, section 6), and notifiers."""
+"""Configuration: profiles, accounts, keys, limits (contract, section 6), notifiers and traces."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -7,6 +7,7 @@ from typing import Final
 
 from batchkiln.config.notifiers import Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
+from batchkiln.config.traces import Traces, traces_of
 from batchkiln.core.errors import InputError
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "KeySource",
     "Notifier",
     "Profile",
+    "Traces",
     "config_of",
     "found_file",
     "load_config",
@@ -39,11 +41,13 @@ class Config:
         notifiers: Iterable[Notifier] = (),
         *,
         confirm_above_credits: int | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """Take resolved profiles."""
         self.profiles = dict(profiles)
         self.default = default
         self.notifiers = {notifier.name: notifier for notifier in notifiers}
+        self.traces = traces
         self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
 
     def profile(self, name: str | None) -> Profile:
@@ -84,10 +88,11 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     profiles: dict[str, Profile] = {}
     notifiers: list[Notifier] = []
     confirm_above: int | None = None
+    endpoint: str | None = None
     if chosen is not None:
         from batchkiln.config.file import read_file  # noqa: PLC0415  its models are slow to import, and often not needed
 
-        wanted, profiles, notifiers, confirm_above = read_file(chosen)
+        wanted, profiles, notifiers, confirm_above, endpoint = read_file(chosen)
     profiles.setdefault(LOCAL, Profile(LOCAL))
     default = wanted or LOCAL
     if environ.get("BATCHKILN_BASE_URL") and not environ.get("BATCHKILN_API_KEY"):
@@ -95,7 +100,8 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     if environ.get("BATCHKILN_BASE_URL") and environ.get("BATCHKILN_API_KEY"):
         profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"])
         default = ENV
-    config = Config(profiles, default, notifiers, confirm_above_credits=confirm_above)
+    traces = traces_of(endpoint, environ)
+    config = Config(profiles, default, notifiers, confirm_above_credits=confirm_above, traces=traces)
     config.profile(default)
     return config
 
@@ -107,9 +113,10 @@ def config_of(content: Mapping[str, object]) -> Config:
     """
     from batchkiln.config.file import read_content  # noqa: PLC0415  as above
 
-    default, profiles, notifiers, confirm_above = read_content(content)
+    default, profiles, notifiers, confirm_above, endpoint = read_content(content)
     profiles.setdefault(LOCAL, Profile(LOCAL))
-    config = Config(profiles, default or LOCAL, notifiers, confirm_above_credits=confirm_above)
+    traces = traces_of(endpoint, {})
+    config = Config(profiles, default or LOCAL, notifiers, confirm_above_credits=confirm_above, traces=traces)
     config.profile(config.default)
     return config
 

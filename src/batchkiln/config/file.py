@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from batchkiln.config.notifiers import Address, Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
+from batchkiln.config.traces import checked_endpoint
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.instants import EPOCH
 from batchkiln.core.notices import NoticeKind
@@ -143,15 +144,22 @@ class _Notifier(_Model):
         return self
 
 
+class _Traces(_Model):
+    """A collector of OpenTelemetry that is sent the spans of runs, by OTLP over HTTP."""
+
+    endpoint: Annotated[str, AfterValidator(checked_endpoint)]
+
+
 class _File(_Model):
     default_profile: str | None = None
     confirm_above_credits: int | None = Field(default=None, ge=0)
     profiles: dict[str, _Profile] = Field(default_factory=dict)
     notify: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")], _Notifier] = Field(default_factory=dict)
+    traces: _Traces | None = None
 
 
-Content = tuple[str | None, dict[str, Profile], list[Notifier], int | None]
-"""The default profile's name, all profiles, all notifiers, and above how many credits `run` asks."""
+Content = tuple[str | None, dict[str, Profile], list[Notifier], int | None, str | None]
+"""The default profile's name, all profiles, all notifiers, above how many credits `run` asks, and where traces go."""
 
 
 def read_file(path: Path) -> Content:
@@ -195,7 +203,8 @@ def read_content(content: Mapping[str, object]) -> Content:
 def _used(file: _File, folder: Path) -> Content:
     profiles = {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
     notifiers = [_notifier(name, entry, folder) for name, entry in file.notify.items()]
-    return file.default_profile, profiles, notifiers, file.confirm_above_credits
+    endpoint = None if file.traces is None else file.traces.endpoint
+    return file.default_profile, profiles, notifiers, file.confirm_above_credits, endpoint
 
 
 def _notifier(name: str, entry: _Notifier, folder: Path) -> Notifier:

@@ -120,4 +120,5 @@ def _private(path: str, flags: int) -> int:
 
 
 def _equal(left: str, right: str) -> bool:
-    return hmac.compare_digest(left.encode(), right.encode())
+    # What a browser sends need not be text: bytes that are none come as halves of characters.
+    return hmac.compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))

@@ -1,8 +1,7 @@
 """What a person may do from a page: the same functions as the commands', after the same words about the cost."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from sqlite3 import Connection
 from typing import Final
 from urllib.parse import urlencode
@@ -26,19 +25,39 @@ from batchkiln.queue.stories import ItemStory, item_story
 from batchkiln.queue.summaries import job_summary
 from batchkiln.views.costs import cost_of_cancel, cost_of_pause, cost_of_resolve, cost_of_retry, cost_of_unpause
 
+_DIGITS_MAX: Final = 18
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before something is done. `number` is how many things it concerns: with none, nothing is done."""
+    """What is asked before something is done. `number` is how many things it concerns: with none, nothing is done.
+
+    `figures` are the sizes of what is agreed to, the same ones for each question of an action.
+    """
 
     cost: str
     number: int
+    figures: tuple[int, ...] = ()
     skipped: tuple[Skipped, ...] = ()
 
     @property
-    def seal(self) -> str:
-        """Names this very question: an answer to another one, since the queue went on, is asked anew."""
-        return sha256(self.cost.encode()).hexdigest()[:16]
+    def agreed(self) -> str:
+        """What the form says of the question that it answers."""
+        return ",".join(map(str, self.figures))
+
+    def is_covered_by(self, agreed: object) -> bool:
+        """Tell whether an answer is one to this question: who agreed to more of everything agreed to this as well.
+
+        A queue that is driven goes on while a person reads; only what has grown since is asked anew.
+        """
+        if agreed == self.agreed:
+            return True
+        words = agreed.split(",") if isinstance(agreed, str) else []
+        return (
+            len(words) == len(self.figures)
+            and all(word.isdecimal() and len(word) <= _DIGITS_MAX for word in words)
+            and all(now <= int(word) for now, word in zip(self.figures, words, strict=True))
+        )
 
 
 Ask = Callable[[Connection, str, Sequence[str]], Question]
@@ -57,7 +76,9 @@ class Action:
 
 def _ask_retry(connection: Connection, job: str, items: Sequence[str]) -> Question:
     preview = persons.preview_retry(connection, job, items)
-    return Question(cost_of_retry(job, preview), sum(preview.requeued.values()), preview.skipped)
+    number = sum(preview.requeued.values())
+    figures = (number, preview.may_cost or 0, preview.unquoted, preview.paying_again)
+    return Question(cost_of_retry(job, preview), number, figures, preview.skipped)
 
 
 async def _retry(database: Database, job: str, items: Sequence[str], now: int) -> int:
@@ -66,7 +87,7 @@ async def _retry(database: Database, job: str, items: Sequence[str], now: int) -
 
 def _ask_cancel(connection: Connection, job: str, items: Sequence[str]) -> Question:
     preview = persons.preview_cancel(connection, job, items)
-    return Question(cost_of_cancel(job, preview), preview.canceled, preview.skipped)
+    return Question(cost_of_cancel(job, preview), preview.canceled, (preview.canceled,), preview.skipped)
 
 
 async def _cancel(database: Database, job: str, items: Sequence[str], now: int) -> int:
@@ -89,7 +110,8 @@ def _ask_unpause(connection: Connection, job: str, items: Sequence[str]) -> Ques
     job_id_of(connection, job)
     summary = job_summary(connection, job)
     assert summary is not None, "it was found just now"
-    return Question(cost_of_unpause(summary), 1)
+    figures = (summary.items[ItemState.QUEUED], summary.queued_cost, summary.queued_unquoted)
+    return Question(cost_of_unpause(summary), 1, figures)
 
 
 async def _unpause(database: Database, job: str, items: Sequence[str], now: int) -> int:
@@ -124,10 +146,10 @@ async def act(request: web.Request) -> web.Response:
     """Do what was asked for and agreed to, if it still is what it was."""
     context = context_of(request)
     action, job, items = _named(request)
-    seal = (await request.post()).get("seal")
+    agreed = (await request.post()).get("agreed")
     async with changing(context.queue) as database:
         question = await database.read(action.ask, job, items)
-        if seal != question.seal:
+        if not question.is_covered_by(agreed):
             return _asked(context, action, job, items, question, is_changed=True)
         now = await database.read(_now, context, job)
         number = await action.act(database, job, items, now)
@@ -183,25 +205,31 @@ async def act_resolve(request: web.Request) -> web.Response:
     form = await request.post()
     fields = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
     async with changing(context.queue) as database:
-        story = await database.read(item_story, job, item)
-        problem = _problem(story, fields)
-        if problem is not None:
-            return _resolve_page(context, story, problem=problem)
-        answer = (Decision(fields["decision"]), fields.get("generation_id") or None)
-        await database.write(_end, context, story, answer)
+        story, problem = await database.write(_decide, context, (job, item), fields)
+    if problem is not None:
+        return _resolve_page(context, story, problem=problem)
     raise web.HTTPSeeOther(_back(job, [item], "resolve"))
 
 
-def _end(connection: Connection, context: Context, story: ItemStory, answer: tuple[Decision, str | None]) -> None:
-    decision, generation_id = answer
-    now = _now(connection, context, story.job)
-    resolve_item(connection, story.job, story.item.name, decision, generation_id=generation_id, now=now)
+def _decide(
+    connection: Connection, context: Context, names: tuple[str, str], fields: Mapping[str, str]
+) -> tuple[ItemStory, str | None]:
+    """End the hold; or return what is missing, with nothing changed. Inside one transaction."""
+    job, item = names
+    story = item_story(connection, job, item)
+    problem = _problem(story, fields)
+    if problem is None:
+        decision, generation_id = Decision(fields["decision"]), fields.get("generation_id") or None
+        now = _now(connection, context, job)
+        resolve_item(connection, job, item, decision, generation_id=generation_id, now=now)
+    return story, problem
 
 
-def _problem(story: ItemStory, fields: dict[str, str]) -> str | None:
-    """Say what is missing; nothing has been changed then."""
+def _problem(story: ItemStory, fields: Mapping[str, str]) -> str | None:
+    if fields.get("agreed") != _agreed(story):
+        return "The item has gone on since you were asked. This is how it stands now. Nothing was changed."
     if fields.get("decision") not in {decision.value for decision in Decision}:
-        return "Choose what you know of the item."
+        return "Choose what you know of the item. Nothing was changed."
     if fields.get("confirm") != story.item.name:
         return f"Type the item's id, {story.item.name}, to say that it may cost credits. Nothing was changed."
     if (fields["decision"] == Decision.GENERATION) != bool(fields.get("generation_id")):
@@ -209,13 +237,19 @@ def _problem(story: ItemStory, fields: dict[str, str]) -> str | None:
     return None
 
 
+def _agreed(story: ItemStory) -> str:
+    """Name the hold that was read of: the same item may be held once more, and for what is paid already."""
+    return f"{len(story.events)},{story.quote_credits}"
+
+
 def _resolve_page(context: Context, story: ItemStory, *, problem: str | None = None) -> web.Response:
     if story.item.state is not ItemState.HELD:
         raise InputError(f"the item {story.item.name!r} is {story.item.state}: only a held item can be resolved")
     return context.page(
         "resolve.html",
-        status=422 if problem else 200,
+        status=409 if problem else 200,
         story=story,
         problem=problem,
+        agreed=_agreed(story),
         costs={decision: cost_of_resolve(decision, story) for decision in Decision},
     )

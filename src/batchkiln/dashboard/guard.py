@@ -77,19 +77,27 @@ async def tell_errors(request: web.Request, handler: Handler) -> web.StreamRespo
     """Turn what went wrong into a page; a dashboard's accident never reaches the run beside it."""
     try:
         return await handler(request)
+    except web.HTTPNotFound:
+        return _page(request, 404, "Nothing is here", "there is no such page")
     except web.HTTPException:
         raise
     except ConnectionResetError:  # the page was closed meanwhile
         return web.Response(status=_NOBODY_READS)
-    except (QueueUnusable, QueueBusy) as error:
-        return _page(request, 503, "The queue cannot be read", str(error))
-    except InputError as error:
-        return _page(request, 404 if request.method == "GET" else 409, "That does not work", str(error))
     except BatchkilnError as error:
-        return _page(request, 500, "That does not work", str(error))
+        return _told(request, error)
     except Exception as error:  # noqa: BLE001  a request's boundary
         log.error("dashboard_page_failed", error=type(error).__name__, call=request.method, path=request.path)  # noqa: TRY400  texts of exceptions may hold what must not be logged
         return _page(request, 500, "The page failed", "It is a bug of the dashboard; the queue is as it was.")
+
+
+def _told(request: web.Request, error: BatchkilnError) -> web.Response:
+    match error:
+        case QueueUnusable() | QueueBusy():
+            return _page(request, 503, "The queue cannot be used now", str(error))
+        case InputError():
+            return _page(request, 404 if request.method == "GET" else 409, "That does not work", str(error))
+        case _:
+            return _page(request, 500, "That does not work", str(error))
 
 
 def _page(request: web.Request, status: int, title: str, text: str) -> web.Response:

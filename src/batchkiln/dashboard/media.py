@@ -3,9 +3,11 @@
 import asyncio
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from aiohttp import web
 
+from batchkiln.core.errors import InputError
 from batchkiln.dashboard.context import context_of
 from batchkiln.queue.gallery import OutputFile, output_file
 
@@ -36,7 +38,7 @@ async def thumb(request: web.Request) -> web.StreamResponse:
     picture = await context_of(request).thumbnails.of(Path(file.path), file.sha256, file.media_type)
     if picture is None:
         return web.Response(status=404, text=_NO_PICTURE, content_type="image/svg+xml")
-    return web.Response(body=picture, content_type="image/webp", headers={"Cache-Control": _KEPT})
+    return web.Response(body=picture.content, content_type=picture.media_type, headers={"Cache-Control": _KEPT})
 
 
 async def media(request: web.Request) -> web.StreamResponse:
@@ -44,19 +46,19 @@ async def media(request: web.Request) -> web.StreamResponse:
     file = await _file(request)
     path = Path(file.path)
     if not await asyncio.to_thread(path.is_file):
-        raise web.HTTPNotFound(text="The file is gone from its place.\n")
+        raise InputError("the file is gone from its place")
     is_shown = file.media_type in SHOWN
     headers = {
         "Content-Type": file.media_type if is_shown else "application/octet-stream",
         "Cache-Control": "private, no-cache",
     }
     if not is_shown or "download" in request.query:
-        headers["Content-Disposition"] = "attachment"
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(path.name, safe='')}"
     return web.FileResponse(path, headers=headers)
 
 
 async def _file(request: web.Request) -> OutputFile:
     file = await context_of(request).database.read(output_file, int(request.match_info["id"]))
     if file is None or not file.sha256.startswith(request.match_info["sha"]):
-        raise web.HTTPNotFound(text="There is no such file.\n")
+        raise InputError("there is no such file")
     return file

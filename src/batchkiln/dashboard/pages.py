@@ -19,6 +19,7 @@ from batchkiln.views.words import count
 
 TILES: Final = 48
 _DIGITS_MAX: Final = 9
+_KEY_DIGITS_MAX: Final = 18  # a key has 63 bits
 _NOTES: Final = {
     "retry": "queued again",
     "cancel": "canceled",
@@ -78,14 +79,17 @@ async def gallery(request: web.Request) -> web.Response:
         key=key.strip() or None,
         value=value.strip() if separator else None,
     )
-    after = query.get("after", "0")
-    if not after.isdecimal() or len(after) > len(str(2**62)):
-        raise web.HTTPBadRequest(text="`after` is the key of an item.\n")
-    page = await context.database.read(gallery_page, name, wanted, after_id=int(after), limit=TILES)
+    after, before = _key_of(query.get("after", "0")), query.get("before")
+    place = {"after_id": after} if before is None else {"before_id": _key_of(before)}
+    page = await context.database.read(gallery_page, name, wanted, **place, limit=TILES)
     summary, models = await context.database.read(_job_and_models, name)
-    return context.page(
-        "gallery.html", summary=summary, models=models, wanted=wanted, meta=meta, page=page, after=int(after)
-    )
+    return context.page("gallery.html", summary=summary, models=models, wanted=wanted, meta=meta, page=page)
+
+
+def _key_of(word: str) -> int:
+    if not word.isdecimal() or len(word) > _KEY_DIGITS_MAX:
+        raise web.HTTPBadRequest(text="A place among the items is the key of one.\n")
+    return int(word)
 
 
 def _state_of(word: str) -> ItemState | None:

@@ -1,5 +1,6 @@
 """Templates to HTML: everything is escaped but what our own modules mark as markup."""
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,6 +29,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "age": age,
+        "as_text": as_text,
         "ahead": ahead,
         "code": code,
         "count": count,
@@ -35,6 +37,7 @@ def environment() -> Environment:
         "moment": moment,
         "one_line": one_line,
         "second": second,
+        "sentence": sentence,
         "size": size,
         "thousands": lambda number: f"{number:,}",
     }
@@ -55,6 +58,16 @@ def environment() -> Environment:
 def code(text: str) -> Markup:
     """Show what stands in backquotes as something to type."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  escaped just now
+
+
+def sentence(text: str) -> str:
+    """Make a sentence of a clause, which may end with one already."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", "…")) else ".")
+
+
+def as_text(value: object) -> str:
+    """Give a metadata value as a filter by it is written."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def ahead(instant: datetime, now: datetime) -> str:

@@ -19,7 +19,7 @@ from batchkiln.views.telling import Telling, tell_item
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
 
-NEWEST_SHOWN: Final = 12
+NEWEST_SHOWN: Final = 14
 
 EVENTS_SHOWN: Final = 300
 """An item that is sent again for days has thousands of events; the newest are what a person needs."""

@@ -4,11 +4,14 @@ from sqlite3 import Connection
 from typing import Final
 
 import orjson
+import structlog
 from aiohttp import web
 
 from batchkiln.clock import ServiceClock
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.sections import item_sections, sections
+
+log = structlog.get_logger()
 
 TICK_SECONDS: Final = 1.0
 STILL_TICKS: Final = 5
@@ -25,13 +28,18 @@ async def events(request: web.Request) -> web.StreamResponse:
     if context.streams >= STREAMS_MAX:
         raise web.HTTPServiceUnavailable(text="Too many pages are open.\n", headers={"Retry-After": "60"})
     of = (request.query.get("job"), request.query.get("item"))
-    sent, is_moving = await _changed(context, of, {})  # what is not there is told before the stream begins
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-    await response.prepare(request)
     context.streams += 1
     try:
-        await response.write(_message(sent))
-        await _follow(context, response, of, sent, is_moving=is_moving)
+        sent, is_moving = await _changed(context, of, {})  # what is not there is told before the stream begins
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        await response.prepare(request)
+        try:
+            await response.write(_message(sent))
+            await _follow(context, response, of, sent, is_moving=is_moving)
+        except ConnectionResetError:
+            raise  # the page was closed
+        except Exception as error:  # noqa: BLE001  a second answer cannot be given: the page asks again, and is told
+            log.warning("dashboard_stream_failed", error=type(error).__name__)
     finally:
         context.streams -= 1
     return response
@@ -50,7 +58,7 @@ async def _follow(
             continue
         changed, is_moving = await _changed(context, of, sent)
         sent |= changed
-        await response.write(_message(changed) if changed else b": still\n\n")
+        await response.write(_message(changed))  # also without news: a page that hears nothing knows that it is alone
 
 
 async def _changed(context: Context, of: _Of, sent: dict[str, str]) -> tuple[dict[str, str], bool]:

@@ -32,7 +32,7 @@ class Drive:
         Raises what keeps it from driving; everything is on disk then, and the next drive goes on from there.
         """
         before = await self.overview(self.jobs)
-        async with self._telling():  # also without work: an earlier drive may have left notices
+        async with self._tracing(), self._telling():  # also without work: an earlier drive may have left notices
             if self.wishes.is_forever or _has_work(before):
                 self._set_up(before)
                 await self.driver.run()
@@ -53,6 +53,14 @@ class Drive:
         from batchkiln.interface.telling import telling  # noqa: PLC0415  only who is told needs it
 
         return telling(self.driver, self._reader)
+
+    def _tracing(self) -> AbstractAsyncContextManager[None]:
+        traces = self.driver.setting.config.traces
+        if traces is None:
+            return nullcontext()
+        from batchkiln.traces.tracing import tracing  # noqa: PLC0415  as above
+
+        return tracing(self.driver, self._reader, traces, jobs=self.jobs)
 
     def _set_up(self, before: Overview) -> None:
         control = self.driver.control

@@ -5,7 +5,7 @@ credits spent, an account refused, results about to expire) is looked at as it i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 END_SECONDS: Final = 20.0
 """How long the end of a drive waits for its last notices, in real seconds; what is left, the next drive tells."""
 
+STOPPED_SECONDS: Final = 2.0
+"""The same after a stop was asked for: enough for a receiver that is there, and nobody waits for one that is not."""
+
+SAID_SECONDS: Final = 1.0
+"""After so long the wait is said: a run that does not return without a word is taken for one that hangs."""
+
 log = structlog.get_logger()
 
 
@@ -40,12 +46,12 @@ async def telling(driver: Driver, reader: Database) -> AsyncIterator[None]:
         try:
             yield
         except asyncio.CancelledError:
-            await _end(tasks, seconds=0.0)
+            await _drop(tasks)
             raise
         finally:
             ended.set()
             driver.announce()
-            await _end(tasks, seconds=END_SECONDS)
+            await _end(tasks, driver.control.stop_wanted)
 
 
 async def _begin(
@@ -71,14 +77,45 @@ async def _begin(
     return [asyncio.create_task(teller.run(ended), name="batchkiln-notify") for teller in tellers]
 
 
-async def _end(tasks: Sequence[asyncio.Task[None]], *, seconds: float) -> None:
-    if not tasks:
-        return
+async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) -> None:
+    """Wait for the last notices. A stop that is asked for meanwhile ends the wait at once."""
     try:
-        await asyncio.wait(tasks, timeout=seconds)
+        if stop_wanted.is_set():
+            left = await _unfinished(tasks, STOPPED_SECONDS)
+        elif left := await _unfinished(tasks, SAID_SECONDS, stop_wanted):
+            log.warning(
+                "notices_awaited",
+                number=len(left),
+                duration_seconds=END_SECONDS,
+                remedy="a stop (Ctrl-C) leaves them to the next run",
+            )
+            left = await _unfinished(left, END_SECONDS - SAID_SECONDS, stop_wanted)
+        if left:
+            log.warning("notices_left", number=len(left), remedy="the next run tells them")
     finally:
-        for task in tasks:
-            task.cancel()
+        await _drop(tasks)
+
+
+async def _unfinished(
+    tasks: Collection[asyncio.Task[None]], seconds: float, stop_wanted: asyncio.Event | None = None
+) -> Collection[asyncio.Task[None]]:
+    """Wait for so long, or until a stop is asked for; return what has not ended by then."""
+    if not tasks:
+        return tasks
+    stop = asyncio.create_task(stop_wanted.wait()) if stop_wanted is not None else None
+    try:
+        everything = asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait({everything} | ({stop} if stop else set()), timeout=seconds, return_when="FIRST_COMPLETED")
+    finally:
+        if stop is not None:
+            stop.cancel()
+    return [task for task in tasks if not task.done()]
+
+
+async def _drop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
         await asyncio.wait(tasks)
 
 

@@ -37,14 +37,15 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class GalleryPage:
-    """Some items, in the job's order. `next_after` begins the next page; None at the end.
+    """Some items, in the job's order. `next_after` begins the next page, `previous_before` ends the one before.
 
     `is_cut`: the page is short because only so many items were looked at, and there may be more.
     """
 
     items: tuple[ItemSummary, ...]
     next_after: int | None
-    is_cut: bool = False
+    previous_before: int | None
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +59,36 @@ class OutputFile:
 
 
 def gallery_page(
-    connection: sqlite3.Connection, job_name: str, wanted: Filter, *, after_id: int = 0, limit: int = 48
+    connection: sqlite3.Connection,
+    job_name: str,
+    wanted: Filter,
+    *,
+    after_id: int = 0,
+    before_id: int | None = None,
+    limit: int = 48,
 ) -> GalleryPage:
-    """Give the next items that pass a filter. Raises `InputError` for a job that is not there."""
+    """Give the items that pass a filter, the next ones behind an item or the last ones before one.
+
+    Raises `InputError` for a job that is not there.
+    """
     most = LOOKED_AT if wanted.is_by_content else limit + 1
-    place = {"job_id": job_id_of(connection, job_name), "state": wanted.state, "after": after_id, "limit": most}
-    rows = connection.execute(query("item_ids" if wanted.state is None else "items_in_state"), place)
+    name = "item_ids" if wanted.state is None else "items_in_state"
+    place = {"job_id": job_id_of(connection, job_name), "state": wanted.state, "limit": most}
+    if before_id is None:
+        rows = connection.execute(query(name), place | {"after": after_id})
+    else:
+        rows = connection.execute(query(f"{name}_before"), place | {"before": before_id})
     looked_at = [row[0] for row in rows]
     found = looked_at
     if wanted.is_by_content:
         found = _matching(connection, looked_at, wanted, limit + 1)
-    items = tuple(summaries(connection, found[:limit]))
-    if len(found) > limit:
-        return GalleryPage(items, items[-1].id)
-    if len(looked_at) == most:
-        return GalleryPage(items, looked_at[-1], is_cut=True)
-    return GalleryPage(items, None)
+    shown, is_more = found[:limit], len(found) > limit
+    is_cut = not is_more and len(looked_at) == most
+    goes_on = shown[-1] if is_more else looked_at[-1] if is_cut else None
+    items = tuple(summaries(connection, shown if before_id is None else shown[::-1]))
+    if before_id is None:
+        return GalleryPage(items, goes_on, after_id + 1 if after_id else None, is_cut)
+    return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
 
 
 def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:

@@ -7,6 +7,7 @@ work hardly waits. Killed at any instant it leaves a whole queue, and the same c
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.differences import Difference, Verdict, all_differences, differences_after, take_over
-from batchkiln.queue.moves import move, note_job
+from batchkiln.queue.moves import move_all, note_job
 from batchkiln.queue.notices import remember_audience
 from batchkiln.queue.sql import query
 from batchkiln.queue.staging import MistakeAt, Placed, Staging, staging_of, transaction
@@ -263,20 +264,22 @@ class Intake:
         return replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
 
     def _fulfil_wishes(self, report: ApplyReport) -> ApplyReport:
-        requeued, pruned = report.requeued, 0
+        moved: Counter[Event] = Counter()
         item_id, is_over = 0, False
         while not is_over:
             with transaction(self._connection):
                 page = self._connection.execute(query("wishes"), {"after": item_id, "limit": MOVES_AT_ONCE}).fetchall()
+                wished: dict[tuple[ItemState, Event], list[int]] = {}
                 for wished_id, expected, event, holds in page:
                     if holds:
-                        state, fact = ItemState(expected), Event(event)
-                        move(self._connection, item_id=wished_id, expected=state, event=fact, now=self._now)
-                        pruned += fact is Event.CANCEL_REQUESTED
-                        requeued += fact is not Event.CANCEL_REQUESTED
+                        wished.setdefault((ItemState(expected), Event(event)), []).append(wished_id)
+                for (state, fact), ids in wished.items():
+                    move_all(self._connection, ids, expected=state, event=fact, now=self._now)
+                    moved[fact] += len(ids)
             is_over = not page
             item_id = page[-1][0] if page else item_id
-        return replace(report, requeued=requeued, pruned=pruned)
+        pruned = moved.pop(Event.CANCEL_REQUESTED, 0)
+        return replace(report, requeued=report.requeued + moved.total(), pruned=pruned)
 
     def _insert_fresh(self, count: int) -> int:
         """Add the new items, each chunk with its share of the counters; give how many there were."""

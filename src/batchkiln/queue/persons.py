@@ -79,13 +79,18 @@ def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Seq
     job_id = job_id_of(connection, job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
-        rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)}).fetchall()
-        return _retry_report({ItemState(row["state"]): row for row in rows}, skipped)
-    figures = query("retry_figures_of_state")
-    found = {
-        state: connection.execute(figures, {"job_id": job_id, "state": state}).fetchone() for state in _RETRIED_UNNAMED
-    }
-    return _retry_report({state: row for state, row in found.items() if row["n"]}, skipped)
+        rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
+        found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
+    else:
+        found = [_retried(connection, job_id, state) for state in _RETRIED_UNNAMED]
+    costs = [entry.cost for entry in found if entry.cost is not None]
+    return RetryReport(
+        requeued={entry.state: entry.count for entry in found if entry.count},
+        skipped=skipped,
+        may_cost=sum(costs) if costs else None,
+        unquoted=sum(entry.unquoted for entry in found),
+        paying_again=sum(entry.paying_again for entry in found),
+    )
 
 
 def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
@@ -166,15 +171,25 @@ def _choose(
     return ids, tuple(skipped)
 
 
-def _retry_report(rows: Mapping[ItemState, sqlite3.Row], skipped: tuple[Skipped, ...]) -> RetryReport:
-    costs = [row["cost"] for row in rows.values() if row["cost"] is not None]
-    return RetryReport(
-        requeued={state: row["n"] for state, row in rows.items()},
-        skipped=skipped,
-        may_cost=sum(costs) if costs else None,
-        unquoted=sum(row["unquoted"] for row in rows.values()),
-        paying_again=sum(row["paying_again"] for row in rows.values()),
-    )
+@dataclass(frozen=True, slots=True)
+class _Retried:
+    """What the items of one state come to; `cost` is None where none of them has a quote."""
+
+    state: ItemState
+    count: int
+    cost: int | None
+    unquoted: int
+    paying_again: int
+
+
+def _retried(connection: sqlite3.Connection, job_id: int, state: ItemState) -> _Retried:
+    """Sum up a job's items of a state, without reading them. All that expired were paid."""
+    place = {"job_id": job_id, "state": state}
+    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), place).fetchone()
+    if state is ItemState.EXPIRED:
+        return _Retried(state, count, cost, unquoted, paying_again=count)
+    (paying_again,) = connection.execute(query("count_paid_for_nothing"), place).fetchone()
+    return _Retried(state, count, cost, unquoted, paying_again)
 
 
 def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:

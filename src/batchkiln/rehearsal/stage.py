@@ -5,9 +5,11 @@ is bound, and no time is waited for.
 """
 
 import asyncio
+import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -135,31 +137,33 @@ class PassingFiles(RealFiles):
 def rehearse(setting: Setting, wish: Wish) -> Outcome:
     """Run manifests to their end, in virtual time and in a folder that is removed afterwards.
 
-    Raises `InputError` for what is wrong in them.
+    Raises `InputError` for what is wrong in them. SIGINT ends it between two steps, and everything is closed in order
+    before `KeyboardInterrupt` is raised: in the middle of a step it could be lost in a library, or tear a transaction.
+    A second SIGINT is raised at once.
     """
+    cuts = CutConnections(wish.level, wish.seed, sender=PROGRAM)
+    network = MemoryNetwork(cuts)
+    network.on_bytes.append(cuts.see)
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(network)) as runner:
+        return runner.run(_played(setting, wish, cuts))
+
+
+async def _played(setting: Setting, wish: Wish, cuts: CutConnections) -> Outcome:
+    """Play in a folder that is made and removed where no signal can come in between."""
     with tempfile.TemporaryDirectory(prefix="batchkiln-rehearsal-") as folder:
-        cuts = CutConnections(wish.level, wish.seed, sender=PROGRAM)
-        network = MemoryNetwork(cuts)
-        network.on_bytes.append(cuts.see)
-        loop = VirtualLoop(network)
-        asyncio.set_event_loop(loop)
-        try:
-            return loop.run_until_complete(_Stage(Path(folder), setting, wish, cuts).play())
-        except (KeyboardInterrupt, SystemExit):
-            loop.set_exception_handler(lambda _, __: None)  # the tasks that are left have nothing to say
-            _end_all(loop)
-            raise
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
+        return await _Stage(Path(folder), setting, wish, cuts).play()
 
 
-def _end_all(loop: VirtualLoop) -> None:
-    """Let every task come to its end, as `asyncio.run` does: one that is dropped in the middle complains on the way."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+@contextmanager
+def _raising_signals() -> Iterator[None]:
+    """Have SIGINT raised at once: a million rows are read in one step, and nothing else goes on that could be torn."""
+    is_ours = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_ours else None
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, before)
 
 
 class _Stage:
@@ -187,9 +191,10 @@ class _Stage:
             try:
                 uid = Random(f"queue {self._wish.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
                 await database.write(name_queue, uid)
-                applied = await apply_manifests(
-                    database, self._setting, self._wish.manifests, options=ApplyOptions(), stdin=self._wish.stdin
-                )
+                with _raising_signals():
+                    applied = await apply_manifests(
+                        database, self._setting, self._wish.manifests, options=ApplyOptions(), stdin=self._wish.stdin
+                    )
                 profile = self._profile_of(applied)
                 async with self._serving(profile) as service:
                     await self._drive(database, applied)

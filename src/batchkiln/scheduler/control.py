@@ -31,7 +31,8 @@ class Control:
 
     `may_start` is cleared by --until and a signal: what was begun goes on, nothing new is. `credits_left` is
     what --max-credits still allows. `starts_until` is `--until TIME`, `stops_at_reset` is `--until budget`.
-    `stopping` ends all tracks as soon as what they have in hand is recorded; `pulse` wakes who watches the end.
+    `stopping` ends all tracks as soon as what they have in hand is recorded; `stop_wanted` is set where a person
+    asked for that. `pulse` wakes who watches the end.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -44,9 +45,15 @@ class Control:
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
     outstanding: tuple[int, Outstanding] | None = None  # as of a version of the queue
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
+        """End, as a person wishes."""
+        self.stop_wanted.set()
+        self.end()
+
+    def end(self) -> None:
         """Have every track finish what it has in hand, and end."""
         self.stopping.set()
         self.pulse.set()

@@ -78,7 +78,7 @@ async def drive(board: Board, control: Control) -> Outstanding:
     try:
         async with asyncio.TaskGroup() as group:
             await _until_quiet(group, board, control)
-            control.stop()
+            control.end()
             board.announce()
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
-from aiohttp import ClientSession
+from aiohttp import ClientSession, TraceConfig
 
 from batchkiln.client import RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
@@ -54,6 +54,17 @@ class ServiceAtHand:
         return {fingerprint(key): key for key in found}
 
 
+class Listening(Protocol):
+    """Hears what a drive does, for its traces."""
+
+    @property
+    def http(self) -> TraceConfig:
+        """What its HTTP session tells."""
+
+    def around(self, ports: Ports, service: ServiceAtHand, viewpoint: Viewpoint) -> Ports:
+        """Return a lane's ports with somebody who listens around them."""
+
+
 class Driver:
     """Drives one queue: holds its lock, its lanes, and the services they talk to."""
 
@@ -66,6 +77,7 @@ class Driver:
         self.lanes: list[Lane] = []
         self.services: dict[str, ServiceAtHand] = {}
         self.meter = RequestMeter()
+        self.listening: Listening | None = None
         self._stack = AsyncExitStack()
         self._session: ClientSession | None = None
         self._has_been_rung = True
@@ -170,17 +182,19 @@ class Driver:
         )
         outputs = OutputFiles(self.setting.surroundings.files())
         span = limits.minute_seconds
+        viewpoint = Viewpoint(
+            account_id=await service.store.account(account),
+            profile=profile.name,
+            account=account,
+            is_first=account == profile.account_names[0],
+            scope=self.control.scope,
+        )
+        ports = Ports(service.clock, service.store, client, outputs, LocalInputs())
         return Lane(
-            viewpoint=Viewpoint(
-                account_id=await service.store.account(account),
-                profile=profile.name,
-                account=account,
-                is_first=account == profile.account_names[0],
-                scope=self.control.scope,
-            ),
+            viewpoint=viewpoint,
             limits=limits,
             day=profile.day,
-            ports=Ports(service.clock, service.store, client, outputs, LocalInputs()),
+            ports=self.listening.around(ports, service, viewpoint) if self.listening else ports,
             control=self.control,
             machine=service.machine,
             creates=SlidingLog(limit=limits.creates_per_minute, span_seconds=span),
@@ -201,7 +215,9 @@ class Driver:
 
     async def _http(self) -> ClientSession:
         if self._session is None:
-            self._session = await self._stack.enter_async_context(new_session(self.setting.surroundings.connector()))
+            listening = [self.listening.http] if self.listening else []
+            made = new_session(self.setting.surroundings.connector(), listening=listening)
+            self._session = await self._stack.enter_async_context(made)
         return self._session
 
     async def _service(self, name: str) -> ServiceAtHand:

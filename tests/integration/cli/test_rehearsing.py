@@ -1,7 +1,7 @@
 """`rehearse` as a person runs it (contract, section 4)."""
 
+import re
 import signal
-import time
 
 import pytest
 
@@ -47,18 +47,19 @@ def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, status: int
     """It stops at once, says nothing of what was under way, and its temporary folder is gone."""
     temporary = workspace.folder / "tmp"
     temporary.mkdir()
-    process = workspace.start("rehearse", workspace.manifest(items=3000), TMPDIR=str(temporary))
-    deadline = time.monotonic() + 30
-    while not list(temporary.glob("batchkiln-rehearsal-*/service/service.db")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    name = workspace.manifest()
+    path = workspace.folder / name
+    path.write_text(path.read_text().replace("fox {{ n }}", "fox {{ n }} [stay-pending]"))  # it never ends
+    process, terminal = workspace.start_at_terminal("rehearse", name, TMPDIR=str(temporary))
+    terminal.until("2 items left")  # it is under way, and would go on for ever
+    assert len(list(temporary.glob("batchkiln-rehearsal-*"))) == 1
 
     process.send_signal(number)
+    shown = terminal.rest()
     result = finished(process)
 
-    assert result.exit == status
-    assert result.out == ""
-    assert result.err.strip() in {"", "Stopped; nothing is lost."}
+    assert (result.exit, result.out) == (status, "")
+    assert re.sub(r"\r\x1b\[K[^\r\n]* left", "", shown).strip() in {"", "Stopped; nothing is lost."}
     assert list(temporary.glob("batchkiln-rehearsal-*")) == []
 
 

@@ -17,7 +17,7 @@ def test_a_report_holds_the_pictures_and_nothing_of_this_machine(done: Workspace
     keys = [path.read_text("utf-8").strip() for path in (done.folder / ".batchkiln").rglob("key-*")]
     assert (result.exit, result.err) == (0, "")
     assert str(target) in result.out
-    assert html.count("data:image/webp;base64,") == 2
+    assert html.count("data:image/jpeg;base64,") == 2
     assert "fox 1" in html
     assert keys
     assert [secret for secret in (*keys, str(done.folder), "http://", "signature") if secret in html] == []

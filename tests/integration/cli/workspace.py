@@ -2,9 +2,12 @@
 
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -47,12 +50,42 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+@dataclass
+class Terminal:
+    """What a person sees: the process's standard error is the other end of this."""
+
+    descriptor: int
+    _unread: str = ""
+
+    def until(self, piece: str) -> None:
+        """Read on until `piece` was shown."""
+        while piece not in self._unread:
+            more = self._read()
+            assert more, f"{piece!r} never came: {self._unread}"
+            self._unread += more
+        self._unread = self._unread.partition(piece)[2]
+
+    def rest(self) -> str:
+        """Read until the process has closed its end."""
+        while more := self._read():
+            self._unread += more
+        return self._unread
+
+    def _read(self) -> str:
+        assert select.select([self.descriptor], [], [], TIMEOUT_SECONDS)[0], f"nothing more came: {self._unread}"
+        try:
+            return os.read(self.descriptor, 65536).decode()
+        except OSError:  # the way in which a terminal tells its end
+            return ""
+
+
 @dataclass(frozen=True)
 class Workspace:
     """The folder, and the environment of its commands."""
 
     folder: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    terminals: list[int] = field(default_factory=list)
 
     def end_all(self) -> None:
         """End what a failed test left running."""
@@ -60,6 +93,8 @@ class Workspace:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
+        for descriptor in self.terminals:
+            os.close(descriptor)
 
     def manifest(self, job: str = "foxes", *, items: int = 2, more: str = "") -> str:
         """Write a manifest of small pictures and return its name."""
@@ -73,6 +108,18 @@ class Workspace:
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Begin a command in a process of its own."""
+        return self._start(arguments, environment, subprocess.PIPE)
+
+    def start_at_terminal(self, *arguments: str, **environment: str) -> tuple[subprocess.Popen[str], Terminal]:
+        """Begin a command whose standard error is a terminal."""
+        ours, theirs = pty.openpty()
+        self.terminals.append(ours)
+        try:
+            return self._start(arguments, environment, theirs), Terminal(ours)
+        finally:
+            os.close(theirs)
+
+    def _start(self, arguments: Sequence[str], environment: dict[str, str], stderr: int) -> subprocess.Popen[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
         source = str(Path(batchkiln.__file__).parents[1])
         process = subprocess.Popen(
@@ -81,7 +128,7 @@ class Workspace:
             env=kept | {"PYTHONPATH": source, "XDG_CONFIG_HOME": str(self.folder)} | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )
         self.started.append(process)
@@ -100,7 +147,7 @@ def finished(process: subprocess.Popen[str], stdin: str = "") -> Result:
         process.kill()
         process.communicate()
         raise
-    return Result(process.returncode, out, err)
+    return Result(process.returncode, out, err or "")
 
 
 def until_line(process: subprocess.Popen[str], piece: str) -> str:

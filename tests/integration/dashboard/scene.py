@@ -80,11 +80,12 @@ class Page:
     def text(self) -> str:
         return self.body.decode()
 
-    def hidden(self, name: str) -> str:
-        """Return a hidden field of its form."""
-        found = re.search(rf'name="{name}" value="([^"]+)"', self.text)
-        assert found is not None, self.text
-        return found[1]
+    @property
+    def form(self) -> dict[str, str]:
+        """The hidden fields of its form."""
+        found = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', self.text))
+        assert found, self.text
+        return found
 
 
 class Browser:

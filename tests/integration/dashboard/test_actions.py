@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.core.states import Event
 from batchkiln.queue.doorbell import listening
 from integration.dashboard.scene import Browser
 from unit.queue.queue_file import QueueFile
@@ -13,7 +14,7 @@ from unit.queue.queue_file import QueueFile
 async def agreed(browser: Browser, path: str) -> str:
     """Read the question and agree to it; return where that leads."""
     page = await browser.get(path)
-    answer = await browser.submit(path, mark=page.hidden("mark"), seal=page.hidden("seal"))
+    answer = await browser.submit(path, **page.form)
     assert answer.status == 303, answer.text
     return answer.headers["Location"]
 
@@ -55,11 +56,51 @@ async def test_a_question_that_is_out_of_date_is_asked_anew(browser: Browser, qu
     page = await browser.get("/jobs/birds/retry")
     queue.never_fits("queued", "over_cap")
 
-    answer = await browser.submit("/jobs/birds/retry", mark=page.hidden("mark"), seal=page.hidden("seal"))
+    answer = await browser.submit("/jobs/birds/retry", **page.form)
 
     assert answer.status == 409
     assert "may cost 15 credits" in answer.text
     assert queue.names("rejected") == ["refused", "queued"]
+
+
+async def test_an_item_that_may_be_paid_twice_by_now_is_asked_for_anew(browser: Browser, queue: QueueFile) -> None:
+    """The price is the same, and yet it is another question."""
+    page = await browser.get("/jobs/birds/retry?id=refused")
+    queue.move("refused", Event.RETRY_REQUESTED)
+    attempt = queue.send("refused", generation_id="gen_refused", account="other")
+    queue.end(attempt, "succeeded")
+    queue.move("refused", Event.OUTPUTS_READY)
+    queue.move("refused", Event.RETENTION_ENDED, code="retention_ended")
+
+    answer = await browser.submit("/jobs/birds/retry?id=refused", **page.form)
+
+    assert answer.status == 409
+    assert "would be paid again" in answer.text
+    assert queue.names("expired") == ["refused"]
+
+
+async def test_a_queue_that_moves_on_does_not_outrun_its_cancel(browser: Browser, queue: QueueFile) -> None:
+    """Who agreed to cancel more agreed to cancel less: a driver may begin an item every second."""
+    page = await browser.get("/jobs/birds/cancel")
+    queue.never_fits("queued", "over_cap")
+
+    answer = await browser.submit("/jobs/birds/cancel", **page.form)
+
+    assert answer.status == 303
+    assert len(queue.names("canceled")) == 1
+
+
+@pytest.mark.parametrize("agreed", ["", "1", "x", "9,9,9,9,9", "99999999999999999999999,1", "-1,-1,-1,-1"])
+async def test_an_answer_to_no_question_of_ours_changes_nothing(
+    browser: Browser, queue: QueueFile, agreed: str
+) -> None:
+    """It is asked instead."""
+    page = await browser.get("/jobs/birds/retry")
+
+    answer = await browser.submit("/jobs/birds/retry", **{**page.form, "agreed": agreed})
+
+    assert answer.status == 409
+    assert queue.names("failed") == ["failed"]
 
 
 async def test_the_driver_is_woken(browser: Browser, tmp_path: Path) -> None:
@@ -87,9 +128,9 @@ async def test_a_hold_is_not_ended_by_half_an_answer(
     """The item has to be named once more, since it may cost credits."""
     page = await browser.get("/jobs/birds/resolve?id=held")
 
-    answer = await browser.submit("/jobs/birds/resolve?id=held", mark=page.hidden("mark"), **fields)
+    answer = await browser.submit("/jobs/birds/resolve?id=held", **{**page.form, **fields})
 
-    assert answer.status == 422
+    assert answer.status == 409
     assert piece in answer.text
     assert queue.names("held") == ["held"]
 
@@ -98,7 +139,7 @@ async def test_a_hold_is_ended_by_what_a_person_knows(browser: Browser, queue: Q
     """Each answer has its price beside it."""
     page = await browser.get("/jobs/birds/resolve?id=held")
     answer = await browser.submit(
-        "/jobs/birds/resolve?id=held", mark=page.hidden("mark"), decision="not-created", confirm="held"
+        "/jobs/birds/resolve?id=held", **{**page.form, "decision": "not-created", "confirm": "held"}
     )
 
     assert "will cost about 5 credits" in page.text
@@ -106,15 +147,29 @@ async def test_a_hold_is_ended_by_what_a_person_knows(browser: Browser, queue: Q
     assert "held" in queue.names("queued")
 
 
+async def test_a_hold_that_became_another_is_asked_for_anew(browser: Browser, queue: QueueFile) -> None:
+    """It was never sent when the page was opened; by now it was, and queueing it again may pay for it twice."""
+    page = await browser.get("/jobs/birds/resolve?id=held")
+    queue.move("held", Event.REQUEUED)
+    queue.send("held", account="other")
+    queue.move("held", Event.KEY_CONFLICT, code="idempotency_conflict")
+
+    answer = await browser.submit(
+        "/jobs/birds/resolve?id=held", **{**page.form, "decision": "not-created", "confirm": "held"}
+    )
+
+    assert "was never sent" in page.text
+    assert answer.status == 409
+    assert "that is paid as well" in answer.text
+    assert queue.names("held") == ["held"]
+
+
 async def test_what_does_not_apply_is_told_and_changes_nothing(browser: Browser, queue: QueueFile) -> None:
     """A generation cannot be found for an item that was never sent."""
     page = await browser.get("/jobs/birds/resolve?id=held")
     answer = await browser.submit(
         "/jobs/birds/resolve?id=held",
-        mark=page.hidden("mark"),
-        decision="generation",
-        generation_id="gen_1",
-        confirm="held",
+        **{**page.form, "decision": "generation", "generation_id": "gen_1", "confirm": "held"},
     )
 
     assert answer.status == 409

@@ -55,7 +55,7 @@ async def test_a_form_of_another_page_changes_nothing(
 ) -> None:
     """Though the cookie were sent, and though the mark were known."""
     page = await browser.get(path)
-    fields = {"mark": page.hidden("mark"), "seal": "0", "decision": "failed", "confirm": "held"}
+    fields = {**page.form, "decision": "failed", "confirm": "held"}
 
     answer = await browser.send("POST", path, data=fields, headers={"Origin": origin} if origin else {})
 

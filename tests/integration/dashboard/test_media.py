@@ -3,6 +3,7 @@
 import io
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from PIL import Image
@@ -51,6 +52,19 @@ async def test_a_file_that_is_gone_is_a_gap(browser: Browser) -> None:
     assert (await browser.get(await thumb_of(browser, "gone"))).headers["Content-Type"].startswith("image/svg+xml")
 
 
+async def test_a_file_is_saved_under_its_own_name(browser: Browser, queue: QueueFile, tmp_path: Path) -> None:
+    """Whatever the name holds: it is quoted, and begins no other header."""
+    name = 'a "fox",\r\nat dusk; é.png'
+    (tmp_path / "picture.png").rename(tmp_path / name)
+    queue.connection.execute("UPDATE output SET path = ? WHERE path LIKE '%picture.png'", (str(tmp_path / name),))
+
+    page = await browser.get(await link(browser, "picture", "media") + "?download")
+
+    told = page.headers["Content-Disposition"]
+    assert told.startswith("attachment; filename*=UTF-8''a%20%22fox%22%2C%0D%0Aat")
+    assert unquote(told.partition("''")[2]) == name
+
+
 async def test_what_a_browser_might_run_is_only_handed_out(browser: Browser, queue: QueueFile) -> None:
     """A file of a type that we do not know is saved, never shown."""
     queue.connection.execute("UPDATE output SET media_type = 'text/html' WHERE path LIKE '%picture.png'")
@@ -58,7 +72,7 @@ async def test_what_a_browser_might_run_is_only_handed_out(browser: Browser, que
     page = await browser.get(await link(browser, "picture", "media"))
 
     assert page.headers["Content-Type"] == "application/octet-stream"
-    assert page.headers["Content-Disposition"] == "attachment"
+    assert page.headers["Content-Disposition"] == "attachment; filename*=UTF-8''picture.png"
     assert page.headers["X-Content-Type-Options"] == "nosniff"
 
 

@@ -88,6 +88,8 @@ async def test_a_strange_name_leads_to_its_page(browser: Browser) -> None:
         ("/jobs/birds/items?state=unknown", 400),
         ("/jobs/birds/items?after=-1", 400),
         ("/jobs/birds/items?after=" + "9" * 30, 400),
+        ("/jobs/birds/items?after=" + "9" * 19, 400),
+        ("/jobs/birds/items?before=x", 400),
         ("/jobs/birds/resolve?id=queued", 404),
         ("/jobs/birds/destroy", 404),
         ("/events?job=unknown", 404),
@@ -113,6 +115,33 @@ async def test_live_parts_are_sent_when_they_change(browser: Browser, queue: Que
     assert set(first) == {"headline", "slots", "jobs", "troubles", "newest", "hours"}
     assert "newest" not in second
     assert "2 rejected" in second["jobs"]
+
+
+async def test_a_stream_ends_cleanly_where_the_queue_fails(browser: Browser, queue: QueueFile) -> None:
+    """The page asks again then, and is told; no second answer is written into the first."""
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with browser.session.get(f"{browser.served.url}/events", timeout=timeout) as response:
+        await _parts(response)
+        queue.connection.execute("ALTER TABLE job RENAME TO lost")
+
+        rest = await response.content.read()
+
+    assert b"HTTP/1.1" not in rest
+    assert b"<html" not in rest
+
+
+async def test_metadata_is_a_link_to_all_that_have_it(browser: Browser, queue: QueueFile) -> None:
+    """Values that are no texts as well: they are written as the filter reads them."""
+    queue.connection.execute(
+        "UPDATE item SET metadata = ? WHERE name = 'picture'", ('{"rare":true,"seen":{"in":["Å",2]}}',)
+    )
+    page = await browser.get(f"{ITEM}picture")
+    links = re.findall(r'href="(/jobs/birds/items\?meta=[^"]+)"', page.text)
+
+    found = [await browser.get(link) for link in links]
+
+    assert len(links) == 2
+    assert [re.findall(r'class="name">([^<]+)', page.text) for page in found] == [["picture"], ["picture"]]
 
 
 async def _parts(response: aiohttp.ClientResponse) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -27,10 +28,12 @@ class Receiver:
     statuses: list[int] = field(default_factory=list)
     got: list[dict[str, Any]] = field(default_factory=list)
     hangs: bool = False
+    called: asyncio.Event = field(default_factory=asyncio.Event)
     url: str = ""
 
     async def receive(self, request: web.Request) -> web.Response:
         self.got.append(json.loads(await request.read()))
+        self.called.set()
         if self.hangs:
             await asyncio.Event().wait()
         return web.Response(status=self.statuses.pop(0) if self.statuses else 204)
@@ -102,6 +105,41 @@ async def test_a_receiver_that_is_down_holds_nothing_up_and_is_told_later(
     assert ending.exit_status is batchkiln.ExitStatus.OK
     assert receiver.types == ["job_ended", "job_ended"]
     assert receiver.got[0]["data"]["id"] == receiver.got[1]["data"]["id"]
+
+
+async def test_the_wait_for_a_receiver_that_hangs_is_said(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that does not return without a word is taken for one that hangs."""
+    monkeypatch.setattr(telling, "SAID_SECONDS", 0.1)
+    monkeypatch.setattr(telling, "END_SECONDS", 0.3)
+    receiver.hangs = True
+
+    with structlog.testing.capture_logs() as logs:
+        await drive(tmp_path, config_of(receiver), "A fox")
+
+    assert [line["event"] for line in logs if line["event"].startswith("notices_")] == [
+        "notices_awaited",
+        "notices_left",
+    ]
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_a_stop_waits_for_no_receiver_that_hangs(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_ended: bool
+) -> None:
+    """Neither one that comes while the run waits for its last notices, nor one before."""
+    monkeypatch.setattr(telling, "END_SECONDS", 600.0)
+    monkeypatch.setattr(telling, "STOPPED_SECONDS", 0.1)
+    receiver.hangs = True
+    async with asyncio.timeout(30), batchkiln.open_queue(tmp_path / "q.db", config=config_of(receiver)) as queue:
+        await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
+        await queue.start(forever=not has_ended)
+        await receiver.called.wait()
+
+        ending = await queue.stop()
+
+    assert ending is not None
 
 
 async def test_a_busy_receiver_is_tried_again_within_the_run(receiver: Receiver, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from batchkiln.core.job import Mode
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
-from batchkiln.outputs.report.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 from batchkiln.outputs.report.writer import ReportWriter, Written
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 JOB: Final = ReportJob("birds", "", "local", "birds.yaml", False, True, NOW, NOW, None, None, None, "1.2.3")  # noqa: FBT003
@@ -69,22 +69,22 @@ def shown(page: Path) -> list[str]:
 
 def test_pictures_are_small_copies(tmp_path: Path) -> None:
     """An image keeps its sides' proportion, and the size that it really has is known."""
-    made = make_thumbnail(picture(tmp_path / "a.png"), is_video=False, edge=100)
+    made = make_thumbnail(picture(tmp_path / "a.png"), media_type="image/png", edge=100)
 
     assert isinstance(made, Thumbnail)
     assert (made.width, made.height, made.original_width, made.original_height) == (100, 75, 800, 600)
     with Image.open(io.BytesIO(made.content)) as small:
-        assert (small.format, small.size) == ("WEBP", (100, 75))
+        assert (small.format, small.size) == ("JPEG", (100, 75))
         assert small.convert("RGB").getpixel((50, 40)) == pytest.approx((255, 165, 0), abs=4)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "L", "1", "I;16", "CMYK"])
 def test_pictures_of_any_kind_are_shown(tmp_path: Path, mode: str) -> None:
     """Palettes, grey, transparency, sixteen bits and inks."""
-    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    path = tmp_path / ("a.jpg" if mode == "CMYK" else "a.png")
     Image.new(mode, (64, 64)).save(path)
 
-    assert isinstance(make_thumbnail(path, is_video=False, edge=32), Thumbnail)
+    assert isinstance(make_thumbnail(path, media_type="image/png", edge=32), Thumbnail)
 
 
 def test_a_photograph_on_its_side_is_turned(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_photograph_on_its_side_is_turned(tmp_path: Path) -> None:
     exif[0x0112] = 6
     Image.new("RGB", (400, 200), "red").save(tmp_path / "a.jpg", exif=exif)
 
-    made = make_thumbnail(tmp_path / "a.jpg", is_video=False, edge=100)
+    made = make_thumbnail(tmp_path / "a.jpg", media_type="image/png", edge=100)
 
     assert isinstance(made, Thumbnail)
     assert (made.width, made.height, made.original_width, made.original_height) == (50, 100, 200, 400)
@@ -101,7 +101,7 @@ def test_a_photograph_on_its_side_is_turned(tmp_path: Path) -> None:
 
 def test_a_clip_is_shown_by_its_first_frame(tmp_path: Path) -> None:
     """With its length; the first frame is white, all others are black."""
-    made = make_thumbnail(clip(tmp_path / "a.mp4"), is_video=True, edge=160)
+    made = make_thumbnail(clip(tmp_path / "a.mp4"), media_type="video/mp4", edge=160)
 
     assert isinstance(made, Thumbnail)
     assert (made.width, made.height, made.duration_seconds) == (160, 90, 2.0)
@@ -123,8 +123,8 @@ def test_what_is_gone_or_damaged_is_named_and_the_report_goes_on(tmp_path: Path)
     assert (written.sums.gone, written.sums.gone_count, written.sums.unreadable_count) == (["gone.png"], 1, 2)
     assert "any more: gone.png" in html
     assert shown(target) == ["item-0", "item-1", "item-2", "item-3"]
-    assert html.count("data:image/webp") == 1
-    assert make_thumbnail(gone, is_video=False, edge=10) is NoThumbnail.GONE
+    assert html.count("data:image/jpeg") == 1
+    assert make_thumbnail(gone, media_type="image/png", edge=10) is NoThumbnail.GONE
 
 
 def test_one_file_holds_everything(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_one_file_holds_everything(tmp_path: Path) -> None:
     assert (file.path, file.size_bytes) == (target, target.stat().st_size)
     widths = [
         Image.open(io.BytesIO(base64.b64decode(content))).width
-        for content in re.findall(r"data:image/webp;base64,([^\"]+)", html)
+        for content in re.findall(r"data:image/jpeg;base64,([^\"]+)", html)
     ]
     assert widths == [40, 41, 42, 43, 44]
     assert str(tmp_path) not in html

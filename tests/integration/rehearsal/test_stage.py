@@ -1,8 +1,10 @@
 """Whole rehearsals: nothing of the user's is touched, limits hold, and what is told is true."""
 
 import io
-import time
-from collections.abc import Iterator
+import signal
+import tempfile
+from asyncio import Handle
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,10 +17,12 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.rehearsal import stage
-from batchkiln.rehearsal.network import MemoryNetwork, Weather
+from batchkiln.rehearsal.network import End, MemoryNetwork, Weather
 from batchkiln.rehearsal.stage import Outcome, Wish, rehearse
 from batchkiln.rehearsal.troubles import NEVER
+from batchkiln.rehearsal.virtual_loop import VirtualLoop
 from batchkiln.rehearsal.weather import Level
+from batchkiln.wiring.applying import Applied
 from batchkiln.wiring.setting import Setting
 from simulation.canaries import Canaries
 from simulation.quiet import silence
@@ -164,11 +168,69 @@ def test_manifests_for_two_services_are_refused(tmp_path: Path) -> None:
         rehearse(given, Wish(manifests, "none", 1, START, io.BytesIO()))
 
 
-def test_days_take_no_time(tmp_path: Path) -> None:
-    """Ten days of waiting for credits are over in seconds."""
-    began = time.monotonic()
-
+def test_ten_days_of_waiting_are_played(tmp_path: Path) -> None:
+    """Nothing waits for real: the loop has no way to (tests/simulation/test_virtual_loop.py)."""
     outcome = played(tmp_path, limits=Limits(creates_per_day=1))
 
     assert outcome.ends_at - outcome.starts_at > timedelta(days=8)
-    assert time.monotonic() - began < 20
+
+
+def before_a_step(patch: pytest.MonkeyPatch, interrupt: Callable[[], None]) -> None:
+    """The loop has taken it from what is ready: raised here, its task would never go on."""
+
+    def stepped(loop: VirtualLoop, handle: Handle) -> None:
+        interrupt()
+        step(loop, handle)
+
+    step = VirtualLoop._step
+    patch.setattr(VirtualLoop, "_step", stepped)
+
+
+def in_a_finalizer(patch: pytest.MonkeyPatch, interrupt: Callable[[], None]) -> None:
+    """What is raised there is shown, and lost."""
+
+    class Finalized:
+        def __del__(self) -> None:
+            interrupt()
+
+    def written(end: End, content: bytes) -> None:
+        Finalized()
+        write(end, content)
+
+    write = End.write
+    patch.setattr(End, "write", written)
+
+
+@pytest.mark.parametrize("times", [50, 80])
+@pytest.mark.parametrize("place", [before_a_step, in_a_finalizer])
+def test_a_signal_is_taken_between_two_steps(
+    place: Callable[[pytest.MonkeyPatch, Callable[[], None]], None],
+    times: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wherever it comes, it is not lost, nothing is left to complain, and the folder is gone."""
+    temporary, calls, faults = tmp_path / "tmp", iter(range(1, times + 1)), list[object]()
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(VirtualLoop, "call_exception_handler", lambda _, context: faults.append(context))
+    place(monkeypatch, lambda: signal.raise_signal(signal.SIGINT) if next(calls, 0) == times else None)
+
+    with pytest.raises(KeyboardInterrupt):
+        played(tmp_path, level="rough", repeat=20)
+
+    assert faults == []
+    assert list(temporary.glob("batchkiln-rehearsal-*")) == []
+
+
+def test_a_signal_is_taken_at_once_while_manifests_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million rows are read in one step: nobody waits for its end."""
+
+    async def reading(*_: object, **__: object) -> list[Applied]:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it read on")
+
+    monkeypatch.setattr(stage, "apply_manifests", reading)
+
+    with pytest.raises(KeyboardInterrupt):
+        played(tmp_path)

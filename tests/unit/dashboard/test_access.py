@@ -57,6 +57,15 @@ def test_a_broken_token_is_replaced(tmp_path: Path, content: str) -> None:
     assert len(read_token(queue)) >= 32
 
 
+def test_what_is_no_text_lets_nobody_in() -> None:
+    """Bytes that are no UTF-8 reach us as halves of characters."""
+    access = Access("t" * 43)
+
+    assert not access.is_known(cookie="\udcff", authorization="Bearer \udcff")
+    assert not access.lets_in({"token": "\udcff"})
+    assert not access.is_ours(origin="http://localhost", host="localhost", mark="\udcff")
+
+
 def test_a_link_for_once_works_once() -> None:
     """Whoever reads it from a command line later is too late."""
     access = Access("t" * 43)

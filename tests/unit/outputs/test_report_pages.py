@@ -14,7 +14,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.outputs.report.contents import ReportCharge, ReportFile, ReportItem, ReportJob
 from batchkiln.outputs.report.pages import PageLink, Picture, Shape, render_card, render_foot, render_head
 from batchkiln.outputs.report.sums import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
-from batchkiln.outputs.report.thumbnails import NoThumbnail, Thumbnail
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 DAY: Final = datetime(2030, 1, 31, tzinfo=UTC)
@@ -24,7 +24,7 @@ FILE: Final = ReportFile(Path("/home/anna/out/fox.png"), "birds/fox.png", 2048, 
 ITEM: Final = ReportItem(
     "fox", 0, ItemState.DONE, "A fox", "epsilon-2", Mode.TEXT_TO_IMAGE, (), (), {}, None, "gen_1", (FILE,), ()
 )
-THUMBNAIL: Final = Thumbnail(b"RIFF", 4, 3, 40, 30)
+THUMBNAIL: Final = Thumbnail(b"\xff\xd8", "image/jpeg", 4, 3, 40, 30)
 
 
 class Seen(HTMLParser):
@@ -90,7 +90,7 @@ def test_nothing_foreign_becomes_markup() -> None:
     page = Seen(whole([item, replace(item, files=())], job=replace(JOB, description=HOSTILE, manifest=HOSTILE)))
 
     assert sum(tag == "script" for tag, _ in page.tags) == sum(tag == "script" for tag, _ in plain.tags) == 1
-    assert not [value for value in page.values("src") if not value.startswith("data:image/webp;base64,")]
+    assert not [value for value in page.values("src") if not value.startswith("data:image/jpeg;base64,")]
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert page.text.count("{{ 7*7 }}") > 10
 

@@ -16,7 +16,7 @@ def birds(queue: QueueFile) -> QueueFile:
     other = replace(RECIPE, model="epsilon-pro")
     queue.apply(
         [
-            spec("owl", metadata='{"species":"owl","size":3,"is_wild":true}'),
+            spec("owl", metadata='{"species":"owl","size":3,"is_wild":true,"seen":{"in":["Å",2]}}'),
             spec("heron", recipe=other, metadata='{"species":"heron"}'),
             spec("finch"),
             spec("hawk", recipe=other),
@@ -41,6 +41,9 @@ def birds(queue: QueueFile) -> QueueFile:
         (Filter(key="species", value="owl"), ["owl"]),
         (Filter(key="size", value="3"), ["owl"]),
         (Filter(key="is_wild", value="true"), ["owl"]),
+        (Filter(key="is_wild", value="1"), []),
+        (Filter(key="species", value="text"), []),
+        (Filter(key="seen", value='{"in":["Å",2]}'), ["owl"]),
         (Filter(key="species", value="' OR 1"), []),
         (Filter(model="none of these"), []),
     ],
@@ -69,19 +72,40 @@ def test_pages_hold_each_item_once(queue: QueueFile, wanted: Filter) -> None:
     assert found == [f"item-{number}" for number in range(7)]
 
 
-def test_a_filter_that_hardly_anything_passes_looks_at_so_many_and_goes_on(
-    queue: QueueFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A page of a rare kind comes as fast as any other, and says that it is cut short."""
+@pytest.mark.parametrize("wanted", [Filter(), Filter(key="n"), Filter(state=ItemState.QUEUED)])
+def test_pages_go_back_the_way_they_came(queue: QueueFile, wanted: Filter) -> None:
+    """Page by page, each as it was on the way there."""
+    queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(7)])
+    pages = [gallery_page(queue.connection, "birds", wanted, limit=3)]
+    while (after := pages[-1].next_after) is not None:
+        pages.append(gallery_page(queue.connection, "birds", wanted, after_id=after, limit=3))
+
+    back = [pages[-1]]
+    while (before := back[-1].previous_before) is not None:
+        back.append(gallery_page(queue.connection, "birds", wanted, before_id=before, limit=3))
+
+    assert [[item.name for item in page.items] for page in reversed(back)] == [
+        [item.name for item in page.items] for page in pages
+    ]
+    assert back[-1].next_after == pages[0].next_after
+    assert pages[0].previous_before is None
+
+
+def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many at a time, and from where nothing was found it goes on both ways."""
     monkeypatch.setattr(gallery, "LOOKED_AT", 5)
-    queue.apply([spec(f"item-{number}", metadata='{"rare":1}' if number == 8 else None) for number in range(12)])
-    rare = Filter(key="rare")
+    queue.apply([spec(f"item-{number}", metadata='{"rare":1}' if number in {0, 11} else None) for number in range(12)])
+    rare, end = Filter(key="rare"), queue.one("SELECT max(id) FROM item")
 
-    first = gallery_page(queue.connection, "birds", rare)
-    second = gallery_page(queue.connection, "birds", rare, after_id=first.next_after or 0)
+    first = gallery_page(queue.connection, "birds", rare, before_id=end)
+    second = gallery_page(queue.connection, "birds", rare, before_id=first.previous_before)
+    third = gallery_page(queue.connection, "birds", rare, before_id=second.previous_before)
+    again = gallery_page(queue.connection, "birds", rare, after_id=first.next_after or 0)
 
-    assert (first.items, first.is_cut) == ((), True)
-    assert [item.name for item in second.items] == ["item-8"]
+    assert [(page.items, page.is_cut) for page in (first, second)] == [((), True)] * 2
+    assert [item.name for item in third.items] == ["item-0"]
+    assert third.previous_before is None
+    assert [item.name for item in again.items] == ["item-11"]
 
 
 def test_the_newest_come_first(birds: QueueFile) -> None:

@@ -80,6 +80,7 @@ def test_retry_of_what_the_service_canceled_may_pay_again(queue: QueueFile) -> N
     queue.move("fox", Event.GENERATION_CANCELED, code="canceled_by_service")
 
     assert preview_retry(queue.connection, "birds", ["fox"]).paying_again == 1
+    assert preview_retry(queue.connection, "birds", []).paying_again == 1
 
 
 def test_retry_takes_many_items_in_pieces(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:

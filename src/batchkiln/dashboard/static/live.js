@@ -4,14 +4,21 @@
 const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
+const held = new Map(); // parts that wait until nobody is copying from them
 let source = null;
+let heardAt = 0;
 
 function show(name, html) {
   const part = main.querySelector(`[data-part="${name}"]`);
-  const selection = window.getSelection();
-  if (!part || (!selection.isCollapsed && part.contains(selection.anchorNode))) {
-    return; // somebody is copying from it
+  if (!part) {
+    return;
   }
+  const selection = window.getSelection();
+  if (!selection.isCollapsed && part.contains(selection.anchorNode)) {
+    held.set(name, html);
+    return;
+  }
+  held.delete(name);
   const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const strip = part.querySelector(".strip");
   const scrolled = strip ? strip.scrollLeft : 0;
@@ -41,8 +48,10 @@ function tell(isOffline) {
 
 function listen() {
   source = new EventSource(main.dataset.events);
+  heardAt = Date.now();
   source.onopen = () => tell(false);
   source.onmessage = (event) => {
+    heardAt = Date.now();
     for (const [name, html] of Object.entries(JSON.parse(event.data))) {
       show(name, html);
     }
@@ -54,6 +63,15 @@ function listen() {
       setTimeout(() => !document.hidden && !source && listen(), 5000);
     }
   };
+}
+
+// A tunnel may lose its other end without a word; the server says something every five seconds.
+function watch() {
+  if (source && Date.now() - heardAt > 20000) {
+    tell(true);
+    source.close();
+    listen();
+  }
 }
 
 // A hidden page lets go of its connection, of which a browser has six for a host.
@@ -68,6 +86,8 @@ function follow() {
 
 if (main && main.dataset.events) {
   document.addEventListener("visibilitychange", follow);
+  document.addEventListener("selectionchange", () => held.forEach((html, name) => show(name, html)));
+  setInterval(watch, 5000);
   window.addEventListener("pagehide", () => source && source.close());
   window.addEventListener("pageshow", (event) => event.persisted && ((source = null), follow()));
   follow();

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.outputs.report.sums import GONE_MAX, Sums
-from batchkiln.outputs.report.thumbnails import NoThumbnail, Thumbnail
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -161,4 +161,6 @@ def _value(value: object) -> str:
 
 def clean(text: str) -> str:
     """Drop what is no character of a page: controls but line breaks, and halves of characters."""
+    if text.isprintable():  # nearly all are, and looking at each character takes longer than all else of a card
+        return text
     return "".join(one for one in text if one.isprintable() or one in "\n\t")

@@ -27,7 +27,7 @@ from batchkiln.outputs.report.pages import (
     render_head,
 )
 from batchkiln.outputs.report.sums import Sums
-from batchkiln.outputs.report.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
+from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 
 PAGE_SIZE: Final = 1000
 """Items on a page: with pictures a file of some 20 MB, which mail and telephones still take."""
@@ -98,7 +98,7 @@ class ReportWriter:
             self._add(item, [Picture(file, next(pictures)) for file in item.files])
 
     def _thumbnail(self, file: ReportFile) -> Thumbnail | NoThumbnail:
-        return make_thumbnail(file.path, is_video=file.is_video, edge=self._edge)
+        return make_thumbnail(file.path, media_type=file.media_type, edge=self._edge)
 
     def _add(self, item: ReportItem, pictures: Sequence[Picture]) -> None:
         page, place = divmod(self._taken, self._page_size)

@@ -1,3 +1,19 @@
+-- name: item_ids_before  (as `item_ids`, from there backward)
+SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'active' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'downloading' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'done' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'failed' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'rejected' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'expired' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: items_in_state_before
+SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
+
 -- name: matching_items  (of items that were looked up before, so many and no more)
 SELECT i.id
 FROM json_each(:ids) AS e
@@ -7,7 +23,8 @@ WHERE (:model IS NULL OR r.model = :model)
     AND (:code IS NULL OR i.error_code = :code)
     AND (:key IS NULL OR EXISTS (
         SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
-        WHERE m.key = :key AND (:value IS NULL OR CAST(m.value AS TEXT) = :value OR m.type = :value)))
+        WHERE m.key = :key AND (:value IS NULL OR :value = iif(
+            m.type IN ('true', 'false', 'null'), m.type, CAST(m.value AS TEXT)))))
 ORDER BY e.key LIMIT :limit;
 
 -- name: newest_in_state
