@@ -55,6 +55,7 @@ class Database:
     def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
         """Use `open_for_writing` or `open_for_reading`."""
         self._connection = connection
+        self._is_closed = False
         self.path = path
 
     @classmethod
@@ -117,9 +118,12 @@ class Database:
 
     async def close(self) -> None:
         """Close the connection; the last one folds the write-ahead log back into the file."""
+        self._is_closed = True
         await self._connection.close()
 
     async def _hop(self, work: Callable[..., T], *args: object, **kwargs: object) -> T:
+        if self._is_closed:
+            raise QueueUnusable(f"{self.path}: the queue was closed; open it again")
         try:
             raw = self._connection._conn  # noqa: SLF001  see the class: one hop, many statements
             result: T = await self._connection._execute(work, raw, *args, **kwargs)  # type: ignore[no-untyped-call]  # noqa: SLF001

@@ -16,7 +16,7 @@ from batchkiln.views.standing import Standing, Wait
 from batchkiln.views.words import REASONS, age, count, moment, one_line
 
 DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
-_COMMAND: Final = re.compile(r"`(batchkiln [^`]+)`")
+_COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # a name in it is quoted, as shlex does it
 _MOVING: Final = frozenset({ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING})
 
 _ASK: Final = "`batchkiln show {item} --bundle support.zip` gathers what the service's support needs to find it. "

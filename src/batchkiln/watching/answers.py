@@ -54,6 +54,23 @@ def read_answer(path: Path) -> Answer | None:
             return None
 
 
+def answers_in(folder: Path) -> list[Answer]:
+    """Return the answers that lie in a folder under their own names; none where it cannot be read."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(ENDING))
+    except OSError:
+        return []
+    found = ((path.name, read_answer(path)) for path in paths)
+    return [answer for name, answer in found if answer is not None and name in _names(answer.manifest)]
+
+
+def _names(manifest: str) -> tuple[str, ...]:
+    """Return what the answer of a manifest may be called; nothing for what is no file's mere name."""
+    if Path(manifest).name != manifest:
+        return ()
+    return answer_name(manifest, ()), answer_name(manifest, (f"{Path(manifest).stem}.yaml",))
+
+
 def write_answer(path: Path, document: Mapping[str, Any]) -> None:
     """Write an answer under a temporary name, flush it, and give it its name. Raises OSError.
 

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, assert_never
 
 import structlog
 
 from batchkiln.core.errors import InputError, QueueBusy, QueueUnusable
-from batchkiln.watching.answers import Answer, answer_name, read_answer, write_answer
+from batchkiln.watching.answers import Answer, answer_name, answers_in, read_answer, write_answer
 from batchkiln.watching.folder import Stillness, manifests_in, sha256_of
 
 log = structlog.get_logger()
@@ -52,14 +52,6 @@ class Desk(Protocol):
 
 
 @dataclass(slots=True)
-class Taken:
-    """An answered manifest: its answer, and the file that holds it."""
-
-    answer: Answer
-    path: Path
-
-
-@dataclass(slots=True)
 class Watcher:
     """Watches one folder. `wake` asks it to look at once; `look_every_seconds` is how long it goes without."""
 
@@ -69,13 +61,15 @@ class Watcher:
     ignored: Collection[str] = ()
     look_every_seconds: float = 2.0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    taken: dict[str, Taken] = field(default_factory=dict)
+    answered: dict[str, Answer] = field(default_factory=dict)  # by the manifest's name
     _stillness: Stillness = field(default_factory=Stillness)
+    _present: Collection[str] = ()  # names of the last look
     _pending: set[str] = field(default_factory=set)  # names whose job's end is still to be told
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who takes manifests, or tells ends
 
     async def run(self) -> None:
         """Look at the folder until cancelled. Raises `InputError` where it cannot be read."""
+        await self._take_up()
         while True:
             await self.look()
             await self.tell_ends()
@@ -101,16 +95,17 @@ class Watcher:
         while self._stillness.next_at < inf:
             await self.clock.sleep_until(self._stillness.next_at, asyncio.Event())
             await self.look()
+        await self._await_open()
 
     @property
     def jobs(self) -> frozenset[str]:
         """The jobs whose end is still to be told."""
-        return frozenset(job for name in self._pending if (job := self.taken[name].answer.job) is not None)
+        return frozenset(job for name in self._pending if (job := self.answered[name].job) is not None)
 
     @property
     def refused(self) -> int:
         """How many manifests that lie there were refused."""
-        return sum(taken.answer.status == "refused" for taken in self.taken.values())
+        return sum(answer.status == "refused" for answer in self.answered.values())
 
     async def look(self) -> None:
         """Look at the folder once, and take what is due."""
@@ -119,42 +114,53 @@ class Watcher:
         except OSError as error:
             raise InputError(f"{self.folder}: the folder cannot be read: {error.strerror}") from error
         async with self._turn:
-            for name in [name for name in self.taken if name not in found and name not in self._pending]:
-                del self.taken[name]  # tidied up; one whose job goes on is still answered
+            self._present = found.keys()
+            for name in [name for name in self.answered if name not in found and name not in self._pending]:
+                del self.answered[name]  # tidied up; one whose job goes on is still answered
             for name in self._stillness.look(found, self.clock.monotonic()):
-                await self._take(name, self.folder / answer_name(name, found))
+                await self._take(name)
 
     async def tell_ends(self) -> None:
         """Answer again for each job that has ended since; one that a person has set going again is awaited anew."""
         async with self._turn:
-            still_open = await self.desk.open_jobs() if self.taken else frozenset()
-            for name, taken in list(self.taken.items()):
-                if taken.answer.job in still_open:
-                    self._pending.add(name)
-                elif name in self._pending:
-                    await self._tell_end(name, taken)
+            still_open = await self._await_open()
+            for name, answer in list(self.answered.items()):
+                if name in self._pending and answer.job not in still_open:
+                    await self._tell_end(answer)
 
-    async def _tell_end(self, name: str, taken: Taken) -> None:
-        job = taken.answer.job
+    async def _await_open(self) -> frozenset[str]:
+        """Await the ends of all answered jobs that are open, and return the open jobs."""
+        still_open = await self.desk.open_jobs() if self.answered else frozenset()
+        self._pending |= {name for name, answer in self.answered.items() if answer.job in still_open}
+        return still_open
+
+    async def _tell_end(self, accepted: Answer) -> None:
+        job = accepted.job
         assert job is not None, "only an accepted manifest's job is awaited"
         document = await self.desk.ended(job)
         try:
-            self._answer(name, taken.path, Answer(name, taken.answer.sha256, "ended", job), document)
+            self._answer(replace(accepted, status="ended"), document)
         except OSError as error:  # it stays pending: the next look tries again
-            log.warning("answer_not_written", file=taken.path.name, reason=error.strerror)
+            log.warning("answer_not_written", file=self._answer_path(accepted.manifest).name, reason=error.strerror)
             return
-        log.info("job_ended", job=job, file=name)
+        log.info("job_ended", job=job, file=accepted.manifest)
 
-    async def _take(self, name: str, answer_path: Path) -> None:
+    async def _take_up(self) -> None:
+        """Await the ends of what an earlier watcher accepted, also where the manifest has been tidied up since."""
+        for answer in await asyncio.to_thread(answers_in, self.folder):
+            if answer.status == "accepted" and await self._holds(answer):
+                self._remember(answer)
+
+    async def _take(self, name: str) -> None:
         """Enqueue a manifest and answer it, unless these very bytes were answered before."""
         path = self.folder / name
         try:
             sha256 = await asyncio.to_thread(sha256_of, path)
-            known = await asyncio.to_thread(read_answer, answer_path)
+            known = await asyncio.to_thread(read_answer, self._answer_path(name))
             if known is not None and (known.manifest, known.sha256) == (name, sha256) and await self._holds(known):
-                self._remember(name, answer_path, known)
+                self._remember(known)
             else:
-                await self._apply(name, path, answer_path, sha256)
+                await self._apply(name, path, sha256)
         except FileNotFoundError:
             return  # gone again, or moved on: the next look forgets it
         except (OSError, QueueBusy) as error:
@@ -164,31 +170,48 @@ class Watcher:
         self._stillness.deal_with(name)
 
     async def _holds(self, answer: Answer) -> bool:
-        """Whether an answer still stands: what was accepted by a queue that is gone is brought again."""
-        if answer.status != "accepted":
-            return True
-        return answer.job is not None and bool(await self.desk.known_jobs([answer.job]))
+        """Whether an answer still stands: what was accepted by a queue that is gone is brought again.
 
-    async def _apply(self, name: str, path: Path, answer_path: Path, sha256: str) -> None:
+        So is what was refused: the reason may lie elsewhere, and be gone. What has ended was paid.
+        """
+        match answer.status:
+            case "ended":
+                return True
+            case "refused":
+                return False
+            case "accepted":
+                return answer.job is not None and bool(await self.desk.known_jobs([answer.job]))
+            case never:
+                assert_never(never)
+
+    async def _apply(self, name: str, path: Path, sha256: str) -> None:
         try:
             job, document = await self.desk.apply(path)
         except QueueUnusable:
             raise
         except InputError as error:
-            self._answer(name, answer_path, Answer(name, sha256, "refused", None), self.desk.refused(error))
+            if not path.exists():
+                raise FileNotFoundError(path) from error
+            self._answer(Answer(name, sha256, "refused", None), self.desk.refused(error))
             log.warning("manifest_refused", file=name, reason=error.mistakes[0].reason)
             return
-        self._answer(name, answer_path, Answer(name, sha256, "accepted", job), document)
+        self._answer(Answer(name, sha256, "accepted", job), document)
         log.info("manifest_accepted", file=name, job=job)
 
-    def _answer(self, name: str, path: Path, answer: Answer, document: Mapping[str, Any]) -> None:
-        head = {"manifest": name, "sha256": answer.sha256, "status": answer.status, "job": answer.job}
-        write_answer(path, head | {key: value for key, value in document.items() if key not in head})
-        self._remember(name, path, answer)
+    def _answer(self, answer: Answer, document: Mapping[str, Any]) -> None:
+        head = asdict(answer)
+        write_answer(
+            self._answer_path(answer.manifest),
+            head | {key: value for key, value in document.items() if key not in head},
+        )
+        self._remember(answer)
 
-    def _remember(self, name: str, path: Path, answer: Answer) -> None:
-        self.taken[name] = Taken(answer, path)
+    def _answer_path(self, name: str) -> Path:
+        return self.folder / answer_name(name, {*self._present, *self.answered})
+
+    def _remember(self, answer: Answer) -> None:
+        self.answered[answer.manifest] = answer
         if answer.status == "accepted":
-            self._pending.add(name)
+            self._pending.add(answer.manifest)
         else:
-            self._pending.discard(name)
+            self._pending.discard(answer.manifest)

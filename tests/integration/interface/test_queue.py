@@ -198,6 +198,18 @@ async def test_leaving_ends_the_drive_in_good_order(tmp_path: Path) -> None:
     assert ending.exit_status is batchkiln.ExitStatus.OK
 
 
+async def test_a_queue_that_was_left_says_so(tmp_path: Path) -> None:
+    """It can be closed twice, but not used any more."""
+    async with opened(tmp_path) as queue:
+        await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
+        await queue.close()
+
+    await queue.close()
+    for use in (queue.start(), queue.status("foxes"), queue.enqueue_items(["An owl"], job="owls", defaults=SMALL)):
+        with pytest.raises(batchkiln.InputError, match="was closed"):
+            await use
+
+
 async def test_an_error_of_the_caller_is_what_is_raised(tmp_path: Path) -> None:
     """The drive ends, too, but what the caller met is told."""
 

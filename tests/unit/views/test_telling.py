@@ -19,7 +19,7 @@ from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.queue.waiting import SlotHolder
 from batchkiln.views.standing import Standing, Wait
-from batchkiln.views.telling import DAMAGED, HOLDS, WAITS
+from batchkiln.views.telling import DAMAGED, HOLDS, WAITS, Telling
 from batchkiln.views.words import REASONS
 from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
@@ -388,3 +388,12 @@ def test_of_several_accounts_the_one_that_is_free_first_counts(queue: QueueFile)
     account(queue, credits=2000)
 
     assert wait_of(queue) == Wait(Reason.NOW, "second")
+
+
+@pytest.mark.parametrize("name", ["a`b c", "it's `x`", "plain"])
+def test_commands_are_whole_whatever_an_item_is_called(name: str) -> None:
+    """A backquote within a quoted name does not end the command."""
+    command = f"batchkiln retry foxes {shlex.quote(name)}"
+    telling = Telling("", "", f"`{command}` queues it again; `batchkiln work` lets it go on")
+
+    assert telling.commands == (command, "batchkiln work")

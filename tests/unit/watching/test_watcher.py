@@ -183,6 +183,47 @@ def test_kill_before_the_answer_applies_again(tmp_path: Path, desk: FakeDesk) ->
     assert answer(tmp_path, "birds")["status"] == "accepted"
 
 
+def test_refused_manifest_is_tried_again_when_it_is_touched(tmp_path: Path, desk: FakeDesk) -> None:
+    """The reason may lie elsewhere (an image, a folder, an account), and be gone; a refusal costs nothing."""
+    (tmp_path / "birds.yaml").write_text("birds")
+    desk.troubles = [InputError("the image is not there")]
+
+    watched(tmp_path, desk, (5, (tmp_path / "birds.yaml").touch))
+
+    assert answer(tmp_path, "birds")["status"] == "accepted"
+
+
+def test_manifest_that_is_taken_away_while_it_is_read_is_not_refused(tmp_path: Path, desk: FakeDesk) -> None:
+    """There is nothing to answer; it is taken when it comes back."""
+    path = tmp_path / "birds.yaml"
+    path.write_text("birds")
+    apply = desk.apply
+
+    async def too_late(path: Path) -> tuple[str, Mapping[str, Any]]:
+        path.unlink()
+        desk.apply = apply  # type: ignore[method-assign]
+        raise InputError("no such file")
+
+    desk.apply = too_late  # type: ignore[method-assign]
+    watched(tmp_path, desk)
+
+    assert not (tmp_path / "birds.result.json").exists()
+
+    watched(tmp_path, desk, (1, lambda: path.write_text("birds")))
+
+    assert answer(tmp_path, "birds")["status"] == "accepted"
+
+
+def test_two_manifests_of_one_stem_keep_their_own_answers(tmp_path: Path, desk: FakeDesk) -> None:
+    """`birds.yaml` comes when `birds.yml` was answered under the shared name: each end is told in a file of its own."""
+    (tmp_path / "birds.yml").write_text("yml")
+
+    watched(tmp_path, desk, (5, lambda: (tmp_path / "birds.yaml").write_text("yaml")), (5, desk.open.clear))
+
+    assert [answer(tmp_path, name)["job"] for name in ("birds", "birds.yml")] == ["yaml", "yml"]
+    assert [answer(tmp_path, name)["status"] for name in ("birds", "birds.yml")] == ["ended", "ended"]
+
+
 def test_changed_manifest_is_taken_again(tmp_path: Path, desk: FakeDesk) -> None:
     """A mended manifest replaces the refusal."""
     (tmp_path / "birds.yaml").write_text("broken")
@@ -242,6 +283,37 @@ def test_manifest_moved_away_is_still_answered(tmp_path: Path, desk: FakeDesk) -
     watched(tmp_path, desk, (5, (tmp_path / "birds.yaml").unlink), (5, desk.open.clear))
 
     assert answer(tmp_path, "birds")["status"] == "ended"
+
+
+def test_end_is_told_after_a_restart_also_where_the_manifest_is_gone(tmp_path: Path, desk: FakeDesk) -> None:
+    """Who tidied up waits for the end as well; an answer of another folder, or of nobody, is left alone."""
+    (tmp_path / "birds.yaml").write_text("birds")
+    watched(tmp_path, desk, (5, (tmp_path / "birds.yaml").unlink))
+    evil = {"manifest": "../evil.yaml", "sha256": "", "status": "accepted", "job": "birds"}
+    (tmp_path / "evil.result.json").write_bytes(orjson.dumps(evil))
+
+    watched(tmp_path, desk, (5, desk.open.clear))
+
+    assert answer(tmp_path, "birds")["status"] == "ended"
+    assert answer(tmp_path, "evil") == evil
+    assert not (tmp_path.parent / "evil.result.json").exists()
+
+
+def test_settle_awaits_a_job_that_is_open_again(tmp_path: Path, desk: FakeDesk) -> None:
+    """--once after a retry: its answer says that it has ended, and it is run to its end again."""
+    (tmp_path / "birds.yaml").write_text("birds")
+    watched(tmp_path, desk, (5, desk.open.clear))
+    desk.open.add("birds")
+    settled: list[frozenset[str]] = []
+
+    async def scene() -> None:
+        watcher = Watcher(tmp_path, desk, ServiceClock())
+        await watcher.settle()
+        settled.append(watcher.jobs)
+
+    played(scene)
+
+    assert settled == [{"birds"}]
 
 
 def test_settle_takes_all_that_lies_there(tmp_path: Path, desk: FakeDesk) -> None:
