@@ -9,9 +9,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.progress import LaneState, ProgressState, describe
+from batchkiln.cli.progress import NOTHING_TO_DO, LaneState, ProgressState, describe
 from batchkiln.cli.tables import SafeConsole
-from batchkiln.views.words import moment
+from batchkiln.views.words import count, moment
 
 _BAR_WIDTH = 40
 _ITEMS_SHOWN = 6
@@ -61,10 +61,12 @@ def panel(state: ProgressState) -> RenderableType:
 
 
 def _head(state: ProgressState) -> RenderableType:
+    if not state.total:
+        return Text(NOTHING_TO_DO)
     counts = Text(f"{state.ended:,}/{state.total:,}  ")
     counts.append(f"{state.done:,} done", style="green")
-    if state.failed:
-        counts.append(f"  {state.failed:,} failed", style="red")
+    if state.problems:
+        counts.append(f"  {count(state.problems, 'problem')}", style="red")
     counts.append(f"  {state.left:,} left")
     names = [view.summary.name for view in state.jobs]
     title = names[0] if len(names) == 1 else f"{len(names)} jobs"

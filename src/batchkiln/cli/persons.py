@@ -51,11 +51,14 @@ async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: b
             return _unchanged()
         now = await database.read(_now, job)
         report = await database.run(persons.retry, job, items, now) if number else preview
+        number = sum(report.requeued.values())
     if common.is_json:
         print_json(_retry_document(job, report))
     else:
-        say(f"{job}: {count(sum(report.requeued.values()), 'item')} queued again.")
+        say(f"{job}: {count(number, 'item')} queued again.")
         _say_skipped(report.skipped)
+        if number:
+            say("`batchkiln work` runs what is queued.")
     return ExitStatus.OK
 
 

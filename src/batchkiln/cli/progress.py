@@ -10,10 +10,11 @@ from batchkiln.core.planner import Reason
 from batchkiln.core.states import FINAL_STATES, ItemState
 from batchkiln.queue.summaries import UnderWay
 from batchkiln.views.overview import JobView
-from batchkiln.views.words import REASONS, age, moment, one_line
+from batchkiln.views.words import REASONS, age, count, moment, one_line
 
 LINE_EVERY_SECONDS: Final = 5.0
 STILL_AFTER_SECONDS: Final = 64.0
+NOTHING_TO_DO: Final = "nothing to do"
 
 _NOT_WORTH_SAYING: Final = frozenset({Reason.NOW, Reason.POLL_INTERVAL, Reason.NOTHING})
 
@@ -64,7 +65,7 @@ class ProgressState:
         return sum(view.summary.items[ItemState.DONE] for view in self.jobs)
 
     @property
-    def failed(self) -> int:
+    def problems(self) -> int:
         """Items that ended otherwise, or need a person; canceled ones do not count."""
         bad = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
         return sum(view.summary.items[state] for view in self.jobs for state in bad)
@@ -138,7 +139,7 @@ class PlainDisplay:
         if self._said_at is not None and real_seconds - self._said_at < LINE_EVERY_SECONDS:
             return
         waits = [lane.wait for lane in state.lanes]
-        shown = (state.done, state.failed, state.left, [entry.item for entry, _ in state.under_way], waits)
+        shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
         if shown != self._said:
             self._said, self._said_at = shown, real_seconds
             tell(plain_line(state))
@@ -146,7 +147,8 @@ class PlainDisplay:
 
 def plain_line(state: ProgressState) -> str:
     """Say all in one line."""
-    parts = [f"{state.done:,} of {state.total:,} done, {state.failed:,} failed, {state.left:,} left"]
+    counts = f"{state.done:,} of {state.total:,} done, {count(state.problems, 'problem')}, {state.left:,} left"
+    parts = [counts if state.total else NOTHING_TO_DO]
     parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
     for lane in state.lanes:
         whose = f"{lane.account}: " if len(state.lanes) > 1 else ""

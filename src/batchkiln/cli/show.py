@@ -113,7 +113,9 @@ def story_lines(told: Told) -> Iterator[str]:
     for attempt in story.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
     if story.arrival is not None:
-        yield f"  {second(story.arrival.at)}  {story.arrival.kind}  {_detail(story.arrival)}".rstrip()
+        # The counts beside it are the whole manifest's, and `enqueue` has told them.
+        manifest = one_line(str(story.arrival.detail.get("manifest", "")))
+        yield f"  {second(story.arrival.at)}  {story.arrival.kind}  {manifest}".rstrip()
     for event in story.events:
         state = f" -> {event.state}" if event.state is not None else ""
         yield f"  {second(event.at)}  {event.kind}{state}  {_detail(event)}".rstrip()

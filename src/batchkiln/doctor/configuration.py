@@ -37,6 +37,25 @@ def check_configuration(
     return [*found, ok("profile", f"{used.name}: {kind}")], config, used
 
 
+def check_notifiers(config: Config) -> Iterator[Finding]:
+    """Tell of each notifier whether its URL and secret are there, and fit; nobody is told anything."""
+    from batchkiln.notify import AppriseChannel, key_of  # noqa: PLC0415  only who is told needs it
+
+    for notifier in config.notifiers.values():
+        check = f"notifier {notifier.name}"
+        try:
+            url, secret = notifier.url(), notifier.secret_text()
+            if secret is not None:
+                key_of(secret)
+            if notifier.apprise is not None:
+                AppriseChannel.open(notifier.name, url)
+        except (InputError, ValueError) as error:
+            reason = str(error).removeprefix(f"{check}: ")
+            yield warn(check, reason, "put it right; runs go on without this notifier")
+        else:
+            yield ok(check, "ready; nothing was sent")
+
+
 def check_address(profile: Profile) -> Finding:
     """Tell whether keys would travel in clear, or the version is missing from the address."""
     if profile.base_url is None:

@@ -11,7 +11,13 @@ from batchkiln.client import ServiceClient, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.doctor.configuration import check_address, check_configuration, check_key_sources, check_limits
+from batchkiln.doctor.configuration import (
+    check_address,
+    check_configuration,
+    check_key_sources,
+    check_limits,
+    check_notifiers,
+)
 from batchkiln.doctor.findings import Finding, fail, warn
 from batchkiln.doctor.machine import check_folders, check_program, check_proxies
 from batchkiln.doctor.queue import check_queue, check_work
@@ -45,6 +51,9 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         yield finding
     if health is not None and config is not None:
         for finding in check_work(health, config):
+            yield finding
+    if config is not None:
+        for finding in check_notifiers(config):
             yield finding
     if profile is None:
         yield warn(

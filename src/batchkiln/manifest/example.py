@@ -11,7 +11,7 @@ description: Animals in two styles
 
 budget:
   credits: 500                    # never reserve more than this for the job
-# credits_per_day: 200            # nor more than this on one UTC day
+  # credits_per_day: 200          # nor more than this on one UTC day
 
 defaults:                         # any field of an item but id and prompt
   model: epsilon-2

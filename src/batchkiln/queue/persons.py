@@ -6,6 +6,7 @@ milliseconds of service time. Names that are not there raise `InputError`, befor
 """
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ _NOT_RETRIED: Final = {
     ItemState.ACTIVE: "it is being generated",
     ItemState.DOWNLOADING: "it is generated, and its files are being fetched",
     ItemState.DONE: "it is done; its files are there",
-    ItemState.HELD: "it is held: `batchkiln resolve` ends that",
+    ItemState.HELD: "it is held; `batchkiln show {job} {item}` tells what ends that",
 }
 _NOT_CANCELED: Final = {
     ItemState.SUBMITTING: "it was sent, and may be paid already; if so, it will be fetched",
@@ -40,7 +41,7 @@ _NOT_CANCELED: Final = {
     ItemState.REJECTED: "it has ended: rejected",
     ItemState.EXPIRED: "it has ended: expired",
     ItemState.CANCELED: "it is canceled already",
-    ItemState.HELD: "it is held: `batchkiln resolve` ends that",
+    ItemState.HELD: "it is held; `batchkiln show {job} {item}` tells what ends that",
 }
 
 
@@ -168,7 +169,11 @@ def _choose(
     """Return the ids of the named items that may be moved, and why the others may not."""
     found = items_of(connection, job_id, job=job_name, names=item_names)
     ids = [item_id for item_id, state in found.values() if state not in refusals]
-    skipped = [Skipped(name, refusals[state]) for name, (_, state) in found.items() if state in refusals]
+    skipped = [
+        Skipped(name, refusals[state].format(job=job_name, item=shlex.quote(name)))
+        for name, (_, state) in found.items()
+        if state in refusals
+    ]
     return ids, tuple(skipped)
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -215,9 +216,9 @@ def _held_since(story: ItemStory) -> str:
 
 def charged(story: ItemStory) -> str:
     """Say what an item has cost, attempt by attempt, and what is not known."""
-    told = [text for attempt in story.attempts if (text := _cost(attempt))]
+    told = Counter(text for attempt in story.attempts if (text := _cost(attempt)))
     if told:
-        return "; ".join(told)
+        return "; ".join(text if times == 1 else f"{times} times {text}" for text, times in told.items())
     return "nothing: it was refused before anything was created" if story.attempts else "nothing: it was never sent"
 
 

@@ -143,4 +143,16 @@ def test_a_failed_item_is_retried_without_naming_it(queued: Workspace) -> None:
     result = queued.call("retry", "foxes")
 
     assert "1 item queued again" in result.out
+    assert "`batchkiln work`" in result.out
     assert states(queued) == {"fox-1": "queued", "fox-2": "canceled", "fox-3": "queued"}
+
+
+def test_a_held_item_is_not_retried_and_its_way_out_is_named(queued: Workspace) -> None:
+    """Why it is held decides what ends that, so that `show` comes first; nothing is said to be queued."""
+    hold(queued, "fox-1")
+
+    result = queued.call("retry", "foxes", "fox-1")
+
+    assert "`batchkiln show foxes fox-1`" in result.out
+    assert "`batchkiln work`" not in result.out
+    assert states(queued)["fox-1"] == "held"

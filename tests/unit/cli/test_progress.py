@@ -51,7 +51,7 @@ def drawn(shown: ProgressState) -> str:
     [
         "6/10",
         "5 done",
-        "1 failed",
+        "1 problem",
         "4 left",
         "active red-fox for 1 min 12 s, processing",
         "credits today 620/2,000",
@@ -61,8 +61,24 @@ def drawn(shown: ProgressState) -> str:
     ],
 )
 def test_the_display_tells_each_figure(piece: str) -> None:
-    """Done, failed, left, what is active and since when, credits, windows and the end are all there."""
+    """Done, problems, left, what is active and since when, credits, windows and the end are all there."""
     assert piece in drawn(state())
+
+
+def test_what_needs_a_person_is_not_called_failed() -> None:
+    """Rejected and held items are no failures of the service; one word stands for all that went wrong."""
+    view = job_view({ItemState.FAILED: 1, ItemState.REJECTED: 2, ItemState.HELD: 1, ItemState.DONE: 3})
+
+    assert plain_line(ProgressState((view,), ())).startswith("3 of 7 done, 4 problems, 0 left")
+
+
+def test_a_run_without_a_job_says_that_it_waits() -> None:
+    """`watch` in an empty folder does not count to nothing."""
+    idle = ProgressState((), (lane(),))
+
+    assert plain_line(idle).startswith("nothing to do; ")
+    assert "0/0" not in drawn(idle)
+    assert "nothing to do" in drawn(idle)
 
 
 def test_the_bar_begins_at_what_is_already_done() -> None:

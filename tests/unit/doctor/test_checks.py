@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from batchkiln.client import fingerprint
-from batchkiln.config import Account, Config, KeySource, Profile
+from batchkiln.config import Account, Config, KeySource, Profile, load_config
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.replies import Described, NoReply
 from batchkiln.core.windows import Limits, ServiceDay
-from batchkiln.doctor.configuration import check_address, check_configuration, check_key_sources, check_limits
+from batchkiln.doctor.configuration import (
+    check_address,
+    check_configuration,
+    check_key_sources,
+    check_limits,
+    check_notifiers,
+)
 from batchkiln.doctor.findings import Finding, Level, exit_status_of, fail, ok, warn
 from batchkiln.doctor.machine import check_folder, check_program, check_proxies
 from batchkiln.doctor.queue import check_queue, check_work
@@ -301,3 +307,29 @@ def test_a_wrong_clock_is_told(ahead: int, word: str) -> None:
 
     assert word in found.message
     assert found.level is (Level.OK if word == "agrees" else Level.WARN)
+
+
+# --- notifiers ---
+
+
+@pytest.mark.parametrize(
+    ("secret", "level", "told"),
+    [
+        ("whsec_c2VjcmV0", Level.OK, "nothing was sent"),
+        ("", Level.WARN, "no secret found in the environment variable HOOK_SECRET"),
+        ("whsec_!", Level.WARN, "not base64"),
+    ],
+)
+def test_a_notifier_that_cannot_be_used_is_told_before_a_run(
+    secret: str, level: Level, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run goes on without it and only logs that, so that nobody would be woken (Law 8: its URL is not told)."""
+    path = tmp_path / "batchkiln.yaml"
+    path.write_text('notify: {ci: {webhook: {url: "https://canary.invalid/h", secret_env: HOOK_SECRET}}}\n', "utf-8")
+    monkeypatch.setenv("HOOK_SECRET", secret)
+
+    (finding,) = check_notifiers(load_config(path, {}))
+
+    assert (finding.check, finding.level) == ("notifier ci", level)
+    assert told in finding.message
+    assert "canary" not in str(finding)

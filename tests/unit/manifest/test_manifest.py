@@ -25,6 +25,13 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert [one.spec.name for one in items] == ["red-fox", "fox-watercolor", "fox-ink", "owl-watercolor", "owl-ink"]
 
 
+def test_a_line_of_the_example_can_be_taken_in(tmp_path: Path) -> None:
+    """Without its mark of a comment, a field stands where it belongs."""
+    (tmp_path / "m.yaml").write_text(EXAMPLE.replace("# credits_per_day:", "credits_per_day:"), "utf-8")
+
+    assert open_manifest("m.yaml", working_dir=tmp_path).job.budget_credits_per_day == 200
+
+
 def test_header_fields(tmp_path: Path) -> None:
     """Each field of the header arrives, paths made absolute against the working directory."""
     (tmp_path / "m.yaml").write_text(

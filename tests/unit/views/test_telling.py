@@ -205,6 +205,17 @@ def test_each_way_to_stand_has_its_sentences(queue: QueueFile, row: Row) -> None
         assert named.startswith(f"batchkiln {wanted}")
 
 
+def test_equal_costs_of_several_attempts_are_told_once(queue: QueueFile) -> None:
+    """Two refunded failures are one sentence, with their number."""
+    queue.apply([spec("fox")])
+    for number in (1, 2):
+        queue.end(queue.send("fox", generation_id=f"gen-{number}"), "failed")
+        queue.move("fox", Event.GENERATION_FAILED)
+
+    assert told(queue).telling.charged.startswith("2 times 5 credits, and refunded; they")
+    assert told(queue).telling.charged.count("refunded") == 1
+
+
 def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
     """Every state of an item, and every event that leads to a hold, is in the table above."""
     reached = []
