@@ -12,7 +12,7 @@ from batchkiln.core.windows import MIB, Limits
 from batchkiln.planning.plan import JobPlan, Plan
 
 _REMEDIES: Final = {
-    Obstacle.OVER_CAP: ("its cap (max_cost_credits)", "raise max_cost_credits, or ask for less"),
+    Obstacle.OVER_CAP: ("its cap", "raise max_cost_credits, or ask for less"),
     Obstacle.OVER_DAY: ("what the account may spend in a day", "ask for less: no day is large enough"),
     Obstacle.OVER_JOB_DAY: ("the job's budget.credits_per_day", "raise it, or ask for less"),
     Obstacle.OVER_JOB_BUDGET: ("what is then left of the job's budget.credits", "raise it to have them all"),
