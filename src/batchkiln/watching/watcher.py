@@ -76,6 +76,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Look at the folder until cancelled. Raises `InputError` where it cannot be read."""
+        log.info("folder_watched", folder=str(self.folder))
         while True:
             await self.look()
             await self.tell_ends()
