@@ -69,6 +69,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Look at the folder until cancelled. Raises `InputError` where it cannot be read."""
+        log.info("folder_watched", folder=str(self.folder))
         await self._take_up()
         while True:
             await self.look()

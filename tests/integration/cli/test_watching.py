@@ -2,7 +2,7 @@
 
 import json
 import signal
-import time
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,27 @@ def put(workspace: Workspace, inbox: Path, job: str) -> None:
     (workspace.folder / workspace.manifest(job)).rename(inbox / f"{job}.yaml")
 
 
-def until_status(path: Path, status: str) -> dict[str, Any]:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if path.exists():
-            document: dict[str, Any] = json.loads(path.read_text())
-            if document["status"] == status:
-                return document
-        time.sleep(0.05)
-    raise AssertionError(f"{path.name} never became {status}")
+def watching(workspace: Workspace) -> subprocess.Popen[str]:
+    """Begin to watch, and wait until it does."""
+    process = workspace.start("watch", "inbox", "-v")
+    until_logged(process, "folder_watched")
+    return process
+
+
+def until_logged(process: subprocess.Popen[str], event: str, *, file: str = "") -> None:
+    """Read the process's log up to an event, of a file where one is given. Answers are written before it is told."""
+    assert process.stderr is not None
+    lines: list[str] = []
+    for line in process.stderr:
+        lines.append(line)
+        if event in line and file in line:
+            return
+    raise AssertionError(f"{event!r} never came: {''.join(lines)}")
+
+
+def answer_to(inbox: Path, job: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((inbox / f"{job}.result.json").read_text())
+    return document
 
 
 def test_once_runs_what_lies_there(workspace: Workspace, inbox: Path) -> None:
@@ -76,12 +88,12 @@ def test_once_with_a_broken_manifest_is_two_and_runs_the_others(workspace: Works
 
 def test_manifests_that_come_later_are_taken(workspace: Workspace, inbox: Path) -> None:
     """Moved in while it watches an empty queue: enqueued, driven, answered twice; a signal ends it."""
-    process = workspace.start("watch", "inbox", "-q")
-    time.sleep(1.5)
+    process = watching(workspace)
     put(workspace, inbox, "foxes")
-    until_status(inbox / "foxes.result.json", "ended")
+    until_logged(process, "job_ended", file="foxes.yaml")
     put(workspace, inbox, "owls")
-    ended = until_status(inbox / "owls.result.json", "ended")
+    until_logged(process, "job_ended", file="owls.yaml")
+    ended = answer_to(inbox, "owls")
 
     interrupt(process, signal.SIGTERM)
     result = finished(process)
@@ -94,9 +106,10 @@ def test_manifests_that_come_later_are_taken(workspace: Workspace, inbox: Path) 
 def test_a_kill_costs_nothing(workspace: Workspace, inbox: Path) -> None:
     """Killed in the middle of a job, a restart takes nothing again, finishes, and answers (Laws 2 and 9)."""
     workspace.configure(UNHURRIED)
-    process = workspace.start("watch", "inbox", "-q")
+    process = watching(workspace)
     put(workspace, inbox, "foxes")
-    until_status(inbox / "foxes.result.json", "accepted")
+    until_logged(process, "manifest_accepted")
+    assert answer_to(inbox, "foxes")["status"] == "accepted"
     process.kill()
     finished(process)
     workspace.configure(HURRIED)
@@ -114,16 +127,15 @@ def test_manifest_without_a_key_holds_up_nobody(workspace: Workspace, inbox: Pat
         "profiles:\n  local: {time_scale: 600}\n  studio:\n    base_url: https://example.invalid/api/v1\n"
         "    accounts: [{name: main, keys: [{env: MISSING_KEY}]}]\n"
     )
-    process = workspace.start("watch", "inbox")
-    time.sleep(1.5)
+    process = watching(workspace)
     (inbox / "studio.yaml").write_text(
         "version: 1\njob: studio\nprofile: studio\ndefaults: {model: epsilon-2, mode: text-to-image}\n"
         "items: [{id: a, prompt: a}]\n"
     )
-    until_status(inbox / "studio.result.json", "accepted")
+    until_logged(process, "manifest_accepted", file="studio.yaml")
     put(workspace, inbox, "foxes")
 
-    until_status(inbox / "foxes.result.json", "ended")
+    until_logged(process, "job_ended", file="foxes.yaml")
 
     assert process.poll() is None
 
@@ -143,8 +155,7 @@ def test_manifest_whose_results_could_not_be_written_is_refused(workspace: Works
 
 def test_one_queue_has_one_driver(workspace: Workspace, inbox: Path) -> None:
     """A second watch of the same queue is told who drives it."""
-    process = workspace.start("watch", inbox.name, "-q")
-    time.sleep(1.5)
+    process = watching(workspace)
 
     assert workspace.call("watch", inbox.name).exit == 6
     assert process.poll() is None

@@ -1,7 +1,7 @@
 """A client, and the server on loopback that it talks to."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import pytest
@@ -37,5 +37,13 @@ def client(server: ScriptedServer, session: aiohttp.ClientSession, clock: FakeCl
         base_url=f"{server.origin}/api/v1/",
         keys={fingerprint(KEY): KEY, fingerprint(OLD_KEY): OLD_KEY},
         clock=clock,
-        timeouts=Timeouts(connect_seconds=5, read_seconds=1, total_seconds=5),
+        timeouts=Timeouts(),
     )
+
+
+@pytest.fixture
+async def jump(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Put the loop's clock forward: what was to happen within these seconds is due now, and nobody waits."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    return lambda seconds: monkeypatch.setattr(loop, "time", lambda: time() + seconds)

@@ -47,6 +47,7 @@ class ScriptedServer:
         self.requests: list[Received] = []
         self.script: Script = reply(RECORD)
         self.origin = ""
+        self.has_heard = asyncio.Event()
         self._connections = 0
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -59,6 +60,7 @@ class ScriptedServer:
                 request = Received(head[0], pairs, b"", connection)
                 request.body = await reader.readexactly(int(request.header("Content-Length") or 0))
                 self.requests.append(request)
+                self.has_heard.set()
                 await self.script(request, writer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -1,7 +1,7 @@
 """Uploads and downloads against a real server on loopback: no key of ours, nothing half-sent, nothing told."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -140,7 +140,7 @@ async def test_without_a_strong_etag_a_download_starts_over(
 
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_a_broken_download_says_so_without_the_link(
-    client: ServiceClient, server: ScriptedServer, *, is_closed: bool
+    client: ServiceClient, server: ScriptedServer, jump: Callable[[float], None], *, is_closed: bool
 ) -> None:
     """Cut off or gone silent: what came is given, then the break is raised, without the signed link. Law 8."""
     server.script = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", close=is_closed)
@@ -148,6 +148,7 @@ async def test_a_broken_download_says_so_without_the_link(
     async with opened(client, server) as started:
         assert isinstance(started, DownloadStarted)
         received = await anext(started.chunks)
+        jump(31)
         with pytest.raises(DownloadBroken) as broken:
             await anext(started.chunks)
 

@@ -1,6 +1,7 @@
 """The client against a real server on loopback that misbehaves: what it sends, and what it makes of faults."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -176,7 +177,6 @@ async def test_aiohttp_alone_would_resend_the_poll(server: ScriptedServer) -> No
     ("script", "reason"),
     [
         (reset, "closed"),
-        (silence, "no answer came in time"),
         (raw(b"HTTP/1.1 202 Accepted\r\nContent-Length: 500\r\n\r\n", RECORD), "cut off"),
         (raw(b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", RECORD), ""),
         (raw(b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", RECORD[1:5]), ""),
@@ -202,14 +202,30 @@ async def test_a_create_without_a_whole_reply_has_no_outcome(
     assert len(server.requests) == 1
 
 
+async def test_a_silent_service_is_no_reply(
+    client: ServiceClient, server: ScriptedServer, jump: Callable[[float], None]
+) -> None:
+    """Nothing comes within the time that is allowed: the create has no outcome, and is sent once. Law 2."""
+    server.script = silence
+    call = asyncio.ensure_future(create(client))
+    await server.has_heard.wait()
+
+    jump(61)
+    result = await call
+
+    assert isinstance(result, NoReply)
+    assert "no answer came in time" in result.reason
+    assert len(server.requests) == 1
+
+
 async def test_an_unreachable_service_is_no_reply(session: aiohttp.ClientSession, clock: FakeClock) -> None:
     """A refused connection is a value, and nothing is retried."""
-    listening = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    listening.close()
-    client = ServiceClient(session, base_url=f"http://127.0.0.1:{port}", keys={fingerprint(KEY): KEY}, clock=clock)
+    with socket.socket() as held:  # bound and not listening: nobody else can get the port meanwhile
+        held.bind(("127.0.0.1", 0))
+        origin = f"http://127.0.0.1:{held.getsockname()[1]}"
+        client = ServiceClient(session, base_url=origin, keys={fingerprint(KEY): KEY}, clock=clock)
 
-    assert await create_with(client, KEY) == NoReply("could not connect (Connection refused)")
+        assert await create_with(client, KEY) == NoReply("could not connect (Connection refused)")
 
 
 async def create_with(client: ServiceClient, key: str) -> object:
