@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -105,7 +105,11 @@ class Database:
 
         A cancellation while it runs is held back until it is over: a half-known commit is worse than a wait.
         """
-        return await _unbroken(self._hop(_in_transaction, work, args, kwargs))
+        try:
+            return await self._hop(_in_transaction, work, args, kwargs)
+        except asyncio.CancelledError:
+            await self._hop(_nothing)  # the thread does one thing after the other: it comes to this once that is over
+            raise
 
     async def read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)` on one consistent snapshot."""
@@ -130,16 +134,8 @@ class Database:
         return result
 
 
-async def _unbroken(work: Coroutine[None, None, T]) -> T:
-    """Await `work` to its end even when cancelled meanwhile, then let the cancellation pass."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # looked at, so that the loop does not report it as forgotten
-        raise
+def _nothing(_: sqlite3.Connection) -> None:
+    pass
 
 
 def _in_transaction(
