@@ -35,8 +35,7 @@ class Bug:
 
 
 _RUN_IN_TRANSACTION: Final = """        result = work(connection, *args, **kwargs)
-        connection.execute("COMMIT")
-"""
+        while waiting"""
 _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
             late[0](connection, *late[1], **late[2])
         result = work(connection, *args, **kwargs)
@@ -44,8 +43,7 @@ _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
             connection.execute("ROLLBACK")
             _LATE[id(connection)] = [(work, args, kwargs)]
             return result
-        connection.execute("COMMIT")
-"""
+        while waiting"""
 
 BUGS: Final = (
     Bug(
@@ -220,12 +218,15 @@ BUGS: Final = (
     Bug(
         "a transaction is none",
         "queue/connection.py",
-        """    connection.execute("BEGIN IMMEDIATE")
-    try:
-        result = work(connection, *args, **kwargs)
-        connection.execute("COMMIT")
-""",
-        "    try:\n        result = work(connection, *args, **kwargs)\n",
+        '    connection.execute("BEGIN IMMEDIATE")\n    try:\n        result = work(',
+        "    try:\n        result = work(",
+        (
+            (
+                "queue/connection.py",
+                '        connection.execute("COMMIT")\n    except BaseException as error:\n',
+                "    except BaseException as error:\n",
+            ),
+        ),
     ),
     Bug(
         "the journal is kept in memory",

@@ -158,10 +158,14 @@ class DownloadTask:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a record of the service brought its item; with it, once it succeeded, what the download needs."""
+    """Where a record of the service brought its item; with it, once it succeeded, what the download needs.
+
+    `seen` is the queue as the record left it, with its version; None where it has changed meanwhile.
+    """
 
     state: ItemState
     task: DownloadTask | None = None
+    seen: tuple[int, Snapshot] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +198,11 @@ class Viewpoint:
     account: str
     is_first: bool
     scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a snapshot is taken for: who asks, and the service days of which the usage matters."""
+
+    viewpoint: Viewpoint
+    days: tuple[datetime, ...]

@@ -16,7 +16,7 @@ from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKi
 from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import NewAttempt, RequestNote
-from batchkiln.queue.moves import move, note
+from batchkiln.queue.moves import move, move_through, note
 from batchkiln.queue.preparations import asset_urls
 from batchkiln.queue.rows import attempt_of, recipe_of, stored
 from batchkiln.queue.soundness import attempt_checksum, is_as_recorded
@@ -53,7 +53,7 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
         return None
     now, day = to_milliseconds(new.request.at), to_milliseconds(new.day)
     recipe = recipe_of(row)
-    number = connection.execute(query("next_attempt_number"), {"item_id": new.item_id}).fetchone()[0]
+    number = row["next_number"]
     queue_uid = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()[0]
     identity = {
         "is_video": recipe.mode.makes_video,
@@ -183,9 +183,9 @@ def record_accepted(
 
     An id that another attempt of the account has already is no answer to this one: a person has to look.
     """
-    row = _row(connection, attempt_id)
-    claim = {"account_id": row["account_id"], "generation_id": record.id, "attempt_id": attempt_id}
-    if connection.execute(query("generation_is_known"), claim).fetchone():
+    claim = {"attempt_id": attempt_id, "generation_id": record.id}
+    row = connection.execute(query("attempt_and_claim"), claim).fetchone()
+    if row["is_known"]:
         message = f"the service answered with the generation {record.id}, which another item has"
         record_conflict(connection, attempt_id, ServiceError("generation_known", message), now)
         return ItemState.HELD
@@ -195,10 +195,13 @@ def record_accepted(
     day = to_milliseconds(day_of(created_at))
     if record.created_at is None:
         day = max(day, row["day_start_at"])
+    has_succeeded = record.status is GenerationStatus.SUCCESS
     changed = connection.execute(
         query("accept_attempt"),
         {
             "attempt_id": attempt_id,
+            "state": AttemptState.SUCCEEDED if has_succeeded else AttemptState.ACTIVE,
+            "ended_at": now if has_succeeded else None,
             "generation_id": record.id,
             "status": record.status_word,
             "cost": cost,
@@ -212,8 +215,16 @@ def record_accepted(
     _move_credits(connection, row, day=day, cost=cost)
     _change_money(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
     detail = {"generation_id": record.id, "cost_credits": cost, "is_replay": row["sends"] > 1}
-    _move(connection, row, ItemState.SUBMITTING, Event.ACCEPTED, now, detail=detail)
-    return record_generation(connection, attempt_id, record, now)
+    steps = [(Event.ACCEPTED, detail), (Event.OUTPUTS_READY, None)][: 1 + has_succeeded]
+    state = move_through(
+        connection,
+        item_id=row["item_id"],
+        expected=ItemState.SUBMITTING,
+        steps=steps,
+        now=now,
+        attempt_id=attempt_id,
+    )
+    return state if has_succeeded else record_generation(connection, attempt_id, record, now)
 
 
 def record_generation(

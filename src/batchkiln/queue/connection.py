@@ -4,11 +4,13 @@ import asyncio
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Callable, Coroutine
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import aiosqlite
 
@@ -24,6 +26,9 @@ from batchkiln.queue.place import (
     was_locked,
 )
 from batchkiln.queue.soundness import check_sound
+
+JOINED_AT_MOST: Final = 8
+"""How many writes may be committed together with one that came before: the first waits for all of them."""
 
 BUSY_SECONDS: Final = 60.0
 """How long a write waits for another process's transaction: an enqueue commits in chunks far shorter."""
@@ -56,6 +61,7 @@ class Database:
         """Use `open_for_writing` or `open_for_reading`."""
         self._connection = connection
         self._is_closed = False
+        self._waiting: deque[_Write] = deque()
         self.path = path
 
     @classmethod
@@ -102,11 +108,20 @@ class Database:
     async def write(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work(connection, …)` inside one durable transaction; when this returns, it is on the disk.
+        """Run `work(connection, …)` inside a durable transaction: all of it or nothing; when this returns, on the disk.
 
+        What waits for the thread at the same time is committed together, so that one sync serves all of it.
         A cancellation while it runs is held back until it is over: a half-known commit is worse than a wait.
         """
-        return await _unbroken(self._hop(_in_transaction, work, args, kwargs))
+        write = _Write(work, args, kwargs)
+        self._waiting.append(write)
+        try:
+            result: T = await self._hop(_in_transaction, write, self._waiting)
+        except asyncio.CancelledError:
+            with suppress(QueueUnusable):  # closed meanwhile, behind what was to be waited for
+                await self._hop(_nothing)  # the thread does one thing after the other: it comes to this after that
+            raise
+        return result
 
     async def read(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(connection, …)` on one consistent snapshot."""
@@ -134,29 +149,59 @@ class Database:
         return result
 
 
-async def _unbroken(work: Coroutine[None, None, T]) -> T:
-    """Await `work` to its end even when cancelled meanwhile, then let the cancellation pass."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # looked at, so that the loop does not report it as forgotten
-        raise
+def _nothing(_: sqlite3.Connection) -> None:
+    pass
 
 
-def _in_transaction(
-    connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
-) -> T:
+@dataclass(slots=True)
+class _Write:
+    """Work that waits for its transaction; and how it ended, where it was committed together with an earlier one."""
+
+    work: Callable[..., Any]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    is_over: bool = False
+    result: Any = None
+    error: BaseException | None = None
+
+    def join(self, connection: sqlite3.Connection) -> None:
+        """Run inside the transaction of another, which stands even where this fails."""
+        connection.execute("SAVEPOINT joined")
+        try:
+            self.result = self.work(connection, *self.args, **self.kwargs)
+        except Exception as error:
+            if not connection.in_transaction:  # an error of the disk took the whole transaction with it
+                raise
+            connection.execute("ROLLBACK TO joined")
+            self.error = error  # it belongs to whoever asked for this
+        connection.execute("RELEASE joined")
+
+
+def _in_transaction(connection: sqlite3.Connection, write: _Write, waiting: deque[_Write]) -> Any:  # noqa: ANN401
+    """Run the first of those that wait, and in the same transaction those that came meanwhile."""
+    if write.is_over:
+        if write.error is not None:
+            raise write.error
+        return write.result
+    assert waiting.popleft() is write, "the thread takes them in the order in which they came"
+    work, args, kwargs = write.work, write.args, write.kwargs
+    joined: list[_Write] = []
     connection.execute("BEGIN IMMEDIATE")
     try:
         result = work(connection, *args, **kwargs)
+        while waiting and len(joined) < JOINED_AT_MOST:
+            joined.append(waiting.popleft())
+            joined[-1].join(connection)
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        for other in joined:
+            other.error = error
         raise
+    finally:
+        for other in joined:
+            other.is_over = True
     return result
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
@@ -18,6 +19,7 @@ class InlineDatabase(Database):
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """Use `open_for_writing`."""
         self._raw = connection
+        self._waiting = deque()
         self.path = path
 
     @classmethod

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.replies import ServiceError
@@ -31,6 +32,38 @@ def move(
     that ends badly keeps `error`. Raises `InvariantBroken` where the item is not in the state expected.
     """
     state = apply(expected, event)
+    _change(connection, item_id, expected, state, event=event, attempt_id=attempt_id, error=error)
+    note(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail)
+    return state
+
+
+def move_through(
+    connection: sqlite3.Connection,
+    *,
+    item_id: int,
+    expected: ItemState,
+    steps: Sequence[tuple[Event, Detail | None]],
+    now: int,
+    attempt_id: int,
+) -> ItemState:
+    """Apply the events of one reply in a row, as `move` does one: a line of history each, one change of the row."""
+    states = list(accumulate((event for event, _ in steps), apply, initial=expected))
+    _change(connection, item_id, expected, states[-1], event=steps[0][0], attempt_id=attempt_id)
+    for (event, detail), state in zip(steps, states[1:], strict=True):
+        note(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, detail=detail)
+    return states[-1]
+
+
+def _change(
+    connection: sqlite3.Connection,
+    item_id: int,
+    expected: ItemState,
+    state: ItemState,
+    *,
+    event: Event,
+    attempt_id: int | None,
+    error: ServiceError | None = None,
+) -> None:
     changed = connection.execute(
         query("move_item"),
         {
@@ -45,8 +78,6 @@ def move(
     ).rowcount
     if changed != 1:
         raise InvariantBroken(f"item {item_id} is not {expected}, as {event} expects")
-    note(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail)
-    return state
 
 
 def move_all(

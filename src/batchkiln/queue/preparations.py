@@ -108,7 +108,6 @@ def hold_for_input(
 def download_task(connection: sqlite3.Connection, attempt_id: int) -> DownloadTask:
     """Return what is needed to fetch and name the files of a finished generation."""
     row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
-    saved = connection.execute(query("saved_numbers"), {"attempt_id": attempt_id})
     task = DownloadTask(
         attempt=attempt_of(row),
         job_name=row["job_name"],
@@ -119,7 +118,7 @@ def download_task(connection: sqlite3.Connection, attempt_id: int) -> DownloadTa
         output_dir=row["output_dir"],
         filename=row["file_name"] or row["filename"],
         created_at=from_milliseconds(row["generation_created_at"]),
-        saved=frozenset(number for (number,) in saved),
+        saved=frozenset(json.loads(row["saved"])),
         last_read_at=instant(row["last_read_at"]),
     )
     return replace(task, taken=taken_paths(connection, task, 1))

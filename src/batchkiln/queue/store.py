@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -18,6 +19,7 @@ from batchkiln.core.views import (
     DownloadTask,
     Kind,
     LoggedRequest,
+    Look,
     NewAttempt,
     Progress,
     RequestNote,
@@ -41,13 +43,24 @@ class News:
         """Begin with nothing new."""
         self._changed = asyncio.Event()
         self.version = 0
+        self.begun = 0  # changes that are being written, or that others have told of
+
+    def begin(self) -> int:
+        """Note that a change of ours is about to be written; return its number."""
+        self.begun += 1
+        return self.begun
 
     def change(self) -> None:
         """Note a change that nobody needs to wake for: another follows it at once."""
         self.version += 1
 
     def announce(self) -> None:
-        """Wake everybody who waits."""
+        """Wake everybody who waits, for a change that others may have made."""
+        self.begun += 1
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake everybody who waits, for a change of ours that is written."""
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -88,15 +101,33 @@ class QueueStore:
     async def _record(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
+        self._news.begin()
         try:
             return await self._database.write(work, *args, **kwargs)
         finally:
-            self.announce()
+            self._news.tell()
+
+    async def _record_and_look(
+        self,
+        look: Look,
+        work: Callable[Concatenate[sqlite3.Connection, P], Progress],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Progress:
+        """Record, and look at the queue in the same trip. What was begun before is in what is seen: it came first."""
+        number = self._news.begin()
+        try:
+            progress, snapshot = await self._database.write(_and_look, look, work, args, kwargs)
+        finally:
+            self._news.tell()
+        is_current = self._news.begun == number
+        return replace(progress, seen=(self.version, snapshot)) if is_current else progress
 
     async def _record_quietly(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Record what is only the first half of a step: the reply's record wakes everybody."""
+        self._news.begin()
         try:
             return await self._database.write(work, *args, **kwargs)
         finally:
@@ -195,15 +226,17 @@ class QueueStore:
         """Note a 409."""
         await self._record(attempts.record_conflict, attempt.id, error, to_milliseconds(now.instant))
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> Progress:
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
         """Note the generation's id and price, and how far it is."""
-        return await self._record(_accept, attempt.id, record, to_milliseconds(now.instant), self._day.start_of)
+        at = to_milliseconds(now.instant)
+        return await self._record_and_look(look, _accept, attempt.id, record, at, self._day.start_of)
 
     async def record_generation(
-        self, attempt: Attempt, record: GenerationRecord, now: Now, *, sighting: Sighting | None = None
+        self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look, *, sighting: Sighting | None = None
     ) -> Progress:
         """Take over what a poll said, and what was seen of the duration of a success."""
-        return await self._record(_take_over, attempt.id, record, to_milliseconds(now.instant), sighting)
+        at = to_milliseconds(now.instant)
+        return await self._record_and_look(look, _take_over, attempt.id, record, at, sighting)
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
         """Note that the service denies a generation's id."""
@@ -293,6 +326,17 @@ class QueueStore:
     async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
         """End an item whose paid outputs are gone."""
         await self._record(preparations.record_retention_ended, task, to_milliseconds(now.instant))
+
+
+def _and_look(
+    connection: sqlite3.Connection,
+    look: Look,
+    work: Callable[..., Progress],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> tuple[Progress, Snapshot]:
+    progress = work(connection, *args, **kwargs)
+    return progress, view.snapshot(connection, look.viewpoint, look.days)
 
 
 def _accept(

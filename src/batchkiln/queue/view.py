@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from batchkiln.core.budget import JobMoney
@@ -28,14 +29,15 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
     """Read all that the planner has to know. Its time depends on the number of classes, not of items."""
     account_id = viewpoint.account_id
     holds = connection.execute(query("account_holds"), {"account_id": account_id}).fetchone()
-    row = connection.execute(query("unresolved_attempt"), {"account_id": account_id}).fetchone()
+    all_unresolved = connection.execute(query("unresolved_attempts")).fetchall()
+    row = next((row for row in all_unresolved if row["account_id"] == account_id), None)
     unresolved = attempt_of(row) if row else None
     is_held = row is not None and row["item_state"] == ItemState.HELD
     downloads = connection.execute(query("downloads"), {"account_id": account_id, "limit": DOWNLOAD_LOOKAHEAD})
     return Snapshot(
         queue=QueueView(
             unresolved=None if is_held else unresolved,
-            candidates=_candidates(connection, viewpoint, days),
+            candidates=_candidates(connection, viewpoint, days, {row["job_id"] for row in all_unresolved}),
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
             is_slot_held=is_held,
         ),
@@ -61,9 +63,8 @@ def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, 
 
 
 def _candidates(
-    connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequence[datetime]
+    connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequence[datetime], working_jobs: AbstractSet[int]
 ) -> tuple[Candidate, ...]:
-    working_jobs = {row["job_id"] for row in connection.execute(query("unresolved_attempts"))}
     found = []
     for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
         accounts = json.loads(row["accounts"])

@@ -1,5 +1,6 @@
 """One coroutine per action on the slot: write down, send once, record what came back."""
 
+from functools import partial
 from typing import assert_never
 
 import structlog
@@ -23,7 +24,7 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import NewAttempt, Progress, RequestKind
+from batchkiln.core.views import NewAttempt, Progress, RequestKind, RequestNote
 from batchkiln.core.windows import day_starts
 from batchkiln.scheduler.lane import Lane
 
@@ -60,7 +61,7 @@ async def submit(lane: Lane, action: Submit, now: Now) -> None:
             return
         lane.stale_plans = 0
         lane.begun = attempt.id
-        await _send(lane, attempt)
+        await _send(lane, attempt, request)
 
 
 async def replay(lane: Lane, action: Replay, now: Now) -> None:
@@ -75,10 +76,10 @@ async def replay(lane: Lane, action: Replay, now: Now) -> None:
         if counted is None:
             lane.ports.queue.announce()
             return
-        await _send(lane, counted)
+        await _send(lane, counted, request)
 
 
-async def _send(lane: Lane, attempt: Attempt) -> None:
+async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
     log.info("attempt_sent", account=lane.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
     reply = await lane.ports.service.create(
         is_video=attempt.is_video,
@@ -90,18 +91,21 @@ async def _send(lane: Lane, attempt: Attempt) -> None:
     lane.touched[attempt.id] = now.steady
     if isinstance(reply, Accepted | Refused | KeyConflict):
         lane.recovered(creates=True, key=attempt.key_fingerprint)
-        await _record_answer(lane, attempt, reply, now)
+        await _record_answer(lane, attempt, reply, now, request)
     else:
         await _record_trouble(lane, attempt, reply, now)
 
 
-async def _record_answer(lane: Lane, attempt: Attempt, reply: Accepted | Refused | KeyConflict, now: Now) -> None:
+async def _record_answer(
+    lane: Lane, attempt: Attempt, reply: Accepted | Refused | KeyConflict, now: Now, request: RequestNote
+) -> None:
     """Record what the service decided about a create."""
     queue = lane.ports.queue
     match reply:
         case Accepted(record=record):
             async with lane.looking:
-                _follow(lane, attempt, record, await queue.record_accepted(attempt, record, now))
+                accept = partial(queue.record_accepted, attempt, record, now)
+                _follow(lane, attempt, record, await lane.record(accept, now, request=request))
         case Refused(kind=kind, error=error):
             if await queue.record_refused(attempt, kind, error, now) is not ItemState.HELD:
                 _give_back(lane, attempt)
@@ -160,8 +164,8 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
             sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
             if record.status_word != lane.statuses.get(attempt.id):
                 async with lane.looking:
-                    progress = await lane.ports.queue.record_generation(attempt, record, after, sighting=sighting)
-                    _follow(lane, attempt, record, progress)
+                    take_over = partial(lane.ports.queue.record_generation, attempt, record, after, sighting=sighting)
+                    _follow(lane, attempt, record, await lane.record(take_over, after))
         case NotFound(error=error):
             lane.recovered(creates=False)
             lane.statuses.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has

@@ -1,7 +1,7 @@
 """One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -33,6 +33,8 @@ from batchkiln.core.views import (
     HeldUntil,
     Kind,
     LoggedRequest,
+    Look,
+    Progress,
     RequestKind,
     RequestNote,
     Snapshot,
@@ -95,6 +97,8 @@ class Lane:
     is_told_reads: bool = False
     trouble: str | None = None  # what went wrong last, for a person; None once something went right
     _cache: tuple[int, tuple[datetime, ...], Snapshot] | None = None
+    _counted: RequestNote | None = None  # a request that was in what the record of its reply saw
+    _over: int = 0  # requests
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who looks, and by who must not be overtaken
 
     @property
@@ -111,11 +115,29 @@ class Lane:
             version = self.ports.queue.version
             if self._cache is None or self._cache[:2] != (version, days):
                 snapshot = await self.ports.queue.snapshot(self.viewpoint, days)
-                self._cache = (version, days, snapshot)
-                self.control.outstanding = (version, snapshot.outstanding)
+                self._keep(version, days, snapshot)
             else:
                 snapshot = self._cache[2]
         return snapshot.queue, self._account_view(snapshot, now), version
+
+    async def record(
+        self, recording: Callable[[Look], Awaitable[Progress]], now: Now, *, request: RequestNote | None = None
+    ) -> Progress:
+        """Record a reply, and keep what the queue is like then. Who calls this holds `looking`.
+
+        `request` is what was replied to, where its places are still held.
+        """
+        days, over = day_starts(self.day, now), self._over
+        progress = await recording(Look(self.viewpoint, days))
+        if progress.seen is not None and over == self._over:  # else the day's usage may have changed meanwhile
+            version, snapshot = progress.seen
+            self._keep(version, days, snapshot)
+            self._counted = request
+        return progress
+
+    def _keep(self, version: int, days: tuple[datetime, ...], snapshot: Snapshot) -> None:
+        self._cache = (version, days, snapshot)
+        self.control.outstanding = (version, snapshot.outstanding)
 
     def _account_view(self, snapshot: Snapshot, now: Now) -> AccountView:
         unresolved = snapshot.queue.unresolved
@@ -238,7 +260,9 @@ class Lane:
             now = self.ports.clock.now()
             for log in logs:
                 log.settle(now.steady)
-            self._cache = None  # the day's usage has changed, without news for anybody else
+            self._over += 1
+            if self._counted is not request:
+                self._cache = None  # the day's usage has changed, without news for anybody else
         further = tuple(day for day in day_starts(self.day, now) if day not in request.days)
         if further:
             await self.ports.queue.count_also(RequestNote(request.account_id, request.kind, now.instant, further, 0, 0))

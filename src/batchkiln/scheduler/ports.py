@@ -31,6 +31,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.views import (
     DownloadTask,
     LoggedRequest,
+    Look,
     NewAttempt,
     Progress,
     RequestNote,
@@ -212,13 +213,13 @@ class Queue(Protocol):
     async def record_conflict(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
         """Note a 409."""
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> Progress:
-        """Note the generation's id and price, and how far it is."""
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
+        """Note the generation's id and price, and how far it is; look at the queue on the way."""
 
     async def record_generation(
-        self, attempt: Attempt, record: GenerationRecord, now: Now, *, sighting: Sighting | None = None
+        self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look, *, sighting: Sighting | None = None
     ) -> Progress:
-        """Take over what a poll said."""
+        """Take over what a poll said; look at the queue on the way."""
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
         """Note that the service denies the id."""

@@ -28,7 +28,7 @@ from batchkiln.core.replies import (
     UploadTicket,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import DownloadTask, NewAttempt, Progress, RequestNote, WantedInput
+from batchkiln.core.views import DownloadTask, Look, NewAttempt, Progress, RequestNote, WantedInput
 from batchkiln.scheduler.lane import Ports
 from batchkiln.scheduler.ports import Clock, Outputs, Part, Queue, Service
 from batchkiln.traces.recorder import Recorder
@@ -176,17 +176,17 @@ class HeardQueue(_Heard):
         await self._inner.note_read(attempt_id, request)
         self._recorder.reading(attempt_id)
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now) -> Progress:
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
         """Note the generation."""
-        progress: Progress = await self._inner.record_accepted(attempt, record, now)
+        progress: Progress = await self._inner.record_accepted(attempt, record, now, look)
         self._recorder.seen(attempt, record, progress)
         return progress
 
     async def record_generation(
-        self, attempt: Attempt, record: GenerationRecord, now: Now, *, sighting: Sighting | None = None
+        self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look, *, sighting: Sighting | None = None
     ) -> Progress:
         """Take over what a poll said."""
-        progress: Progress = await self._inner.record_generation(attempt, record, now, sighting=sighting)
+        progress: Progress = await self._inner.record_generation(attempt, record, now, look, sighting=sighting)
         self._recorder.seen(attempt, record, progress)
         return progress
 

@@ -6,6 +6,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from threading import Event as ThreadEvent
@@ -14,6 +16,7 @@ import pytest
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.queue.connection import (
+    JOINED_AT_MOST,
     SCHEMA_VERSION,
     Database,
     _migrate,
@@ -290,6 +293,67 @@ async def test_failure_of_a_cancelled_write_is_no_stray(tmp_path: Path) -> None:
     await database.close()
 
     assert strays == []
+
+
+async def together(database: Database, *writes: Callable[[sqlite3.Connection], object]) -> list[object]:
+    """Have the thread busy until all writes wait for it; return how each ended."""
+    may_begin = ThreadEvent()
+    busy = asyncio.create_task(database.run(lambda _: may_begin.wait(10)))
+    tasks = [asyncio.create_task(database.write(write)) for write in writes]
+    await asyncio.sleep(0)
+    may_begin.set()
+    await busy
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_writes_that_wait_together_are_committed_together(tmp_path: Path) -> None:
+    """One sync is enough for all that is to be on the disk; yet not for ever more, since the first one waits."""
+    database = await Database.open_for_writing(tmp_path / "queue.db")
+    statements: list[str] = []
+    await database.run(sqlite3.Connection.set_trace_callback, statements.append)
+    keys = [f"key-{number}" for number in range(JOINED_AT_MOST + 3)]
+
+    ends = await together(database, *(partial(put, key=key) for key in keys))
+
+    assert ends == [None] * len(keys)
+    assert statements.count("COMMIT") == 2
+    assert [await database.read(meta, key) for key in keys] == ["x"] * len(keys)
+    await database.close()
+
+
+async def test_failure_among_writes_that_wait_is_told_to_its_own_caller(tmp_path: Path) -> None:
+    """Law 1: what was committed together is all or nothing by itself, as if it had come alone."""
+    database = await Database.open_for_writing(tmp_path / "queue.db")
+
+    ends = await together(
+        database,
+        partial(put_and_fail, key="first"),
+        partial(put, key="second"),
+        partial(put_and_fail, key="third"),
+        partial(put, key="fourth"),
+    )
+
+    assert [str(end) for end in ends] == ["first", "None", "third", "None"]
+    found = [await database.read(meta, key) for key in ("first", "second", "third", "fourth")]
+    assert found == [None, "x", None, "x"]
+    await database.close()
+
+
+async def test_failed_commit_is_told_to_all_that_were_in_it(tmp_path: Path) -> None:
+    """Law 1: nobody is told that a write is on the disk which is not."""
+    database = await Database.open_for_writing(tmp_path / "queue.db")
+
+    def contradict(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA defer_foreign_keys = ON")
+        connection.execute("INSERT INTO event (at, job_id, kind) VALUES (0, 1000, 'of no job')")
+
+    ends = await together(database, partial(put, key="first"), contradict, partial(put, key="third"))
+
+    assert [type(end) for end in ends] == [sqlite3.IntegrityError] * 3
+    assert [await database.read(meta, key) for key in ("first", "third")] == [None, None]
+    await database.write(put, "later")
+    assert await database.read(meta, "later") == "x"
+    await database.close()
 
 
 async def test_two_processes_write_in_turn(tmp_path: Path) -> None:

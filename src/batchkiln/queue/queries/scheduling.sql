@@ -89,14 +89,9 @@ SET reserved = reserved + :reserved, charged = charged + :charged, refunded = re
 WHERE id = :job_id;
 
 -- name: unresolved_attempts -- one per account at most (Law 4)
-SELECT attempt.*, item.state AS item_state
-FROM attempt JOIN item ON item.id = attempt.item_id
-WHERE attempt.state IN ('sent', 'active');
-
--- name: unresolved_attempt
 SELECT attempt.*, item.state AS item_state, recipe.price_key
 FROM attempt JOIN item ON item.id = attempt.item_id JOIN recipe ON recipe.id = item.recipe_id
-WHERE attempt.account_id = :account_id AND attempt.state IN ('sent', 'active');
+WHERE attempt.state IN ('sent', 'active');
 
 -- name: queued_classes -- one row per job and recipe that has queued items
 SELECT job.id AS job_id, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
@@ -137,7 +132,8 @@ GROUP BY tally.job_id, tally.state;
 SELECT item.id, item.job_id, item.prompt, item.inputs, item.state,
        recipe.model, recipe.mode, recipe.parameters, recipe.inputs_count, recipe.max_cost_credits, recipe.attempts,
        quote.cost_credits,
-       job.reserved + job.charged - job.refunded AS committed, job.budget_credits, job.budget_credits_per_day
+       job.reserved + job.charged - job.refunded AS committed, job.budget_credits, job.budget_credits_per_day,
+       (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE attempt.item_id = item.id) AS next_number
 FROM item
 JOIN job ON job.id = item.job_id
 JOIN recipe ON recipe.id = item.recipe_id
@@ -148,9 +144,6 @@ WHERE item.id = :item_id;
 SELECT asset.url FROM input_file
 JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id
 WHERE input_file.id = :input_id;
-
--- name: next_attempt_number
-SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE item_id = :item_id;
 
 -- name: insert_attempt
 INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body,
@@ -171,14 +164,17 @@ UPDATE attempt SET answers = answers + 1 WHERE id = :attempt_id AND state = 'sen
 -- name: touch_attempt
 UPDATE attempt SET last_read_at = :now WHERE id = :attempt_id;
 
--- name: generation_is_known -- under another attempt of the account
-SELECT 1 FROM attempt
-WHERE account_id = :account_id AND generation_id = :generation_id AND id <> :attempt_id;
+-- name: attempt_and_claim -- and whether the generation is known under another attempt of the account
+SELECT attempt.*, EXISTS (
+    SELECT 1 FROM attempt AS other
+    WHERE other.account_id = attempt.account_id AND other.generation_id = :generation_id AND other.id <> attempt.id
+) AS is_known
+FROM attempt WHERE attempt.id = :attempt_id;
 
 -- name: accept_attempt
 UPDATE attempt
-SET state = 'active', generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
-    generation_created_at = :created_at, day_start_at = :day, last_read_at = :now
+SET state = :state, generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
+    generation_created_at = :created_at, day_start_at = :day, last_read_at = :now, ended_at = :ended_at
 WHERE id = :attempt_id AND state = 'sent';
 
 -- name: note_status
@@ -248,15 +244,13 @@ SELECT * FROM input_file WHERE id IN (SELECT value FROM json_each(:input_ids));
 
 -- name: download_task
 SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename,
-       item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model
+       item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model,
+       (SELECT json_group_array(number) FROM output WHERE output.attempt_id = attempt.id) AS saved
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = attempt.job_id
 JOIN recipe ON recipe.id = item.recipe_id
 WHERE attempt.id = :attempt_id;
-
--- name: saved_numbers
-SELECT number FROM output WHERE attempt_id = :attempt_id;
 
 -- name: insert_output
 INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
