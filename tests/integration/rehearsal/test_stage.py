@@ -201,6 +201,15 @@ def in_a_finalizer(patch: pytest.MonkeyPatch, interrupt: Callable[[], None]) -> 
     patch.setattr(End, "write", written)
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """A shell has what it starts in the background ignore interrupts; so may tests be started."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_interrupts")
 @pytest.mark.parametrize("times", [50, 80])
 @pytest.mark.parametrize("place", [before_a_step, in_a_finalizer])
 def test_a_signal_is_taken_between_two_steps(
@@ -223,6 +232,7 @@ def test_a_signal_is_taken_between_two_steps(
     assert list(temporary.glob("batchkiln-rehearsal-*")) == []
 
 
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_a_signal_is_taken_at_once_while_manifests_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million rows are read in one step: nobody waits for its end."""
 
