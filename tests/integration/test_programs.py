@@ -127,8 +127,11 @@ def test_copies_draw_different_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["PYTHONWARNINGS", "LC_NUMERIC", "TZ", "HOME", "OTEL_SDK_DISABLED"])
-def test_what_is_read_at_a_start_needs_one(tmp_path: Path, name: str) -> None:
-    process = start(["--version"], cwd=tmp_path, env=environment(**{name: "C"}))
+def test_what_is_read_at_a_start_needs_one(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a test changes its own environment, after that what is copied has started."""
+    ended(start(["--version"], cwd=tmp_path, env=environment()))
+    monkeypatch.setenv(name, "C")
+    process = start(["--version"], cwd=tmp_path, env=environment())
 
     assert type(process) is subprocess.Popen
     assert ended(process)[0] == 0

@@ -22,7 +22,6 @@ import batchkiln
 SOURCE: Final = str(Path(batchkiln.__file__).parents[1])
 _SERVER: Final = Path(__file__).with_name("program_server.py")
 _AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "NO_COLOR", "FORCE_COLOR", "OTEL_", "HOME")
-_STREAMS: Final = 3
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
@@ -46,14 +45,10 @@ def start(
     A variable that is read while Python or a library starts is none that a copy could still follow, so it has a start
     of its own as well.
     """
-    is_forked = is_forked and sys.platform == "linux" and _read_at_start(env) == _read_at_start(environment())
+    is_forked = is_forked and sys.platform == "linux" and _server().is_like(env)
     kind = ForkedProgram if is_forked else subprocess.Popen
     command = [sys.executable, "-m", module, *arguments]
     return kind(command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
-
-
-def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(_AT_START)}
 
 
 class ForkedProgram(subprocess.Popen[str]):
@@ -77,14 +72,19 @@ class _Server:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            number = theirs.fileno()
+            number, env = theirs.fileno(), environment()
+            self._read_at_start = _read_at_start(env)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, str(_SERVER), str(number)],
-                env=environment(),
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[number],
             )
+
+    def is_like(self, env: Mapping[str, str]) -> bool:
+        """Tell whether what is read once, at the start, is the same there."""
+        return _read_at_start(env) == self._read_at_start
 
     def fork(self, request: Mapping[str, object], descriptors: list[int]) -> int:
         """Have a process with these as its standard streams, and return its pid: it is a child of this process."""
@@ -109,6 +109,10 @@ def _server() -> _Server:
     server = _Server()
     atexit.register(server.end)
     return server
+
+
+def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(_AT_START)}
 
 
 def _adopt_orphans(*, wanted: bool) -> None:
