@@ -1,9 +1,7 @@
 """The manifests in `jobs/` are the first thing that people run: each works as it stands, by the program itself."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ import av
 import pytest
 from PIL import Image
 
-import batchkiln
+from support.programs import environment, start
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXAMPLES: Final = sorted((ROOT / "jobs").glob("*.yaml"))
@@ -39,17 +37,13 @@ class Example:
 
 
 def _batchkiln(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
-    environment = kept | {"PYTHONPATH": str(Path(batchkiln.__file__).parents[1]), "XDG_CONFIG_HOME": str(folder)}
-    return subprocess.run(
-        [sys.executable, "-m", "batchkiln", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
+    with start(arguments, cwd=folder, env=environment(XDG_CONFIG_HOME=str(folder))) as process:
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 @pytest.fixture(scope="module", params=EXAMPLES, ids=lambda path: path.stem)

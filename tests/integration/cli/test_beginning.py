@@ -21,7 +21,8 @@ def test_init_wires_the_manifest_to_its_schema(workspace: Workspace) -> None:
 
 
 def test_init_writes_a_manifest_that_runs_and_never_writes_over_one(workspace: Workspace) -> None:
-    """The first manifest is accepted as it is; a second init leaves it alone."""
+    """The first manifest is accepted as it is; a second init leaves it alone. As a person starts them."""
+    workspace = workspace.starting_anew()
     first = workspace.call("init")
     path = workspace.folder / "manifest.yaml"
     path.write_text(path.read_text() + "# mine\n")

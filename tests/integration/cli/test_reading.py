@@ -115,7 +115,7 @@ def test_a_queue_that_is_not_there_is_a_mistake_and_is_not_made(workspace: Works
 
 def test_a_pipe_that_is_closed_early_ends_without_a_traceback(done: Workspace) -> None:
     """`batchkiln items … | head` is no error to look at."""
-    process = done.start("items", "foxes", "--json")
+    process = done.starting_anew().start("items", "foxes", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()

@@ -6,13 +6,12 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import batchkiln
+from support.programs import environment, start
 
 TIMEOUT_SECONDS: Final = 30
 HURRIED: Final = "profiles:\n  local:\n    time_scale: 600\n"
@@ -81,11 +80,16 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The folder, and the environment of its commands."""
+    """The folder, and the environment of its commands, which are forked from a process that has imported all."""
 
     folder: Path
+    is_forked: bool = True
     started: list[subprocess.Popen[str]] = field(default_factory=list)
     terminals: list[int] = field(default_factory=list)
+
+    def starting_anew(self) -> "Workspace":
+        """Give the same folder for commands with a start and an end of their own: a test that is about one of these."""
+        return replace(self, is_forked=False)
 
     def end_all(self) -> None:
         """End what a failed test left running."""
@@ -119,18 +123,9 @@ class Workspace:
         finally:
             os.close(theirs)
 
-    def _start(self, arguments: Sequence[str], environment: dict[str, str], stderr: int) -> subprocess.Popen[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
-        source = str(Path(batchkiln.__file__).parents[1])
-        process = subprocess.Popen(
-            [sys.executable, "-m", "batchkiln", *arguments],
-            cwd=self.folder,
-            env=kept | {"PYTHONPATH": source, "XDG_CONFIG_HOME": str(self.folder)} | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+    def _start(self, arguments: Sequence[str], more: dict[str, str], stderr: int) -> subprocess.Popen[str]:
+        surroundings = environment(XDG_CONFIG_HOME=str(self.folder)) | more
+        process = start(arguments, cwd=self.folder, env=surroundings, stderr=stderr, is_forked=self.is_forked)
         self.started.append(process)
         return process
 

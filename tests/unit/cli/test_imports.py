@@ -81,3 +81,19 @@ def test_nothing_heavy_is_imported(arguments: tuple[str, ...], unwanted: tuple[s
 def test_the_guard_sees_what_is_imported(folder: Path) -> None:
     """`enqueue` does read YAML: the test above can fail."""
     assert imported(folder, ("yaml",), "enqueue", "foxes.yaml") == "exit 0 yaml"
+
+
+def test_drawing_needs_nothing_of_the_server() -> None:
+    """Each run on the embedded service starts the process that draws; the names of the package come when asked for."""
+    program = (
+        "import sys, batchkiln.service.media.__main__\n"
+        "print(*(name for name in ('aiohttp', 'asyncio', 'pydantic', 'sqlite3', 'av') if name in sys.modules))\n"
+        "import batchkiln.service as service\n"
+        "print(*(name for name in (*service.__all__, 'unknown') if not hasattr(service, name)))"
+    )
+    source = str(Path(batchkiln.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": source}, capture_output=True, check=True
+    )
+
+    assert done.stdout.split() == [b"av", b"unknown"]
