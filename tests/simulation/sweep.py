@@ -47,7 +47,7 @@ class Extent:
 
 
 FULL: Final = Extent(share=None, pairs=5000, account_days=10_000, rushed_days=400)
-SHORT: Final = Extent(share=8, pairs=40, account_days=100, rushed_days=8)
+SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4)
 
 
 @dataclass

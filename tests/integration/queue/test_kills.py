@@ -11,7 +11,7 @@ from support.builders import NO
 from support.fake_service import Lost
 from support.world import World
 
-SEEDS = 150
+SEEDS = 80
 _TROUBLES: dict[str, list[object]] = {
     "create": [Lost.REPLY, Lost.REQUEST, Unavailable(None, NO), Throttled(None, NO), EdgeBlocked()],
     "read": [Lost.REPLY, Unavailable(None, NO), Throttled(None, NO), NotFound(NO)],
