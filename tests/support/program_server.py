@@ -44,8 +44,11 @@ def next_request(server: socket.socket) -> tuple[dict[str, Any], list[int]] | No
         pids, pid_of_copy = os.pipe()
         between = os.fork()
         if between == 0:  # ends at once, which makes its child an orphan: the one that asked takes those in
+            parent = os.getpid()
             copy = os.fork()
             if copy == 0:
+                while os.getppid() == parent:
+                    os.sched_yield()
                 for descriptor in (server.detach(), pids, pid_of_copy):
                     os.close(descriptor)
                 return json.loads(message), descriptors
