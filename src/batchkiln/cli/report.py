@@ -118,7 +118,7 @@ def _head(view: JobView) -> "ReportJob":
 
 def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
     """Give an item as it is shown: without folders of this machine, keys, and what signs the service's links."""
-    from batchkiln.outputs.report.contents import ReportCharge, ReportItem  # noqa: PLC0415  as above
+    from batchkiln.outputs.report.contents import ReportItem  # noqa: PLC0415  as above
 
     item, recipe = row.item, row.recipe
     return ReportItem(
@@ -134,9 +134,7 @@ def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
         error=None if item.error is None else _error(item.error, row.inputs, keys),
         generation_id=item.generation_id,
         files=tuple(_file(output, output_dir) for output in item.outputs),
-        charges=tuple(
-            ReportCharge(one.day, one.charged, one.refunded, one.reserved, one.recorded_at) for one in row.charges
-        ),
+        charges=row.charges,
     )
 
 

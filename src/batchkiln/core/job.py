@@ -144,6 +144,17 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Charge:
+    """What one attempt cost, in credits, and the start of the service day that carries it."""
+
+    day: datetime
+    charged: int
+    refunded: int
+    reserved: int
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class SavedFile:
     """A file that stands whole under its final name (Law 7). `path` is absolute, `sha256` hex."""
 

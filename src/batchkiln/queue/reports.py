@@ -8,26 +8,14 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from batchkiln.core.instants import from_milliseconds
-from batchkiln.core.job import AttemptState, Recipe
+from batchkiln.core.job import AttemptState, Charge, Recipe
 from batchkiln.queue.rows import recipe_of
 from batchkiln.queue.sql import query
 from batchkiln.queue.stories import PAGE, ItemSummary, iter_items
 
 _RESERVING = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """What one attempt cost, in credits, and the start of the service day that carries it."""
-
-    day: datetime
-    charged: int
-    refunded: int
-    reserved: int
-    recorded_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
 
-from batchkiln.core.job import Mode
+from batchkiln.core.job import Charge, Mode
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
-from batchkiln.outputs.report.contents import ReportCharge, ReportFile, ReportItem, ReportJob
+from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.outputs.report.pages import PageLink, Picture, Shape, render_card, render_foot, render_head
 from batchkiln.outputs.report.sums import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
@@ -50,8 +50,8 @@ class Seen(HTMLParser):
         return [value for _, attributes in self.tags for name, value in attributes.items() if name in names and value]
 
 
-def charge(charged: int = 0, *, refunded: int = 0, reserved: int = 0, day: datetime = DAY) -> ReportCharge:
-    return ReportCharge(day, charged, refunded, reserved, NOW)
+def charge(charged: int = 0, *, refunded: int = 0, reserved: int = 0, day: datetime = DAY) -> Charge:
+    return Charge(day, charged, refunded, reserved, NOW)
 
 
 def failed(index: int, code: str, message: str = "no") -> ReportItem:

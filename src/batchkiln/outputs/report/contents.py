@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from batchkiln.core.job import Mode
+from batchkiln.core.job import Charge, Mode
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
 
@@ -46,17 +46,6 @@ class ReportFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCharge:
-    """What one attempt cost, and the start of the service day that carries it."""
-
-    day: datetime
-    charged: int
-    refunded: int
-    reserved: int
-    recorded_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class ReportItem:
     """One item with its request, files and money. `inputs` are names of files."""
 
@@ -72,7 +61,7 @@ class ReportItem:
     error: ServiceError | None
     generation_id: str | None
     files: tuple[ReportFile, ...]
-    charges: tuple[ReportCharge, ...]
+    charges: tuple[Charge, ...]
 
     @property
     def credits(self) -> int:
