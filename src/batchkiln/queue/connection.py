@@ -91,10 +91,14 @@ class Database:
         """Open what a queue that is not there yet would be: in memory, and for reading. Nothing is made at `path`."""
         return await cls._open("file::memory:", path, _prepare_empty)
 
+    @staticmethod
+    async def _connect(uri: str) -> Any:  # noqa: ANN401  what the constructor takes
+        return await aiosqlite.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+
     @classmethod
     async def _open(cls, uri: str, path: Path, prepare: Callable[[sqlite3.Connection, Path], None]) -> Self:
         try:
-            connection = await aiosqlite.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+            connection = await cls._connect(uri)
         except sqlite3.Error as error:
             raise QueueUnusable(f"{path}: cannot be opened as a queue: {error}") from error
         database = cls(connection, path)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from batchkiln.core.errors import QueueUnusable
 from batchkiln.queue.connection import BUSY_SECONDS, Database, translated
 
 T = TypeVar("T")
@@ -22,19 +21,14 @@ class InlineDatabase(Database):
         self._waiting = deque()
         self.path = path
 
+    @staticmethod
+    async def _connect(uri: str) -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+
     @classmethod
     async def _open(cls, uri: str, path: Path, prepare: Callable[[sqlite3.Connection, Path], None]) -> Self:
-        try:
-            connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
-        except sqlite3.Error as error:
-            raise QueueUnusable(f"{path}: cannot be opened as a queue: {error}") from error
-        database = cls(connection, path)
-        try:
-            await database.run(prepare, path)
-        except BaseException:
-            await database.close()
-            raise
-        connection.execute("PRAGMA synchronous = OFF")
+        database = await super()._open(uri, path, prepare)
+        database._raw.execute("PRAGMA synchronous = OFF")  # noqa: SLF001  its own
         return database
 
     async def close(self) -> None:
