@@ -1,7 +1,6 @@
 """A damaged queue and the real command: what it says, how it ends, and that the service hears nothing."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from typing import Final
 
 import pytest
 from filelock import FileLock
+
+from support.programs import environment
 
 from .harm import HARMS, PAGE, sound_queue
 
@@ -111,9 +112,8 @@ def _bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def _work(folder: Path, queue: str = "queue.db") -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
     command = [sys.executable, "-m", "batchkiln", "work", "--json", "--queue", queue]
-    environment = kept | {"PYTHONPATH": str(SOURCE), "XDG_CONFIG_HOME": str(folder)}
+    surroundings = environment(XDG_CONFIG_HOME=str(folder))
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False, timeout=120
     )

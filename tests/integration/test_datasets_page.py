@@ -10,6 +10,9 @@ from typing import Final
 
 import pytest
 
+from support.following import put_program
+from support.programs import environment
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs" / "datasets.md").read_text("utf-8")
 BLOCKS: Final = re.findall(r"^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -21,22 +24,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Follow the page once, with a hurried local service and without the network."""
     made, tools = tmp_path_factory.mktemp("page"), tmp_path_factory.mktemp("tools")
     (made / "batchkiln.yaml").write_text("profiles:\n  local:\n    time_scale: 600\n", "utf-8")
-    program = tools / "batchkiln"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m batchkiln "$@"\n', "utf-8")
-    program.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
-    environment = kept | {
-        "PATH": f"{tools}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
-        "HOME": str(made),
-        "HF_HUB_OFFLINE": "1",
-    }
+    put_program(tools)
+    surroundings = environment(PATH=f"{tools}:{os.environ['PATH']}", HOME=str(made), HF_HUB_OFFLINE="1")
     commands = {"bash": [str(shutil.which("bash")), "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
     for language, text in BLOCKS:
         result = subprocess.run(
             [*commands[language], text],
             cwd=made,
-            env=environment,
+            env=surroundings,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_SECONDS,

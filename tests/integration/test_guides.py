@@ -9,14 +9,15 @@ next command, and each line after `<!-- shows -->` is part of what the commands 
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from support.following import follow, put_program
+from support.programs import environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BEFORE: Final = ROOT / "docs" / "guides" / "README.md"
@@ -50,15 +51,10 @@ class Reader:
     def __init__(self, folder: Path, tools: Path) -> None:
         self.folder = folder
         self.shown = ""
-        program = tools / "batchkiln"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m batchkiln "$@"\n', "utf-8")
-        program.chmod(0o755)
+        put_program(tools)
         self._programs = {"sh": [str(shutil.which("bash")), "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
         path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-        places = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), "HOME": str(folder), "COLUMNS": "120"}
-        places["HF_HUB_OFFLINE"] = "1"
-        self._environment = kept | places
+        self._environment = environment(PATH=path, HOME=str(folder), COLUMNS="120", HF_HUB_OFFLINE="1")
 
     def follow(self, block: Block) -> None:
         """Do what a block asks, and fail where it does not come out as the page says."""
@@ -81,23 +77,11 @@ class Reader:
                 return
 
     def _run(self, program: list[str], text: str) -> int:
-        process = subprocess.Popen(
-            [*program, text],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
+        status, shown = follow(
+            [*program, text], cwd=self.folder, env=self._environment, timeout_seconds=TIMEOUT_SECONDS
         )
-        try:
-            shown, _ = process.communicate(timeout=TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            shown, _ = process.communicate()
         self.shown += shown
-        return process.returncode
+        return status
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,6 +1,5 @@
 """`docs/python.md`: every example is a whole program, and works as it stands."""
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from typing import Final
 import pytest
 
 import batchkiln
+from support.programs import SOURCE, environment
 
 MANUAL: Final = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text("utf-8")
 EXAMPLES: Final = re.findall(r"^```python\n(.*?)^```$", MANUAL, re.DOTALL | re.MULTILINE)
@@ -31,13 +31,10 @@ def test_there_is_a_check_for_each_example() -> None:
 def test_examples_run(number: int, tmp_path: Path) -> None:
     """A copied example runs to its end on the embedded local service, and nothing is written to standard error."""
     (tmp_path / "batchkiln.yaml").write_text(HURRIED)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
-    source = str(Path(batchkiln.__file__).parents[1])
-
     done = subprocess.run(
         [sys.executable, "-c", EXAMPLES[number]],
         cwd=tmp_path,
-        env=kept | {"PYTHONPATH": source, "XDG_CONFIG_HOME": str(tmp_path)},
+        env=environment(XDG_CONFIG_HOME=str(tmp_path)),
         capture_output=True,
         text=True,
         timeout=60,
@@ -62,10 +59,8 @@ def test_importing_is_cheap() -> None:
     """`import batchkiln` imports nothing of what it offers: neither pydantic, aiohttp nor SQLite."""
     heavy = ["aiohttp", "pydantic", "sqlite3", "jinja2", "yaml", "structlog", "asyncio", "PIL", "av", "apprise"]
     code = f"import sys, batchkiln; dir(batchkiln); print([name for name in {heavy} if name in sys.modules])"
-    source = str(Path(batchkiln.__file__).parents[1])
-
     done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": source}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], env={"PYTHONPATH": SOURCE}, capture_output=True, text=True, check=True
     )
 
     assert done.stdout == "[]\n"

@@ -4,10 +4,7 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +12,8 @@ from urllib.parse import urlsplit
 
 import av
 import pytest
+
+from support.following import follow, put_program
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = (ROOT / "docs" / "service-with-curl.md").read_text("utf-8")
@@ -49,26 +48,12 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
     shutil.copy(ROOT / "jobs" / "images" / "owl.png", folder)
     for name in TOOLS:
         (tools / name).symlink_to(str(shutil.which(name)))
-    program = tools / "batchkiln"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m batchkiln "$@"\n', "utf-8")
-    program.chmod(0o755)
+    put_program(tools)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("BATCHKILN_", "CURL_"))}
     environment = kept | SPEED | {"PATH": str(tools), "PYTHONPATH": str(ROOT / "src"), "HOME": str(folder)}
-    process = subprocess.Popen(
-        [str(shutil.which("bash")), "-c", f"set -euo pipefail\n{COMMANDS}"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        shown, _ = process.communicate(timeout=TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        shown, _ = process.communicate()
-    return Walk(folder, process.returncode, shown)
+    bash = [str(shutil.which("bash")), "-c", f"set -euo pipefail\n{COMMANDS}"]
+    status, shown = follow(bash, cwd=folder, env=environment, timeout_seconds=TIMEOUT_SECONDS)
+    return Walk(folder, status, shown)
 
 
 def test_every_command_succeeds(walk: Walk) -> None:

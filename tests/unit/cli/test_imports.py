@@ -1,6 +1,5 @@
 """What a command must not import: each of these takes longer than most commands."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Final
 
 import pytest
 
-import batchkiln
+from support.programs import environment
 
 MANIFEST: Final = """\
 version: 1
@@ -48,12 +47,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def imported(folder: Path, unwanted: tuple[str, ...], *arguments: str) -> str:
     """Run a command; return its exit status, and what of the unwanted it imported."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BATCHKILN_")}
-    source = str(Path(batchkiln.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, ",".join(unwanted), *arguments],
         cwd=folder,
-        env=kept | {"PYTHONPATH": source, "XDG_CONFIG_HOME": str(folder)},
+        env=environment(XDG_CONFIG_HOME=str(folder)),
         capture_output=True,
         text=True,
         timeout=60,
@@ -91,9 +88,6 @@ def test_drawing_needs_nothing_of_the_server() -> None:
         "import batchkiln.service as service\n"
         "print(*(name for name in (*service.__all__, 'unknown') if not hasattr(service, name)))"
     )
-    source = str(Path(batchkiln.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": source}, capture_output=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
 
     assert done.stdout.split() == [b"av", b"unknown"]
