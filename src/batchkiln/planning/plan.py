@@ -10,7 +10,6 @@ from typing import BinaryIO
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, hopeless
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
@@ -160,7 +159,7 @@ def _survey(
             manifest.items(),
             profile=profile.name,
             account=(manifest.job.accounts or profile.account_names)[0],
-            day=to_milliseconds(profile.day.start_of(times[profile.name])),
+            day=profile.day.start_of(times[profile.name]),
             options=options,
             mistake_at=manifest.mistake_at,
         )

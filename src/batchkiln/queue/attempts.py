@@ -21,7 +21,7 @@ from batchkiln.queue.preparations import asset_urls
 from batchkiln.queue.rows import attempt_of, recipe_of, stored
 from batchkiln.queue.soundness import attempt_checksum, is_as_recorded
 from batchkiln.queue.sql import query
-from batchkiln.queue.windows import give_back_credits, take_credits, write_request
+from batchkiln.queue.windows import give_back_credits, job_credits, take_credits, write_request
 
 REFUSALS_IN_A_ROW: Final = 5
 """So often a refusal that a fresh quote, asset or key should mend is tried again for one item."""
@@ -97,13 +97,17 @@ def record_replay(
 ) -> Attempt | None:
     """Count one more send of the same bytes, before it happens; return the attempt as it now stands.
 
+    Its credits go to the last day that may charge it: of all since it was recorded, no other can still be overstepped.
     Returns None where the disk no longer gives what was recorded (Law 2): held then, as by a 409 (Service rule 4.3).
     """
-    if not is_as_recorded(_row(connection, attempt_id)):
+    row = _row(connection, attempt_id)
+    if not is_as_recorded(row):
         record_conflict(connection, attempt_id, _DAMAGED, to_milliseconds(request.at))
         return None
-    if connection.execute(query("count_send"), {"attempt_id": attempt_id}).rowcount != 1:
+    day = to_milliseconds(request.days[-1])
+    if connection.execute(query("count_send"), {"attempt_id": attempt_id, "day": day}).rowcount != 1:
         raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, and must not be sent again")
+    _move_credits(connection, row, day=day, cost=row["quote_credits"])
     write_request(connection, request, keep_seconds=keep_seconds)
     return attempt_of(_row(connection, attempt_id))
 
@@ -343,9 +347,8 @@ def _is_within_budget(connection: sqlite3.Connection, row: sqlite3.Row, new: New
         return False
     if row["budget_credits_per_day"] is None:
         return True
-    parameters = {"job_id": row["job_id"], "day": to_milliseconds(new.day)}
-    used = connection.execute(query("job_day_credits"), parameters).fetchone()
-    return bool((used[0] if used else 0) + new.cost_credits <= row["budget_credits_per_day"])
+    taken = job_credits(connection, row["job_id"], new.request.days)
+    return bool(taken + new.cost_credits <= row["budget_credits_per_day"])
 
 
 def _row(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
@@ -403,7 +406,7 @@ def _end_uncreated(connection: sqlite3.Connection, row: sqlite3.Row, now: int) -
 
 
 def _move_credits(connection: sqlite3.Connection, row: sqlite3.Row, *, day: int, cost: int) -> None:
-    """Replace the reserved quote by the charged cost, in the day that the service counts it in."""
+    """Replace the reserved quote by the cost, in the day that the service counts it in, or may."""
     if (day, cost) == (row["day_start_at"], row["quote_credits"]):
         return
     account_id, job_id = row["account_id"], row["job_id"]

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Final
 
 from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import Mode
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.queue.sql import query
+from batchkiln.queue.windows import job_credits
 
 ATTEMPTS_LOOKED_AT: Final = 400
 IMAGE_SECONDS: Final = 20.0
@@ -68,9 +68,8 @@ def queued_loads(
     means = seen_means(connection)
     found: list[QueuedLoad] = []
     for profile, limit in limits.items():
-        place = {"day": to_milliseconds(days[profile]), "profile": profile}
-        rows = connection.execute(query("forecast_jobs"), place).fetchall()
-        found += [_load(connection, row, limit, means) for row in rows]
+        rows = connection.execute(query("forecast_jobs"), {"profile": profile}).fetchall()
+        found += [_load(connection, row, limit, means, days[profile]) for row in rows]
     return found
 
 
@@ -114,9 +113,10 @@ def _item_class(entry: RecipeCount, seconds: float) -> ItemClass:
     )
 
 
-def _load(connection: sqlite3.Connection, row: sqlite3.Row, limits: Limits, means: Means) -> QueuedLoad:
+def _load(connection: sqlite3.Connection, row: sqlite3.Row, limits: Limits, means: Means, day: datetime) -> QueuedLoad:
     classes = item_classes(recipe_counts(connection, row["id"], row["profile"]), limits, means)
     budget = row["budget_credits"]
     left = None if budget is None else budget - row["committed"]
-    load = JobLoad(row["name"], classes, row["budget_credits_per_day"], row["taken"], left)
+    taken = job_credits(connection, row["id"], [day])
+    load = JobLoad(row["name"], classes, row["budget_credits_per_day"], taken, left)
     return QueuedLoad(row["profile"], tuple(json.loads(row["accounts"])), load)

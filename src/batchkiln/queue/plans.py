@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -20,6 +21,7 @@ from batchkiln.queue.forecast import Means, QueuedLoad, RecipeCount, item_classe
 from batchkiln.queue.intake import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
 from batchkiln.queue.rows import input_file_of, recipe_of
 from batchkiln.queue.sql import query
+from batchkiln.queue.windows import job_credits
 
 CHANGES_SHOWN: Final = 20
 """How many items are named of each kind of change; the others are counted."""
@@ -119,13 +121,13 @@ def plan_manifest(
     *,
     profile: str,
     account: str,
-    day: int,
+    day: datetime,
     options: ApplyOptions,
     mistake_at: MistakeAt,
 ) -> ManifestPlan:
     """Compare a manifest with its job, and change nothing. For `Database.run` on a connection for reading.
 
-    `account` is the one whose uploads count, `day` the start of the service's present day in milliseconds. Raises
+    `account` is the one whose uploads count, `day` the start of the service's present day. Raises
     `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
     """
     survey = _Survey(connection, profile=profile, account=account)
@@ -140,8 +142,8 @@ def plan_manifest(
         observe=survey.observe,
     ) as intake:
         survey.count(intake.report)
-        place = {"job_id": intake.report.job_id, "day": day}
-        job = connection.execute(query("planned_job"), place).fetchone()
+        job_id = intake.report.job_id
+        job = connection.execute(query("planned_job"), {"job_id": job_id}).fetchone()
         return ManifestPlan(
             spec=spec,
             profile=profile,
@@ -153,7 +155,7 @@ def plan_manifest(
             uploads=survey.uploads(),
             is_paused=job is not None and bool(job["is_paused"]),
             committed=0 if job is None else job["committed"],
-            taken=0 if job is None else job["taken"],
+            taken=0 if job_id is None else job_credits(connection, job_id, [day]),
             means=seen_means(connection),
         )
 

@@ -8,13 +8,12 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobMoney
 from batchkiln.core.durations import Sighting
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.planner import Candidate, QueueView
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import Kind, Outstanding, Scope, Snapshot, Viewpoint
 from batchkiln.queue.rows import attempt_of, held_of, input_ids_of, instant, order_of
 from batchkiln.queue.sql import query
-from batchkiln.queue.windows import usages
+from batchkiln.queue.windows import job_credits, usages
 
 UPLOAD_LOOKAHEAD = 5
 """How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
@@ -119,17 +118,12 @@ def _missing_inputs(connection: sqlite3.Connection, account_id: int, heads: list
 
 
 def _money(connection: sqlite3.Connection, row: sqlite3.Row, days: Sequence[datetime]) -> JobMoney:
-    today = 0
-    if row["budget_credits_per_day"] is not None:
-        for day in days:
-            parameters = {"job_id": row["job_id"], "day": to_milliseconds(day)}
-            used = connection.execute(query("job_day_credits"), parameters).fetchone()
-            today = max(today, used[0] if used else 0)
+    has_day_budget = row["budget_credits_per_day"] is not None
     return JobMoney(
         reserved=row["reserved"],
         charged=row["charged"],
         refunded=row["refunded"],
-        today=today,
+        today=job_credits(connection, row["job_id"], days) if has_day_budget else 0,
         budget=row["budget_credits"],
         budget_per_day=row["budget_credits_per_day"],
     )

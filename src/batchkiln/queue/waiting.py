@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.budget import JobMoney
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import HeldUntil
 from batchkiln.core.windows import DayUsage
 from batchkiln.queue.rows import held_of, input_ids_of
 from batchkiln.queue.sql import query
-from batchkiln.queue.windows import usages
+from batchkiln.queue.windows import job_credits, usages
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +65,11 @@ def account_standing(
 def job_money(connection: sqlite3.Connection, job_name: str, day: datetime) -> JobMoney:
     """Return a job's credits as the planner sees them on a service day."""
     row = connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-    used = connection.execute(query("job_day_credits"), {"job_id": row["id"], "day": to_milliseconds(day)}).fetchone()
     return JobMoney(
         reserved=row["reserved"],
         charged=row["charged"],
         refunded=row["refunded"],
-        today=used[0] if used else 0,
+        today=job_credits(connection, row["id"], [day]),
         budget=row["budget_credits"],
         budget_per_day=row["budget_credits_per_day"],
     )

@@ -64,6 +64,15 @@ def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int
     connection.execute(query("add_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})
 
 
+def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[datetime]) -> int:
+    """Return what a job has taken of a day's budget: of several days, which may be today, the most.
+
+    What waits for a reply counts in every day: it may be charged, or be replayed, long after a reset (Law 6).
+    """
+    parameters = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
+    return max((connection.execute(query("job_credits"), place).fetchone()[0] for place in parameters), default=0)
+
+
 def give_back_credits(
     connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int
 ) -> None:

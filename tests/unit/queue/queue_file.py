@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ class QueueFile:
                 rows,
                 profile=profile,
                 account=account,
-                day=0,
+                day=datetime(1970, 1, 1, tzinfo=UTC),
                 options=options or ApplyOptions(),
                 mistake_at=mistake_at,
             )

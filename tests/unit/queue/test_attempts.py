@@ -11,7 +11,7 @@ from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import RequestKind, RequestNote
+from batchkiln.core.views import NewAttempt, RequestKind, RequestNote
 from batchkiln.queue import attempts
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
@@ -382,3 +382,61 @@ def test_id_of_another_item_is_held(world: World, sent: Attempt) -> None:
 
     assert state is ItemState.HELD
     assert standing(world, "item-2").attempt == "disputed"
+
+
+def test_unanswered_send_counts_in_every_day_of_its_job(world: World) -> None:
+    """Law 6: what was sent before a reset may be charged after it, while another account works on the new day."""
+    world.enqueue("item-2", "item-3", "item-4", job="two", budget_credits_per_day=20)
+    for item in (2, 3, 4):
+        quote(world, item, 10)
+    tomorrow = NOON + timedelta(days=1)
+    account_of(world, "second"), account_of(world, "third")
+
+    yesterdays = record(world, 2, cost=10, account="main")
+    first = record(world, 3, cost=10, account="second", at=tomorrow)
+    over = record(world, 4, cost=10, account="third", at=tomorrow)
+
+    assert yesterdays is not None
+    assert first is not None
+    assert over is None
+
+
+def test_settled_send_counts_in_its_own_day_alone(world: World) -> None:
+    """What the service counted in the day before leaves the new day whole."""
+    world.enqueue("item-2", "item-3", "item-4", job="two", budget_credits_per_day=20)
+    for item in (2, 3, 4):
+        quote(world, item, 10)
+    tomorrow = NOON + timedelta(days=1)
+    yesterdays = record(world, 2, cost=10, account="main")
+    assert yesterdays is not None
+    accept(world, yesterdays, generation(), now=NOW_MS + 86_400_000)
+
+    made = [record(world, item, cost=10, account=name, at=tomorrow) for item, name in ((3, "second"), (4, "third"))]
+
+    assert None not in made
+
+
+def test_replay_takes_its_credits_to_the_day_of_the_send(world: World, sent: Attempt) -> None:
+    """A conflict may follow, and nobody ever learns the day: of those possible, only the last can be overstepped."""
+    tomorrow = NOON + timedelta(days=1)
+    note = RequestNote(sent.account_id, RequestKind.CREATE, tomorrow, (day_of(tomorrow),))
+
+    world.write(attempts.record_replay, sent.id, note, keep_seconds=300.0)
+    world.write(attempts.record_conflict, sent.id, NO, NOW_MS + 86_400_000)
+
+    assert standing(world) == Standing("held", "disputed", (10, 0, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10})
+
+
+def test_send_around_a_reset_keeps_to_both_days(world: World) -> None:
+    """Law 6: where two days may count it, neither day's budget may be overstepped."""
+    world.enqueue("item-2", "item-3", job="two", budget_credits_per_day=10)
+    for item in (2, 3):
+        quote(world, item, 10)
+    accepted = record(world, 2, cost=10)
+    assert accepted is not None
+    accept(world, accepted)
+    account_id = account_of(world, "second")
+    days = (day_of(NOON), day_of(NOON + timedelta(days=1)))
+    new = NewAttempt(3, account_id, "key-1", 10, days[-1], RequestNote(account_id, RequestKind.CREATE, NOON, days))
+
+    assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None

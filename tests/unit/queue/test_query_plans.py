@@ -29,6 +29,7 @@ SCANNED: Final = {
     "logged_requests": {"request"},
     "unresolved_attempts": {"attempt USING INDEX attempt_unresolved"},  # one an account
     "unresolved_keys": {"a USING INDEX attempt_unresolved"},
+    "job_credits": {"attempt USING INDEX attempt_unresolved"},
     "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
     "outstanding": {"tally USING INDEX tally_open"},
     "open_jobs": {"t USING INDEX tally_open"},

@@ -1,7 +1,6 @@
 -- name: forecast_jobs  (jobs that may still begin something)
 SELECT j.id, j.name, j.profile, j.accounts, j.item_order, j.budget_credits, j.budget_credits_per_day,
-       j.reserved + j.charged - j.refunded AS committed,
-       coalesce((SELECT d.credits FROM job_day AS d WHERE d.job_id = j.id AND d.day_start_at = :day), 0) AS taken
+       j.reserved + j.charged - j.refunded AS committed
 FROM job AS j
 WHERE j.is_paused = 0 AND j.profile = :profile
     AND EXISTS (SELECT 1 FROM tally AS t WHERE t.job_id = j.id

@@ -73,7 +73,6 @@ WHERE i.job_id = :job_id AND i.state <> 'canceled'
     AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = i.name)
 ORDER BY i.id LIMIT :limit;
 
--- name: planned_job  (what a known job has cost so far, and taken of the day)
-SELECT j.is_paused, j.reserved + j.charged - j.refunded AS committed,
-    coalesce((SELECT d.credits FROM job_day AS d WHERE d.job_id = j.id AND d.day_start_at = :day), 0) AS taken
+-- name: planned_job  (what a known job has cost so far)
+SELECT j.is_paused, j.reserved + j.charged - j.refunded AS committed
 FROM job AS j WHERE j.id = :job_id;

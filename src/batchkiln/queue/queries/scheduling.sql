@@ -80,8 +80,11 @@ ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
 -- name: take_job_day_credits
 UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;
 
--- name: job_day_credits
-SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day;
+-- name: job_credits -- what waits for a reply since another day may be charged in this one (Law 6)
+SELECT coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
+    + coalesce((SELECT sum(quote_credits) FROM attempt
+                WHERE state IN ('sent', 'active')  -- the partial index's own words
+                    AND +state = 'sent' AND job_id = :job_id AND day_start_at <> :day), 0);
 
 -- name: change_job_money
 UPDATE job
@@ -156,7 +159,7 @@ RETURNING *;
 SELECT * FROM attempt WHERE id = :attempt_id;
 
 -- name: count_send
-UPDATE attempt SET sends = sends + 1 WHERE id = :attempt_id AND state = 'sent';
+UPDATE attempt SET sends = sends + 1, day_start_at = :day WHERE id = :attempt_id AND state = 'sent';
 
 -- name: count_answer
 UPDATE attempt SET answers = answers + 1 WHERE id = :attempt_id AND state = 'sent';
