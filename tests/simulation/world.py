@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+from aiohttp import web_app
 from PIL import Image
 
 from batchkiln.config import load_config
@@ -297,4 +298,7 @@ def _quiet(loop: VirtualLoop) -> Iterator[None]:
     try:
         yield
     finally:
+        loop.forget_the_unfinished()
+        web_app._cached_build_middleware.cache_clear()  # it keeps services, and each of them its world
+        asyncio.set_event_loop(None)
         gc.enable()
