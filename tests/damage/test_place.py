@@ -167,6 +167,44 @@ async def test_another_programs_open_database_is_not_called_a_queue(tmp_path: Pa
     assert "no queue of batchkiln" in str(refusal)
 
 
+# --- a journal of another file ---
+
+
+def foreign_journal(folder: Path) -> bytes:
+    """Return the journal of a change that nobody finished, of a file with a rollback journal."""
+    path = folder / "foreign.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("PRAGMA cache_spill = 1")
+        other.execute("PRAGMA cache_size = 1")
+        other.execute("BEGIN")
+        other.executemany("INSERT INTO theirs VALUES (?)", (("x" * 3000,) for _ in range(50)))
+        return Path(f"{path}-journal").read_bytes()
+
+
+@MODES
+async def test_journal_of_another_file_is_not_written_into_the_queue(tmp_path: Path, mode: str) -> None:
+    """SQLite rolls back whatever journal lies beside a file, also one that a hasty person put there."""
+    path = sound_queue(tmp_path)
+    journal = Path(f"{path}-journal")
+    journal.write_bytes(foreign_journal(tmp_path))
+    before = path.read_bytes(), journal.read_bytes()
+
+    refusal = await refusal_of(path, mode)
+
+    assert "-journal that is not its own" in str(refusal)
+    assert (path.read_bytes(), journal.read_bytes()) == before
+
+
+async def test_queue_whose_maker_was_killed_in_its_first_moment_is_made(tmp_path: Path) -> None:
+    """Its journal is its own: nothing is in the file yet."""
+    path = tmp_path / "queue.db"
+    path.touch()
+    Path(f"{path}-journal").write_bytes(foreign_journal(tmp_path)[:512])
+
+    assert await uid_of(path)
+
+
 # --- an old copy under a newer log ---
 
 

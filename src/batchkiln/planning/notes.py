@@ -10,7 +10,7 @@ from batchkiln.core.windows import day_starts
 from batchkiln.planning.prices import Note
 from batchkiln.queue.connection import Database
 from batchkiln.queue.store import News, QueueStore
-from batchkiln.wiring.setting import KEPT_MINUTES, Setting
+from batchkiln.wiring.setting import Setting, kept_seconds
 
 
 class Notes:
@@ -25,8 +25,8 @@ class Notes:
     async def note(self, profile: str, account: str, now: Now) -> None:
         """Write down a read that is about to leave. Raises `QueueBusy`."""
         used = self._setting.config.profiles[profile]
-        keep_seconds = KEPT_MINUTES * used.limits.minute_seconds
-        store = QueueStore(self._database, News(), profile=profile, day=used.day, keep_requests_seconds=keep_seconds)
+        kept = kept_seconds(used.limits)
+        store = QueueStore(self._database, News(), profile=profile, day=used.day, keep_requests_seconds=kept)
         if (profile, account) not in self._ids:
             self._ids[profile, account] = await store.account(account)
         days = day_starts(used.day, now)

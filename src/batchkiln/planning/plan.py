@@ -23,7 +23,7 @@ from batchkiln.queue.summaries import AccountSummary, account_summaries
 from batchkiln.queue.windows import logged_requests
 from batchkiln.views.outlook import Outlook, outlooks, usage_today
 from batchkiln.wiring.applying import read_manifest
-from batchkiln.wiring.setting import KEPT_MINUTES, Setting
+from batchkiln.wiring.setting import Setting, kept_seconds
 
 
 class SameJobTwice(InputError):
@@ -195,11 +195,10 @@ def _known(
     known = {(name, account): Known(times[name]) for name in profiles for account in profiles[name].account_names}
     for summary in accounts:
         profile, now = profiles[summary.profile], times[summary.profile]
-        keep_seconds = KEPT_MINUTES * profile.limits.minute_seconds
         known[summary.profile, summary.name] = Known(
             now=now,
             usage=usage_today(summary, profile, now),
-            logged=tuple(logged_requests(connection, summary.profile, keep_seconds)),
+            logged=tuple(logged_requests(connection, summary.profile, kept_seconds(profile.limits))),
             account_id=summary.id,
             reads_held_until=summary.reads_held.until if summary.reads_held else None,
         )

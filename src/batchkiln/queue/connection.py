@@ -239,7 +239,7 @@ def look_without_changing(path: Path) -> None:
 
     The last connection to close would fold the log, perhaps a damaged one, into the file. So the last is one that
     may only read; yet for such a one SQLite leaves the CHECKs out of what it checks. A file that a kill left in its
-    first moment, with a journal and not yet with a log, is left to SQLite, which rolls it back as it is opened.
+    first moment, empty, with a journal and not yet with a log, is left to SQLite, which rolls it back as it is opened.
     """
     if not look(path, is_connected=True) or Path(f"{path}-journal").exists():
         return

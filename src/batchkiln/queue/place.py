@@ -19,6 +19,10 @@ _LOG_MAGIC: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _NO_LOG_YET: Final = b"\x00\x00\x00\x00"
 """How a log begins after a power cut before its first commit; SQLite begins it anew."""
 
+_JOURNAL_MAGIC: Final = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+_FIRST_PAGE_BYTES: Final = 4096
+"""A queue is this large when it leaves its journal for a log, before anything is in it."""
+
 
 def damaged(path: Path, what: str) -> QueueUnusable:
     """Return the error of a damaged queue, with what a person can do."""
@@ -77,6 +81,8 @@ def look(path: Path, *, is_connected: bool = False) -> bool:
         raise QueueUnusable(f"{path}: this is no file; name another with --queue")
     if status.st_size == 0 and (has_log or (was_driven and not is_connected)):
         raise damaged(path, "it is empty, yet held something; to begin anew on purpose, remove it and its -wal")
+    if status.st_size > _FIRST_PAGE_BYTES and _read(_beside(path, "-journal"), len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC:
+        raise damaged(path, "a -journal that is not its own lies beside it, and would be written into it")
     return status.st_size > 0
 
 

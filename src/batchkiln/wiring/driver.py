@@ -28,7 +28,7 @@ from batchkiln.scheduler.lane import Lane, Ports
 from batchkiln.scheduler.loop import drive
 from batchkiln.scheduler.pacing import Paces
 from batchkiln.wiring.embedded import embedded_config, serving
-from batchkiln.wiring.setting import KEPT_MINUTES, Setting
+from batchkiln.wiring.setting import Setting, kept_seconds
 
 if TYPE_CHECKING:
     from batchkiln.service.server import LocalService
@@ -233,7 +233,7 @@ class Driver:
             self.news,
             profile=name,
             day=profile.day,
-            keep_requests_seconds=KEPT_MINUTES * profile.limits.minute_seconds,
+            keep_requests_seconds=kept_seconds(profile.limits),
         )
         surroundings, paces = self.setting.surroundings, Paces(profile.limits.poll_interval_seconds)
         paces.remember(await store.durations())

@@ -4,17 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
+from batchkiln.core.windows import Limits
 from batchkiln.outputs import FileSystem, RealFiles
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
-KEPT_MINUTES = 5.0
+_KEPT_MINUTES: Final = 5.0
 """How many of the limits' minutes the request log covers: more than a sliding minute and a request's time."""
+
+
+def kept_seconds(limits: Limits) -> float:
+    """Return for how long the queue's request log keeps what was sent under these limits."""
+    return _KEPT_MINUTES * limits.minute_seconds
 
 
 def _new_connector() -> "BaseConnector":
