@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import printable
+from batchkiln.core.advice import item_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.queue.summaries import Trouble
 from batchkiln.views.overview import AccountView, JobView, Overview
@@ -98,7 +99,7 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         yield Text(_problem(trouble), style=STYLES[trouble.state])
         item = view.examples.get((trouble.state, trouble.code))
         if item is not None:
-            yield Text(f"    batchkiln show {name} {item}", style="dim")
+            yield Text(f"    batchkiln show {item_arguments(name, item)}", style="dim")
     states = {trouble.state for trouble in view.summary.troubles}
     if states & {ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED}:
         yield Text(f"    batchkiln retry {name}", style="dim")

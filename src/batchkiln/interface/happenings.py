@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlite3 import Connection
 from typing import Final
 
+from batchkiln.core.advice import item_arguments
 from batchkiln.core.notices import Notice, NoticeKind
 from batchkiln.core.states import ItemState
 from batchkiln.queue.history import ENDED_STATES, LoggedEvent, events_after
@@ -92,8 +93,8 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
         at=found.at,
         title=f"{job}: {count(found.held, 'item needs', 'items need')} you",
         text=(
-            f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; `batchkiln show {job} {found.items[0]}` "
-            "says why, and what to do."
+            f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; "
+            f"`batchkiln show {item_arguments(job, found.items[0])}` says why, and what to do."
         ),
         audience=audience,
         facts={"job": job, "held": found.held, "items": found.items, "codes": found.codes},

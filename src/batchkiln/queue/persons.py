@@ -6,13 +6,13 @@ milliseconds of service time. Names that are not there raise `InputError`, befor
 """
 
 import json
-import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.core.advice import item_arguments
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.lookup import items_of, job_id_of
 from batchkiln.queue.moves import move_all, note_job
@@ -30,7 +30,7 @@ _NOT_RETRIED: Final = {
     ItemState.ACTIVE: "it is being generated",
     ItemState.DOWNLOADING: "it is generated, and its files are being fetched",
     ItemState.DONE: "it is done; its files are there",
-    ItemState.HELD: "it is held; `batchkiln show {job} {item}` tells what ends that",
+    ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
 _NOT_CANCELED: Final = {
     ItemState.SUBMITTING: "it was sent, and may be paid already; if so, it will be fetched",
@@ -41,7 +41,7 @@ _NOT_CANCELED: Final = {
     ItemState.REJECTED: "it has ended: rejected",
     ItemState.EXPIRED: "it has ended: expired",
     ItemState.CANCELED: "it is canceled already",
-    ItemState.HELD: "it is held; `batchkiln show {job} {item}` tells what ends that",
+    ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
 
 
@@ -170,7 +170,7 @@ def _choose(
     found = items_of(connection, job_id, job=job_name, names=item_names)
     ids = [item_id for item_id, state in found.values() if state not in refusals]
     skipped = [
-        Skipped(name, refusals[state].format(job=job_name, item=shlex.quote(name)))
+        Skipped(name, refusals[state].format(item=item_arguments(job_name, name)))
         for name, (_, state) in found.items()
         if state in refusals
     ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.core.advice import item_arguments
 from batchkiln.core.job import AttemptState
 from batchkiln.core.planner import Reason
 from batchkiln.core.polling import is_long_pending, retention_ends_at
@@ -20,11 +21,11 @@ DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a co
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # a name in it is quoted, as shlex does it
 _MOVING: Final = frozenset({ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING})
 
-_ASK: Final = "`batchkiln show {item} --bundle support.zip` gathers what the service's support needs to find it. "
+_ASK: Final = "`batchkiln show --bundle support.zip {item}` gathers what the service's support needs to find it. "
 _SAY: Final = (
-    "Then say what you found: `batchkiln resolve {item} --as generation --generation-id ID` fetches it, "
-    "`batchkiln resolve {item} --as not-created` queues it again with a new key, and `batchkiln resolve {item} --as "
-    "failed` gives it up"
+    "Then say what you found: `batchkiln resolve --as generation --generation-id ID {item}` fetches it, "
+    "`batchkiln resolve --as not-created {item}` queues it again with a new key, and `batchkiln resolve --as failed "
+    "{item}` gives it up"
 )
 
 
@@ -41,7 +42,7 @@ HOLDS: Final[Mapping[str, Hold]] = {
         "the API key that made the request is not configured, or was refused, and no other may ask for it (Service "
         "rules 4.2 and 4.4)",
         "put that key back beside the new one and run `batchkiln work`; where it is gone for good, `batchkiln resolve "
-        "{item} --as failed` gives the item up and lets the account go on",
+        "--as failed {item}` gives the item up and lets the account go on",
     ),
     Event.KEY_CONFLICT: Hold(
         "the service knows its idempotency key with another body (Service rule 4.3), so that something may have been "
@@ -60,7 +61,7 @@ HOLDS: Final[Mapping[str, Hold]] = {
     Event.INPUT_LOST: Hold(
         "a local image is gone or has changed since it was accepted",
         "put the image back and run its manifest again, `batchkiln run {manifest}`, which takes it up; `batchkiln "
-        "resolve {item} --as failed` gives the item up",
+        "resolve --as failed {item}` gives the item up",
     ),
     Event.GENERATION_LOST: Hold(
         "the service no longer knows the generation, which was paid",
@@ -252,9 +253,9 @@ def _next(story: ItemStory, summary: JobSummary, standing: Standing) -> str:
     holder = standing.wait.holder if standing.wait else None
     return text.format(
         job=story.job,
-        item=f"{story.job} {shlex.quote(story.item.name)}",
+        item=item_arguments(story.job, story.item.name),
         manifest="-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path),
-        holder="" if holder is None else f"{holder.job} {shlex.quote(holder.item)}",
+        holder="" if holder is None else item_arguments(holder.job, holder.item),
     )
 
 

@@ -165,8 +165,8 @@ TABLE: Final[list[Row]] = [
     (never_fits, "over_cap", "never sent", "raise the cap", ["run birds.yaml", "retry birds fox"]),
     (expired, "no longer holds", "5 credits", "pays again", ["retry birds fox"]),
     (canceled, "a person canceled it", "never sent", "queues it again", ["retry birds fox"]),
-    (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve birds fox --as failed"]),
-    (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve birds fox --as failed"]),
+    (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve --as failed birds fox"]),
+    (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve --as failed birds fox"]),
     (conflict, "another body", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
     (
         damaged,
@@ -181,7 +181,7 @@ TABLE: Final[list[Row]] = [
         "local image",
         "never sent",
         "put the image back",
-        ["run birds.yaml", "resolve birds fox --as failed"],
+        ["run birds.yaml", "resolve --as failed birds fox"],
     ),
     (generation_lost, "no longer knows", "5 credits", "ask its support", ["show", "resolve", "resolve", "resolve"]),
 ]
@@ -263,7 +263,7 @@ def test_what_is_stuck_is_told_to_the_support_and_never_replaced(queue: QueueFil
     early, late = told(queue).telling, told(queue, now=AT + timedelta(hours=2)).telling
 
     assert not any("--bundle" in command for command in early.commands)
-    assert "batchkiln show birds fox --bundle support.zip" in late.commands
+    assert "batchkiln show --bundle support.zip birds fox" in late.commands
     assert not any("retry" in command or "resolve" in command for command in late.commands)
     assert "never" in late.next
 
@@ -277,9 +277,25 @@ def test_commands_can_be_typed_as_they_stand(queue: QueueFile) -> None:
     commands = [shlex.split(command) for command in told(queue, name).telling.commands]
 
     assert commands[0] == ["batchkiln", "run", "-"]
-    assert commands[1][:4] == ["batchkiln", "resolve", "birds", name]
+    assert commands[1][:2] == ["batchkiln", "resolve"]
+    assert commands[1][-2:] == ["birds", name]
     context = click.Context(program)
     assert all(program.get_command(context, command[1]) for command in commands)
+
+
+@pytest.mark.parametrize("name", ["-x", "--yes", "fox"])
+def test_commands_take_an_item_whatever_it_is_called(queue: QueueFile, name: str) -> None:
+    """A name that begins with a dash is no option of the command, which understands all that is told."""
+    queue.apply([spec(name)])
+    queue.move(name, Event.INPUT_LOST, code="input_lost")
+
+    command = shlex.split(told(queue, name).telling.commands[1])
+
+    asked = click.Context(program)
+    resolve = program.get_command(asked, command[1])
+    assert resolve is not None
+    understood = resolve.make_context("resolve", command[2:], parent=asked).params
+    assert [value for value in understood.values() if value in {"birds", name}] == ["birds", name]
 
 
 def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
