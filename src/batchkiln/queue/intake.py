@@ -8,7 +8,7 @@ work hardly waits. Killed at any instant it leaves a whole queue, and the same c
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -205,12 +205,12 @@ class Intake:
         )
 
     def _count_wishes(self, report: ApplyReport) -> ApplyReport:
-        self._connection.execute(query("wish_possible_again"), self._settings())
-        self._connection.execute(query("wish_inputs_back"), self._settings())
+        self._wish(Event.BUDGET_RAISED)
+        self._wish(Event.REQUEUED)
         has_missing = report.known < self._one("job_items")
         missing = self._one("count_missing") if has_missing else 0
         if self._options.prune and has_missing:
-            self._connection.execute(query("wish_pruned"), self._settings())
+            self._wish(Event.CANCEL_REQUESTED)
         requeued, pruned = self._connection.execute(query("count_wishes")).fetchone()
         return replace(report, requeued=requeued, missing=missing, pruned=pruned)
 
@@ -263,23 +263,35 @@ class Intake:
         kept = sent if self._options.on_change == "keep" else 0
         return replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
 
+    def _wish(self, event: Event) -> None:
+        self._connection.execute(_of_kind("wish", event), self._settings() | {"event": event})
+
     def _fulfil_wishes(self, report: ApplyReport) -> ApplyReport:
         moved: Counter[Event] = Counter()
         item_id, is_over = 0, False
         while not is_over:
             with transaction(self._connection):
                 page = self._connection.execute(query("wishes"), {"after": item_id, "limit": MOVES_AT_ONCE}).fetchall()
-                wished: dict[tuple[ItemState, Event], list[int]] = {}
-                for wished_id, expected, event, holds in page:
-                    if holds:
-                        wished.setdefault((ItemState(expected), Event(event)), []).append(wished_id)
-                for (state, fact), ids in wished.items():
-                    move_all(self._connection, ids, expected=state, event=fact, now=self._now)
-                    moved[fact] += len(ids)
+                wished: dict[Event, list[int]] = {}
+                for wished_id, event in page:
+                    wished.setdefault(Event(event), []).append(wished_id)
+                for event, ids in wished.items():
+                    moved[event] += self._fulfil(event, ids)
             is_over = not page
             item_id = page[-1][0] if page else item_id
         pruned = moved.pop(Event.CANCEL_REQUESTED, 0)
         return replace(report, requeued=report.requeued + moved.total(), pruned=pruned)
+
+    def _fulfil(self, event: Event, ids: Sequence[int]) -> int:
+        """Move the items of which the whole wish still holds, inside the caller's transaction; give how many.
+
+        The state alone would not do: an item that was held for an image may have been sent since, and be held again
+        for what is in doubt, which is never queued again without a person (Law 2).
+        """
+        places = self._settings() | {"ids": json.dumps(ids)}
+        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), places)]
+        move_all(self._connection, found, expected=_WISHES[event][0], event=event, now=self._now)
+        return len(found)
 
     def _insert_fresh(self, count: int) -> int:
         """Add the new items, each chunk with its share of the counters; give how many there were."""
@@ -317,5 +329,15 @@ class Intake:
         }
 
 
+def _of_kind(name: str, event: Event) -> str:
+    """Give a statement about the wishes for an event; what such a wish depends on is written once, for all of them."""
+    return query(name).replace("of_kind", query(_WISHES[event][1]))
+
+
+_WISHES: Final = {
+    Event.BUDGET_RAISED: (ItemState.REJECTED, "possible_again"),
+    Event.REQUEUED: (ItemState.HELD, "inputs_back"),
+    Event.CANCEL_REQUESTED: (ItemState.QUEUED, "unsent_missing"),
+}
 _OBSTACLES: Final = json.dumps([obstacle.value for obstacle in Obstacle])
 _COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "missing", "pruned")

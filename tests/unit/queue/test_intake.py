@@ -1,5 +1,6 @@
 """Applying a manifest: what is added, left alone, taken over, and reported (contract, section 3)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,9 @@ import pytest
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event
-from batchkiln.queue.intake import ApplyOptions
+from batchkiln.queue.intake import ApplyOptions, compared
 
-from .queue_file import JOB, NOW, RECIPE, QueueFile, capped, image, placed, spec, then_mistaken
+from .queue_file import JOB, NOW, RECIPE, QueueFile, capped, image, mistake_at, placed, spec, then_mistaken
 
 KEEP = ApplyOptions(on_change="keep")
 PRUNE = ApplyOptions(prune=True)
@@ -327,6 +328,53 @@ def test_an_item_held_for_an_image_comes_back_when_the_manifest_is_read_with_it(
 
     assert (report.requeued, report.updated) == (2, 1)
     assert queue.names() == ["same", "other"]
+
+
+def held_again(queue: QueueFile) -> None:
+    """Send what was held for an image, and have it held in doubt."""
+    queue.move("fox", Event.REQUEUED)
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_CONFLICT, code="conflict")
+
+
+def rejected_again(queue: QueueFile) -> None:
+    """Queue again what was over its budget, and have the service reject it."""
+    queue.move("fox", Event.RETRY_REQUESTED)
+    queue.refuse("fox")
+
+
+def failed_once(queue: QueueFile) -> None:
+    """Send what was never sent; it is queued for its next try."""
+    queue.end(queue.send("fox", generation_id="g"), "failed")
+    queue.move("fox", Event.GENERATION_FAILED)
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "meanwhile", "names"),
+    [
+        (Event.INPUT_LOST, "input_lost", held_again, ["fox", "owl"]),
+        (Event.NEVER_FITS, "over_cap", rejected_again, ["fox", "owl"]),
+        (None, None, failed_once, ["owl"]),
+    ],
+)
+def test_what_changed_since_the_comparison_is_left_alone(
+    queue: QueueFile, before: Event | None, code: str | None, meanwhile: Callable[[QueueFile], None], names: list[str]
+) -> None:
+    """Each wish of a manifest holds only as long as all that it was made for; an equal state alone is not enough."""
+    queue.apply([spec("fox"), spec("owl")])
+    if before is not None:
+        queue.move("fox", before, code=code)
+    items = placed(spec(name) for name in names)
+    with compared(
+        queue.connection, JOB, items, profile="local", now=NOW, options=PRUNE, mistake_at=mistake_at
+    ) as intake:
+        wished = intake.report.requeued + intake.report.pruned
+        meanwhile(queue)
+        state = queue.item("fox")["state"]
+        report = intake.store(intake.report)
+
+    assert wished == 1
+    assert (report.requeued, report.pruned, queue.item("fox")["state"]) == (0, 0, state)
 
 
 def test_a_job_that_was_sent_keeps_its_profile(queue: QueueFile) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.core.job import Mode
 from batchkiln.core.planner import Reason
 from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.replies import (
@@ -18,10 +19,13 @@ from batchkiln.core.replies import (
     Throttled,
     Unavailable,
 )
-from batchkiln.core.states import ItemState
-from support.builders import NO
+from batchkiln.core.states import Event, ItemState
+from batchkiln.queue.intake import ApplyOptions, compared
+from batchkiln.queue.moves import move
+from batchkiln.queue.resolve import Decision, resolve
+from support.builders import NO, PlacedItem, item_spec, job_spec, mistake_at, recipe
 from support.fake_service import BUSY, Lost, refusing
-from support.world import World
+from support.world import PROFILE, World
 
 LIMIT = ServiceError("rate_limited", "too many requests per minute")
 BLOCKED = AccountBlocked(AccountProblem.FORBIDDEN, NO)
@@ -292,3 +296,30 @@ async def test_attempt_is_on_disk_before_it_is_sent(world: World) -> None:
 
     sent = world.service.creates[0]
     assert seen == [(sent.idempotency_key, sent.body, 1)]
+
+
+async def test_stale_wish_of_a_manifest_pays_nothing_twice(world: World) -> None:
+    """Law 2: a manifest was read while an image was lost, and is stored once the item was sent and is held in doubt."""
+    file = world.inputs.put("owl.png", b"owl")
+    world.enqueue("a", inputs=(file,))
+    move(world.connection, item_id=1, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=NO)
+    made = recipe(model="cost-10", mode=Mode.IMAGE_TO_IMAGE, inputs_count=1)
+    placed = [PlacedItem(item_spec("a", recipe=made, inputs=(file,)))]
+    with compared(
+        world.connection,
+        job_spec("job"),
+        placed,
+        profile=PROFILE,
+        now=0,
+        options=ApplyOptions(),
+        mistake_at=mistake_at,
+    ) as intake:
+        world.write(resolve, "job", "a", Decision.NOT_CREATED, now=0)  # the image is back, says a person
+        world.service.say("create", Lost.REPLY, KeyConflict(NO))  # made and paid; then held
+        await world.run()
+        assert world.state("a") is ItemState.HELD
+        report = intake.store(intake.report)
+    await world.run()
+
+    assert report.requeued == 0
+    assert world.service.charges_of("a a") == 1

@@ -42,8 +42,8 @@ CREATE TABLE staging.difference (seq INTEGER PRIMARY KEY, item_id INTEGER);
 -- name: stage_fresh  (new items, numbered from 1)
 CREATE TABLE staging.fresh (rank INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 
--- name: stage_wishes  (moves that the manifest brings about, for items in the state expected)
-CREATE TABLE staging.wish (item_id INTEGER PRIMARY KEY, expected TEXT NOT NULL, event TEXT NOT NULL);
+-- name: stage_wishes  (moves that the manifest brings about)
+CREATE TABLE staging.wish (item_id INTEGER PRIMARY KEY, event TEXT NOT NULL);
 
 -- name: stage_item
 INSERT INTO staging.placed (name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line)
@@ -197,9 +197,8 @@ WHERE id = :item_id;
 -- name: take_over_metadata
 UPDATE item SET metadata = (SELECT p.metadata FROM staging.placed AS p WHERE p.seq = :seq) WHERE id = :item_id;
 
--- name: wish_possible_again  (by its quote it fits its new cap and the job's new budgets; nothing else changed)
-INSERT INTO staging.wish (item_id, expected, event)
-SELECT i.id, i.state, 'budget_raised'
+-- name: possible_again  (by its quote it fits its new cap and the job's new budgets; nothing else changed)
+SELECT i.id AS item_id
 FROM item AS i
 JOIN job AS j ON j.id = i.job_id
 JOIN staging.placed AS p ON p.name = i.name
@@ -212,29 +211,31 @@ WHERE i.job_id = :job_id AND i.state = 'rejected' AND i.error_code IN (SELECT va
         q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)
         AND q.cost_credits <= coalesce(:budget_credits_per_day, q.cost_credits)
         AND q.cost_credits + j.reserved + j.charged - j.refunded
-            <= coalesce(:budget_credits, q.cost_credits + j.reserved + j.charged - j.refunded)));
+            <= coalesce(:budget_credits, q.cost_credits + j.reserved + j.charged - j.refunded)))
 
--- name: wish_inputs_back  (held without an attempt: an image was lost, and the manifest was just read with it)
-INSERT INTO staging.wish (item_id, expected, event)
-SELECT i.id, i.state, 'requeued'
+-- name: inputs_back  (held without an attempt: an image was lost, and the manifest was just read with it)
+SELECT i.id AS item_id
 FROM item AS i JOIN staging.placed AS p ON p.name = i.name
-WHERE i.job_id = :job_id AND i.state = 'held' AND i.attempt_id IS NULL AND i.prompt = p.prompt AND i.inputs IS p.inputs;
+WHERE i.job_id = :job_id AND i.state = 'held' AND i.attempt_id IS NULL AND i.prompt = p.prompt AND i.inputs IS p.inputs
 
--- name: wish_pruned
-INSERT INTO staging.wish (item_id, expected, event)
-SELECT i.id, i.state, 'cancel_requested'
+-- name: unsent_missing
+SELECT i.id AS item_id
 FROM item AS i
 WHERE i.job_id = :job_id AND i.state = 'queued'
     AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = i.name)
-    AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused');
+    AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused')
+
+-- name: wish  (`of_kind` stands for one of the three above)
+INSERT INTO staging.wish (item_id, event) SELECT item_id, :event FROM (of_kind);
 
 -- name: count_wishes
 SELECT coalesce(sum(event <> 'cancel_requested'), 0), coalesce(sum(event = 'cancel_requested'), 0) FROM staging.wish;
 
 -- name: wishes
-SELECT w.item_id, w.expected, w.event, i.state = w.expected AS holds
-FROM staging.wish AS w JOIN item AS i ON i.id = w.item_id
-WHERE w.item_id > :after ORDER BY w.item_id LIMIT :limit;
+SELECT item_id, event FROM staging.wish WHERE item_id > :after ORDER BY item_id LIMIT :limit;
+
+-- name: still_wished  (`of_kind` as above: which of these items are as they were when it was wished)
+SELECT item_id FROM (of_kind) WHERE item_id IN (SELECT value FROM json_each(:ids));
 
 -- name: count_missing
 SELECT count(*) FROM item AS i
