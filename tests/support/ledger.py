@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import Attempt
-from batchkiln.core.views import NewAttempt, RequestKind, RequestNote
+from batchkiln.core.views import NewAttempt, RequestKind, RequestNote, Scope, Viewpoint
 from batchkiln.queue import attempts, preparations
 
 from .builders import NOON, day_of
@@ -41,11 +41,16 @@ def quote(world: World, item_id: int, cost: int) -> None:
 
 def record(world: World, item_id: int, *, cost: int, account: str = "main", at: datetime = NOON) -> Attempt | None:
     """Record an attempt, planned with `cost`."""
-    account_id = account_of(world, account)
-    note = RequestNote(account_id, RequestKind.CREATE, at, (day_of(at),))
+    viewpoint = viewpoint_of(world, account)
+    note = RequestNote(viewpoint.account_id, RequestKind.CREATE, at, (day_of(at),))
     return world.write(
-        attempts.record_attempt, NewAttempt(item_id, account_id, "key-1", cost, day_of(at), note), keep_seconds=300.0
+        attempts.record_attempt, NewAttempt(item_id, viewpoint, "key-1", cost, day_of(at), note), keep_seconds=300.0
     )
+
+
+def viewpoint_of(world: World, account: str = "main") -> Viewpoint:
+    """Look as an account that takes all jobs which name none."""
+    return Viewpoint(account_of(world, account), PROFILE, account, is_first=True, scope=Scope())
 
 
 def account_of(world: World, name: str = "main") -> int:

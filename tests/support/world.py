@@ -1,5 +1,6 @@
 """A whole run without a network: the real queue on a real file, the real scheduler, a fake service and clock."""
 
+import asyncio
 import itertools
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -193,10 +194,20 @@ class World:
 
         await self.clock.run(self._drive(), each_turn=look)
 
-    async def run_watched(self, look: Callable[[], None], control: Control | None = None) -> None:
-        """Drive to the end, and look at every turn of the loop."""
+    async def run_watched(
+        self, look: Callable[[], None], control: Control | None = None, *, alarm_seconds: float | None = None
+    ) -> None:
+        """Drive to the end, and look at every turn of the loop; there is one at the alarm, though the run waits."""
         self.control = control or Control()
-        await self.clock.run(self._drive(), each_turn=look)
+        await self.clock.run(self._drive_with_alarm(alarm_seconds), each_turn=look)
+
+    async def _drive_with_alarm(self, seconds: float | None) -> None:
+        alarm = None if seconds is None else asyncio.ensure_future(self.clock.sleep(seconds))
+        try:
+            await self._drive()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
 
     async def _drive(self) -> Outstanding:
         machine = Machine(

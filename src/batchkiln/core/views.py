@@ -1,6 +1,6 @@
 """What the queue tells the scheduler, and is told by it, beyond the nouns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -178,18 +178,6 @@ class WantedInput:
 
 
 @dataclass(frozen=True, slots=True)
-class NewAttempt:
-    """What an attempt is made with. `day` is the service day that is to carry its credits."""
-
-    item_id: int
-    account_id: int
-    key_fingerprint: str
-    cost_credits: int
-    day: datetime
-    request: RequestNote
-
-
-@dataclass(frozen=True, slots=True)
 class Viewpoint:
     """Who asks: an account, whether it is its profile's first (jobs that name none go there), and for which jobs."""
 
@@ -198,6 +186,22 @@ class Viewpoint:
     account: str
     is_first: bool
     scope: Scope
+
+    def takes(self, accounts: Sequence[str]) -> bool:
+        """Tell whether the account begins the items of a job of its profile that names these accounts, or none."""
+        return self.account in accounts if accounts else self.is_first
+
+
+@dataclass(frozen=True, slots=True)
+class NewAttempt:
+    """What an attempt is made with, for whom it was planned. `day` is the service day that is to carry its credits."""
+
+    item_id: int
+    viewpoint: Viewpoint
+    key_fingerprint: str
+    cost_credits: int
+    day: datetime
+    request: RequestNote
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 Every function takes a connection inside a transaction. `now` is milliseconds of service time.
 """
 
+import json
 import sqlite3
 from collections.abc import Callable
 from datetime import datetime
@@ -15,7 +16,7 @@ from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind, ServiceError
 from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.views import NewAttempt, RequestNote
+from batchkiln.core.views import NewAttempt, RequestNote, Viewpoint
 from batchkiln.queue.moves import move, move_through, note
 from batchkiln.queue.preparations import asset_urls
 from batchkiln.queue.rows import attempt_of, recipe_of, stored
@@ -42,14 +43,15 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
     """Write down key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
 
     Returns None where the plan is no longer true: the item left the queue, its quote changed, its images are no
-    longer there, or another account has taken what was left of the job's budget (Law 6). The unique index
-    refuses a second unresolved attempt of the account (Law 4).
+    longer there, its job was paused or given to others, or another account has taken what was left of the job's
+    budget (Law 6). The unique index refuses a second unresolved attempt of the account (Law 4).
     """
+    account_id = new.viewpoint.account_id
     row = connection.execute(query("item_request"), {"item_id": new.item_id}).fetchone()
-    urls = asset_urls(connection, row["inputs"], new.account_id)
+    urls = asset_urls(connection, row["inputs"], account_id)
     if row["state"] != ItemState.QUEUED or row["cost_credits"] != new.cost_credits or urls is None:
         return None
-    if not _is_within_budget(connection, row, new):
+    if not (_is_wanted(row, new.viewpoint) and _is_within_budget(connection, row, new)):
         return None
     now, day = to_milliseconds(new.request.at), to_milliseconds(new.day)
     recipe = recipe_of(row)
@@ -68,7 +70,7 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
             | {
                 "item_id": new.item_id,
                 "job_id": row["job_id"],
-                "account_id": new.account_id,
+                "account_id": account_id,
                 "number": number,
                 "checksum": attempt_checksum(identity),
                 "quote_credits": new.cost_credits,
@@ -77,7 +79,7 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
             },
         ).fetchone()
     )
-    take_credits(connection, account_id=new.account_id, job_id=row["job_id"], day=day, credit_count=new.cost_credits)
+    take_credits(connection, account_id=account_id, job_id=row["job_id"], day=day, credit_count=new.cost_credits)
     _change_money(connection, row["job_id"], reserved=new.cost_credits)
     write_request(connection, new.request, keep_seconds=keep_seconds)
     move(
@@ -337,6 +339,12 @@ _RESUMED: Final = {
     AttemptState.ACTIVE: Event.POLL_RESUMED,
     AttemptState.SUCCEEDED: Event.DOWNLOAD_RESUMED,
 }
+
+
+def _is_wanted(row: sqlite3.Row, viewpoint: Viewpoint) -> bool:
+    """Ask once more what a person may change at any time: whether the job goes on, and with this account."""
+    is_theirs = row["profile"] == viewpoint.profile and viewpoint.takes(json.loads(row["accounts"]))
+    return is_theirs and not row["is_paused"]
 
 
 def _is_within_budget(connection: sqlite3.Connection, row: sqlite3.Row, new: NewAttempt) -> bool:

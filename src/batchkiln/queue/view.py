@@ -66,9 +66,7 @@ def _candidates(
 ) -> tuple[Candidate, ...]:
     found = []
     for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
-        accounts = json.loads(row["accounts"])
-        is_ours = viewpoint.account in accounts if accounts else viewpoint.is_first
-        if is_ours and viewpoint.scope.holds(row["job_id"]):
+        if viewpoint.takes(json.loads(row["accounts"])) and viewpoint.scope.holds(row["job_id"]):
             money = _money(connection, row, days)
             candidate = _candidate(
                 connection, viewpoint.account_id, row, money, job_is_working=row["job_id"] in working_jobs

@@ -47,7 +47,7 @@ async def submit(lane: Lane, action: Submit, now: Now) -> None:
         attempt = await lane.ports.queue.record_attempt(
             NewAttempt(
                 item_id=candidate.item_id,
-                account_id=lane.account_id,
+                viewpoint=lane.viewpoint,
                 key_fingerprint=service.newest_key,
                 cost_credits=candidate.cost,
                 day=day_starts(lane.day, now)[-1],

@@ -1,6 +1,7 @@
 """Every fact about an attempt: the item, the attempt, the job's money and the days before and after."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,18 @@ from batchkiln.core.views import NewAttempt, RequestKind, RequestNote
 from batchkiln.queue import attempts
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
-from support.ledger import DAY_MS, NEXT_DAY_MS, NOW_MS, Standing, account_of, begin, quote, record, standing
+from support.ledger import (
+    DAY_MS,
+    NEXT_DAY_MS,
+    NOW_MS,
+    Standing,
+    account_of,
+    begin,
+    quote,
+    record,
+    standing,
+    viewpoint_of,
+)
 from support.world import World
 
 TODAY = {DAY_MS: 10}
@@ -255,6 +267,9 @@ def test_replay_of_what_was_accepted_breaks(world: World, sent: Attempt) -> None
         ("INSERT INTO job_day SELECT id, {day}, 15 FROM job; UPDATE job SET budget_credits_per_day = 20", 10),
         ("UPDATE item SET inputs = '[77]'", 10),
         ("UPDATE recipe SET max_cost_credits = 9", 10),
+        ("UPDATE job SET is_paused = 1", 10),
+        ("UPDATE job SET accounts = '[\"second\"]'", 10),
+        ("UPDATE job SET profile = 'other'; INSERT INTO quote SELECT 'other', price_key, 10, 0 FROM quote", 10),
     ],
 )
 def test_stale_plan_changes_nothing(world: World, spoil: str, cost: int) -> None:
@@ -271,6 +286,16 @@ def test_stale_plan_changes_nothing(world: World, spoil: str, cost: int) -> None
     assert [tuple(row) for row in world.rows("SELECT * FROM job")] == before
     assert world.one("SELECT count(*) FROM attempt") == 0
     assert world.one("SELECT count(*) FROM request") == 0
+
+
+def test_plan_of_an_account_that_is_no_longer_first_is_stale(world: World) -> None:
+    """A job that names no account goes to the first of its profile alone, also when a plan is carried out."""
+    quote(world, 1, 10)
+    viewpoint = replace(viewpoint_of(world), is_first=False)
+    note = RequestNote(viewpoint.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
+    new = NewAttempt(1, viewpoint, "key-1", 10, day_of(NOON), note)
+
+    assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None
 
 
 def test_lost_for_less_than_an_hour_is_active(world: World, sent: Attempt) -> None:
@@ -435,8 +460,9 @@ def test_send_around_a_reset_keeps_to_both_days(world: World) -> None:
     accepted = record(world, 2, cost=10)
     assert accepted is not None
     accept(world, accepted)
-    account_id = account_of(world, "second")
+    second = viewpoint_of(world, "second")
     days = (day_of(NOON), day_of(NOON + timedelta(days=1)))
-    new = NewAttempt(3, account_id, "key-1", 10, days[-1], RequestNote(account_id, RequestKind.CREATE, NOON, days))
+    note = RequestNote(second.account_id, RequestKind.CREATE, NOON, days)
+    new = NewAttempt(3, second, "key-1", 10, days[-1], note)
 
     assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None

@@ -12,6 +12,7 @@ from batchkiln.core.job import Order
 from batchkiln.core.replies import GenerationStatus, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits, ServiceDay
+from batchkiln.queue import persons
 from batchkiln.scheduler.control import Control
 from support.builders import NO
 from support.fake_clock import FakeClock
@@ -314,6 +315,22 @@ async def test_starts_until_begins_nothing_later(world: World) -> None:
     assert world.states() == {"done": 2, "queued": 2}
     assert left is not None
     assert max(generation.created_at for generation in world.service.generations.values()) < until
+
+
+async def test_pause_is_kept_where_no_bell_is_heard(tmp_path: Path) -> None:
+    """A job that another process paused during a wait begins nothing after it, though nobody told the run."""
+    world = World(tmp_path, limits=Limits(creates_per_minute=1, poll_interval_seconds=1.0))
+    world.service.duration_seconds = 1.0
+    world.enqueue("a", "b")
+
+    def look() -> None:
+        if world.clock.steady >= 30.0 and not world.one("SELECT is_paused FROM job"):
+            world.write(persons.pause, "job", 0)
+
+    await world.run_watched(look, alarm_seconds=30.0)
+
+    assert world.states() == {"done": 1, "queued": 1}
+    world.close()
 
 
 async def test_until_budget_stops_when_the_day_is_spent(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ GROUP BY tally.job_id, tally.state;
 SELECT item.id, item.job_id, item.prompt, item.inputs, item.state,
        recipe.model, recipe.mode, recipe.parameters, recipe.inputs_count, recipe.max_cost_credits, recipe.attempts,
        quote.cost_credits,
+       job.profile, job.accounts, job.is_paused,
        job.reserved + job.charged - job.refunded AS committed, job.budget_credits, job.budget_credits_per_day,
        (SELECT coalesce(max(number), 0) + 1 FROM attempt WHERE attempt.item_id = item.id) AS next_number
 FROM item
