@@ -297,8 +297,8 @@ BUGS: Final = (
     Bug(
         "the link of a result is kept",
         "scheduler/downloads.py",
-        "        output_type=link.type,\n",
-        "        output_type=link.url,\n",
+        "output_type=link.type,",
+        "output_type=link.url,",
     ),
     Bug(
         "an attempt is not compared with its checksum",

@@ -43,8 +43,8 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
     """Write down key, bytes, credits and the request's place in the windows, before anything is sent (Law 1).
 
     Returns None where the plan is no longer true: the item left the queue, its quote changed, its images are no
-    longer there, its job was paused or given to others, or another account has taken what was left of the job's
-    budget (Law 6). The unique index refuses a second unresolved attempt of the account (Law 4).
+    longer there, its job was paused or given to others, another account has taken what was left of the job's budget
+    (Law 6), or a person had the account take up a generation meanwhile (Law 4, by the schema's index).
     """
     account_id = new.viewpoint.account_id
     row = connection.execute(query("item_request"), {"item_id": new.item_id}).fetchone()
@@ -53,32 +53,10 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
         return None
     if not (_is_wanted(row, new.viewpoint) and _is_within_budget(connection, row, new)):
         return None
+    attempt = _insert_attempt(connection, row, new, urls)
+    if attempt is None:
+        return None
     now, day = to_milliseconds(new.request.at), to_milliseconds(new.day)
-    recipe = recipe_of(row)
-    number = row["next_number"]
-    queue_uid = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()[0]
-    identity = {
-        "is_video": recipe.mode.makes_video,
-        "idempotency_key": idempotency_key(queue_uid, item_id=new.item_id, number=number),
-        "key_fingerprint": new.key_fingerprint,
-        "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
-    }
-    attempt = attempt_of(
-        connection.execute(
-            query("insert_attempt"),
-            identity
-            | {
-                "item_id": new.item_id,
-                "job_id": row["job_id"],
-                "account_id": account_id,
-                "number": number,
-                "checksum": attempt_checksum(identity),
-                "quote_credits": new.cost_credits,
-                "day": day,
-                "now": now,
-            },
-        ).fetchone()
-    )
     take_credits(connection, account_id=account_id, job_id=row["job_id"], day=day, credit_count=new.cost_credits)
     _change_money(connection, row["job_id"], reserved=new.cost_credits)
     write_request(connection, new.request, keep_seconds=keep_seconds)
@@ -89,9 +67,38 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
         event=Event.ATTEMPT_RECORDED,
         now=now,
         attempt_id=attempt.id,
-        detail={"number": number, "quote_credits": new.cost_credits},
+        detail={"number": attempt.number, "quote_credits": new.cost_credits},
     )
     return attempt
+
+
+def _insert_attempt(
+    connection: sqlite3.Connection, row: sqlite3.Row, new: NewAttempt, urls: list[str]
+) -> Attempt | None:
+    """Store the attempt itself; None where the account has one that is unresolved (Law 4)."""
+    recipe, number = recipe_of(row), row["next_number"]
+    queue_uid = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()[0]
+    identity = {
+        "is_video": recipe.mode.makes_video,
+        "idempotency_key": idempotency_key(queue_uid, item_id=new.item_id, number=number),
+        "key_fingerprint": new.key_fingerprint,
+        "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
+    }
+    made = connection.execute(
+        query("insert_attempt"),
+        identity
+        | {
+            "item_id": new.item_id,
+            "job_id": row["job_id"],
+            "account_id": new.viewpoint.account_id,
+            "number": number,
+            "checksum": attempt_checksum(identity),
+            "quote_credits": new.cost_credits,
+            "day": to_milliseconds(new.day),
+            "now": to_milliseconds(new.request.at),
+        },
+    ).fetchone()
+    return None if made is None else attempt_of(made)
 
 
 def record_replay(

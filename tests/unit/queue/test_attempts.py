@@ -288,6 +288,15 @@ def test_stale_plan_changes_nothing(world: World, spoil: str, cost: int) -> None
     assert world.one("SELECT count(*) FROM request") == 0
 
 
+def test_plan_of_an_account_that_is_busy_is_stale(world: World) -> None:
+    """Law 4: a second unresolved attempt is not made, and nothing breaks."""
+    begin(world)
+    world.enqueue("item-2")
+
+    assert record(world, 2, cost=10) is None
+    assert record(world, 2, cost=10, account="second") is not None
+
+
 def test_plan_of_an_account_that_is_no_longer_first_is_stale(world: World) -> None:
     """A job that names no account goes to the first of its profile alone, also when a plan is carried out."""
     quote(world, 1, 10)

@@ -32,7 +32,17 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_second_unresolved_attempt_of_an_account_is_refused(world: World) -> None:
     """Law 4: the database itself allows one sent or active attempt per account."""
     with pytest.raises(sqlite3.IntegrityError, match=r"attempt\.account_id"):
-        record(world, 2, cost=10)
+        world.connection.execute(
+            "INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key,"
+            " key_fingerprint, body, checksum, quote_credits, day_start_at, sends, recorded_at)"
+            " SELECT 2, job_id, account_id, number, state, is_video, 'other', key_fingerprint, body, checksum,"
+            " quote_credits, day_start_at, sends, recorded_at FROM attempt"
+        )
+
+
+def test_second_unresolved_attempt_changes_nothing(world: World) -> None:
+    """Law 4: a plan for an account that is busy by now is out of date."""
+    assert record(world, 2, cost=10) is None
 
     assert world.money() == (10, 0, 0)
     assert world.state("item-2") is ItemState.QUEUED

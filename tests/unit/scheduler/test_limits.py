@@ -9,10 +9,11 @@ import pytest
 
 from batchkiln.core.instants import EPOCH
 from batchkiln.core.job import Order
-from batchkiln.core.replies import GenerationStatus, RefusalKind, Refused
+from batchkiln.core.replies import GenerationStatus, KeyConflict, RefusalKind, Refused
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits, ServiceDay
 from batchkiln.queue import persons
+from batchkiln.queue.resolve import Decision, resolve
 from batchkiln.scheduler.control import Control
 from support.builders import NO
 from support.fake_clock import FakeClock
@@ -370,6 +371,24 @@ async def test_never_two_active_per_account(two: World) -> None:
     assert most == 2
     assert {create.account for create in two.service.creates} == {"a", "b"}
     assert two.service.violations == []
+
+
+async def test_generation_that_a_person_adopts_during_a_wait_has_the_slot(tmp_path: Path) -> None:
+    """Law 4: a person names a generation while the account waits for its minute; what was planned waits behind it."""
+    world = World(tmp_path, limits=Limits(creates_per_minute=1))
+    world.enqueue("a", "b")
+    world.service.say("create", Lost.REPLY, KeyConflict(NO))  # made; then held at the replay, a minute later
+
+    def look() -> None:
+        if world.clock.steady >= 90.0 and world.attempts("a") == ["disputed"]:
+            world.write(resolve, "job", "a", Decision.GENERATION, generation_id="gen-1", now=0)
+
+    await world.run_watched(look, alarm_seconds=90.0)
+
+    assert world.states() == {"done": 2}
+    assert len(world.service.generations) == 2
+    assert world.service.violations == []
+    world.close()
 
 
 async def test_job_without_accounts_goes_to_the_first(two: World) -> None:

@@ -149,11 +149,12 @@ SELECT asset.url FROM input_file
 JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id
 WHERE input_file.id = :input_id;
 
--- name: insert_attempt
+-- name: insert_attempt -- unless the account has one that is unresolved (Law 4)
 INSERT INTO attempt (item_id, job_id, account_id, number, state, is_video, idempotency_key, key_fingerprint, body,
                      checksum, quote_credits, day_start_at, sends, recorded_at)
 VALUES (:item_id, :job_id, :account_id, :number, 'sent', :is_video, :idempotency_key, :key_fingerprint, :body,
         :checksum, :quote_credits, :day, 1, :now)
+ON CONFLICT (account_id) WHERE state IN ('sent', 'active') DO NOTHING
 RETURNING *;
 
 -- name: select_attempt
