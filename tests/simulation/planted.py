@@ -206,8 +206,8 @@ BUGS: Final = (
     Bug(
         "a save that nobody hears of",
         "queue/store.py",
-        "        await self._record(\n            preparations.record_saved, task,",
-        "        await self._database.write(\n            preparations.record_saved, task,",
+        "        return await self._record(\n            preparations.record_saved, task,",
+        "        return await self._database.write(\n            preparations.record_saved, task,",
     ),
     Bug(
         "the end that a format demands is not looked for",

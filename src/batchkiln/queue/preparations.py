@@ -146,22 +146,26 @@ def record_saved(
     output_type: str,
     is_last: bool,
     now: int,
-) -> None:
-    """Record a file that stands whole under its final name (Law 7); the last one ends its item."""
-    connection.execute(
-        query("insert_output"),
-        {
-            "item_id": task.attempt.item_id,
-            "attempt_id": task.attempt.id,
-            "number": number,
-            "type": output_type,
-            "path": saved.path,
-            "size_bytes": saved.size_bytes,
-            "sha256": saved.sha256,
-            "media_type": saved.media_type,
-            "now": now,
-        },
-    )
+) -> bool:
+    """Record a file that stands whole under its final name (Law 7); the last one ends its item.
+
+    Returns False, with nothing recorded, where the file is another output's: of the same bytes, and so taken for what
+    a crash had left, while that one was being recorded. This one needs a name of its own.
+    """
+    output: dict[str, str | int] = {
+        "item_id": task.attempt.item_id,
+        "attempt_id": task.attempt.id,
+        "number": number,
+        "type": output_type,
+        "path": saved.path,
+        "size_bytes": saved.size_bytes,
+        "sha256": saved.sha256,
+        "media_type": saved.media_type,
+        "now": now,
+    }
+    is_new = connection.execute(query("insert_output"), output).rowcount == 1
+    if not is_new and not connection.execute(query("is_output_saved"), output).fetchone()[0]:
+        return False
     note(
         connection,
         "file_saved",
@@ -172,6 +176,7 @@ def record_saved(
     )
     if is_last:
         record_done(connection, task, now)
+    return True
 
 
 def record_done(connection: sqlite3.Connection, task: DownloadTask, now: int) -> None:

@@ -308,10 +308,10 @@ class QueueStore:
 
     async def record_saved(
         self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
-    ) -> None:
-        """Record a file that stands whole under its final name (Law 7); the last one ends its item."""
+    ) -> bool:
+        """Record a file that stands whole under its final name (Law 7); False where another output has that file."""
         at = to_milliseconds(now.instant)
-        await self._record(
+        return await self._record(
             preparations.record_saved, task, saved, number=number, output_type=output_type, is_last=is_last, now=at
         )
 

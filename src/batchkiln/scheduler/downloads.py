@@ -12,6 +12,7 @@ import structlog
 
 from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.instants import Now
+from batchkiln.core.job import SavedFile
 from batchkiln.core.planner import AccountView, Due, Reason
 from batchkiln.core.polling import next_poll_at, retention_ends_at
 from batchkiln.core.replies import (
@@ -242,17 +243,23 @@ async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink
         return _Saved.NEEDS_LINK
     finally:
         await part.discard()
-    await lane.ports.queue.record_saved(
-        task,
-        saved,
-        number=number,
-        output_type=link.type,
-        is_last=is_last,
-        now=lane.ports.clock.now(),
-    )
+    now = lane.ports.clock.now()
+    if not await lane.ports.queue.record_saved(
+        task, saved, number=number, output_type=link.type, is_last=is_last, now=now
+    ):
+        _count_shared_name(lane, task, number, saved)
+        return _Saved.LATER
     lane.cut_files.saved((task.attempt.id, number))
+    lane.shared_names.pop((task.attempt.id, number), None)
     log.info("file_saved", account=lane.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
+
+
+def _count_shared_name(lane: Lane, task: DownloadTask, number: int, saved: SavedFile) -> None:
+    """Note that the file found standing there is another output's, which was saved at the same time: it stays there."""
+    output = (task.attempt.id, number)
+    lane.shared_names[output] = lane.shared_names.get(output, 0) + 1
+    log.info("file_name_taken", account=lane.viewpoint.account, path=saved.path, item=task.item_name)
 
 
 def _is_believed(lane: Lane, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
@@ -306,9 +313,11 @@ async def _names(lane: Lane, task: DownloadTask, number: int) -> Callable[[str],
     """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
     taken = task.taken if number == 1 else await lane.ports.queue.taken_paths(task, number)
     names = {Path(path).name for path in taken}
+    met = lane.shared_names.get((task.attempt.id, number), 0)
+    own = f"~{task.attempt.item_id}" + (f"~{met}" if met > 1 else "")
 
     def name_for(extension: str) -> str:
         name = Path(task.relative_name(number, extension))
-        return str(name.with_name(f"{name.stem}~{task.attempt.item_id}{name.suffix}") if name.name in names else name)
+        return str(name.with_name(f"{name.stem}{own}{name.suffix}") if met or name.name in names else name)
 
     return name_for

@@ -90,6 +90,7 @@ class Lane:
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
     refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when
     cut_files: CutFiles = field(default_factory=CutFiles)
+    shared_names: dict[tuple[int, int], int] = field(default_factory=dict)  # per output: how often it met another's
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     stale_plans: int = 0
     begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits

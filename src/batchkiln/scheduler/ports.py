@@ -267,8 +267,8 @@ class Queue(Protocol):
 
     async def record_saved(
         self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
-    ) -> None:
-        """Record a whole file (Law 7); the last one ends its item."""
+    ) -> bool:
+        """Record a whole file (Law 7); the last one ends its item. False where the file is another output's."""
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
         """End an item whose files are all here."""

@@ -254,12 +254,16 @@ class HeardQueue(_Heard):
 
     async def record_saved(
         self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
-    ) -> None:
+    ) -> bool:
         """Record a whole file."""
-        await self._inner.record_saved(task, saved, number=number, output_type=output_type, is_last=is_last, now=now)
-        self._recorder.fetched(task.attempt.id, number=number, saved=saved)
-        if is_last:
-            self._recorder.ended(task.attempt.id)
+        is_recorded: bool = await self._inner.record_saved(
+            task, saved, number=number, output_type=output_type, is_last=is_last, now=now
+        )
+        if is_recorded:
+            self._recorder.fetched(task.attempt.id, number=number, saved=saved)
+            if is_last:
+                self._recorder.ended(task.attempt.id)
+        return is_recorded
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
         """End an item whose files are all here."""

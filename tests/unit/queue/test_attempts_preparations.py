@@ -121,6 +121,24 @@ def test_file_is_recorded_once(world: World, task: DownloadTask) -> None:
     assert world.one("SELECT count(*) FROM output") == 1
 
 
+def test_file_of_another_output_is_not_recorded_twice(world: World, task: DownloadTask) -> None:
+    """Law 7: two items never share a file, also where both found it standing there; the second stays undone."""
+    second = begin(world)
+    assert second is not None
+    reply = generation(GenerationStatus.SUCCESS, id="gen-2")
+    world.write(attempts.record_accepted, second.id, reply, NOW_MS, lambda at: at)
+    other = preparations.download_task(world.connection, second.id)
+
+    recorded = [
+        world.write(preparations.record_saved, each, SAVED, number=1, output_type="image", is_last=True, now=NOW_MS)
+        for each in (task, other)
+    ]
+
+    assert recorded == [True, False]
+    assert (world.state("item-1"), world.state("item-2")) == ("done", "downloading")
+    assert "file_saved" not in world.kinds("item-2")
+
+
 def test_path_of_another_output_is_known_before_it_is_used(world: World, task: DownloadTask) -> None:
     """Law 7: two items never share a file, also where a person removed the first one's from the disk."""
     path = preparations.output_paths(task, 1)[0]

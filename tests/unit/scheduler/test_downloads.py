@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import structlog
@@ -15,6 +16,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.scheduler.control import Control
+from support import fake_service
 from support.builders import NO
 from support.fake_service import Lost, content_of
 from support.memory_files import CUT
@@ -332,6 +334,21 @@ async def test_trouble_of_a_read_for_a_link_is_waited_out(world: World, trouble:
 
     assert done_reads == [1]
     assert world.state(item) is ItemState.DONE
+
+
+async def test_equal_files_of_equal_names_are_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 7: two jobs with one folder and the same items save the same picture at the same time, each its own."""
+    monkeypatch.setattr(fake_service, "content_of", lambda _: b"the same picture" * 8)
+    world = World(tmp_path, accounts=("main", "second"))
+    for job, account in (("one", "main"), ("two", "second")):
+        world.enqueue("fox", job=job, accounts=(account,), filename="{item}.{ext}")
+
+    await world.run()
+
+    assert world.states() == {"done": 2}
+    assert [row[0] for row in world.rows("SELECT path FROM output ORDER BY id")] == ["/out/fox.png", "/out/fox~2.png"]
+    assert set(world.outputs.files) == {"/out/fox.png", "/out/fox~2.png"}
+    world.close()
 
 
 async def test_crash_between_file_and_record_makes_no_second_file(world: World) -> None:

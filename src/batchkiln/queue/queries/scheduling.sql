@@ -257,10 +257,13 @@ JOIN job ON job.id = attempt.job_id
 JOIN recipe ON recipe.id = item.recipe_id
 WHERE attempt.id = :attempt_id;
 
--- name: insert_output
+-- name: insert_output -- unless it is recorded already, or its path is another's
 INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
 VALUES (:item_id, :attempt_id, :number, :type, :path, :size_bytes, :sha256, :media_type, :now)
-ON CONFLICT (attempt_id, number) DO NOTHING;
+ON CONFLICT DO NOTHING;
+
+-- name: is_output_saved
+SELECT EXISTS (SELECT 1 FROM output WHERE attempt_id = :attempt_id AND number = :number);
 
 -- name: taken_paths
 SELECT path FROM output
