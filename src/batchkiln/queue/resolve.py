@@ -13,6 +13,10 @@ from batchkiln.queue.lookup import items_of, job_id_of
 from batchkiln.queue.moves import Detail, move
 from batchkiln.queue.sql import query
 
+_OF_A_WRONG_ID: Final = (
+    "a person gave it, and the service has never confirmed it. If it is wrong, save the files under the right id by "
+    "hand while the service retains them, then end the hold with 'failed'; 'not-created' would pay for the item again"
+)
 _GIVEN_UP: Final = ServiceError("given_up", "a person gave the item up while it was held")
 
 
@@ -112,7 +116,8 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
 def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Row, generation_id: str) -> None:
     known = attempt["generation_id"]
     if known is not None and known != generation_id:
-        raise InputError(f"the attempt of {held.label} has the id {known!r}, which is never replaced (Law 3)")
+        reason = f"the attempt of {held.label} has the id {known!r}, which is never replaced (Law 3)"
+        raise InputError([Mistake(reason, remedy=None if attempt["generation_status"] else _OF_A_WRONG_ID)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: there is nothing to wait for")
     place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}

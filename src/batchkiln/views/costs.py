@@ -59,7 +59,10 @@ def cost_of_resolve(decision: Decision, story: ItemStory) -> str:
         case Decision.FAILED:
             return f"{name} is given up. This costs nothing more; what it may have cost stays paid."
         case Decision.GENERATION:
-            return f"{name} is taken to have become this generation, for {price}; it is polled and fetched."
+            return (
+                f"{name} is taken to have become this generation, for {price}; it is polled and fetched. "
+                "Its id cannot be changed afterwards."
+            )
 
 
 def _by_state(counts: Mapping[ItemState, int]) -> str:

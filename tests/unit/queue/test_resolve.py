@@ -103,6 +103,20 @@ def test_a_lost_generation_that_is_back_is_polled_again_without_another_charge(j
     assert money(job) == (0, 5, 0)
 
 
+def test_a_mistyped_id_is_told_with_what_is_left_to_do(job: QueueFile) -> None:
+    """An id that the service never confirmed stays as well (Law 3): a person is not sent round in circles."""
+    attempt_id = conflict(job, "fox")
+    resolve(job.connection, "birds", "fox", Decision.GENERATION, generation_id="gen-O1", now=NOW)
+    job.end(attempt_id, "disputed")
+    job.move("fox", Event.GENERATION_LOST, code="not_found")
+
+    with pytest.raises(InputError, match="by hand") as refusal:
+        resolve(job.connection, "birds", "fox", Decision.GENERATION, generation_id="gen-01", now=NOW)
+
+    assert "'not-created' would pay for the item again" in str(refusal.value)
+    assert attempt(job, attempt_id) == ("disputed", "gen-O1", 5)
+
+
 def test_a_generation_waits_for_the_accounts_slot(job: QueueFile) -> None:
     """While another attempt of the account is unresolved, no second one is made so. Law 4."""
     conflict(job, "fox")

@@ -52,7 +52,7 @@ SELECT coalesce(sum(n), 0) FROM tally WHERE job_id = :job_id AND state = :state;
 UPDATE job SET is_paused = :is_paused WHERE id = :job_id AND is_paused <> :is_paused;
 
 -- name: held_attempt  (the latest one that may still have come to something)
-SELECT a.id, a.account_id, a.state, a.generation_id, a.quote_credits, a.recorded_at
+SELECT a.id, a.account_id, a.state, a.generation_id, a.generation_status, a.quote_credits, a.recorded_at
 FROM item AS i JOIN attempt AS a ON a.id = i.attempt_id
 WHERE i.id = :item_id;
 
