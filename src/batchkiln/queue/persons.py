@@ -58,7 +58,8 @@ class RetryReport:
     """What a retry brings back into the queue, counted by the state before.
 
     `may_cost` is the sum of the quotes known, in credits, or None where none is; `unquoted` items come on top.
-    `paying_again` counts those whose first result may have been paid: expired, or canceled by the service.
+    `paying_again` counts those whose first result may have been paid: expired, canceled by the service, or
+    given up by a person.
     """
 
     requeued: Mapping[ItemState, int]

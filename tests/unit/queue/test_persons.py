@@ -6,6 +6,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue import persons
 from batchkiln.queue.persons import Skipped, cancel, pause, preview_cancel, preview_retry, retry, unpause
+from batchkiln.queue.resolve import Decision, resolve
 
 from .queue_file import NOW, RECIPE, QueueFile, spec
 
@@ -78,6 +79,18 @@ def test_retry_of_what_the_service_canceled_may_pay_again(queue: QueueFile) -> N
     queue.apply([spec("fox")])
     queue.end(queue.send("fox", generation_id="g"), "canceled")
     queue.move("fox", Event.GENERATION_CANCELED, code="canceled_by_service")
+
+    assert preview_retry(queue.connection, "birds", ["fox"]).paying_again == 1
+    assert preview_retry(queue.connection, "birds", []).paying_again == 1
+
+
+def test_retry_of_a_result_that_was_given_up_pays_again(queue: QueueFile) -> None:
+    """A person gave up what was generated and paid, since its key was gone: both ways of asking say so."""
+    queue.apply([spec("fox")])
+    queue.end(queue.send("fox", generation_id="g"), "succeeded")
+    queue.move("fox", Event.OUTPUTS_READY)
+    queue.move("fox", Event.KEY_MISSING, code="key_missing")
+    resolve(queue.connection, "birds", "fox", Decision.FAILED, now=NOW)
 
     assert preview_retry(queue.connection, "birds", ["fox"]).paying_again == 1
     assert preview_retry(queue.connection, "birds", []).paying_again == 1

@@ -56,9 +56,9 @@ SELECT a.id, a.account_id, a.state, a.generation_id, a.generation_status, a.quot
 FROM item AS i JOIN attempt AS a ON a.id = i.attempt_id
 WHERE i.id = :item_id;
 
--- name: abandon_attempt
+-- name: abandon_attempt  (also one that succeeded: paid for nothing, as `retry` has to say)
 UPDATE attempt SET state = 'abandoned', ended_at = coalesce(ended_at, :now)
-WHERE id = :attempt_id AND state IN ('sent', 'active', 'disputed');
+WHERE id = :attempt_id AND state IN ('sent', 'active', 'succeeded', 'disputed');
 
 -- name: other_unresolved
 SELECT i.name AS item, j.name AS job
