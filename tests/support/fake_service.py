@@ -8,6 +8,7 @@ client that keeps the service's rules would never do (`violations`). Replies can
 import json
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -124,6 +125,7 @@ class FakeService:
     violations: list[str] = field(default_factory=list)
     scripts: dict[str, deque[Any]] = field(default_factory=lambda: defaultdict(deque))
     rule: Callable[[str, str], Any] | None = None
+    broken_files: AbstractSet[str] = frozenset()  # generations whose files are never there
     uploads: dict[str, bytes] = field(default_factory=dict)
     outputs_count: int = 1  # of each success
     downloads: list[int] = field(default_factory=list)
@@ -360,6 +362,8 @@ class FakeAccount:
         yield await self.service.exchange("download", self.name, lambda: self._open(link, offset_bytes))
 
     def _open(self, link: OutputLink, offset_bytes: int) -> DownloadReply:
+        if link.url.partition("files/")[2].partition("?")[0] in self.service.broken_files:
+            return LinkRefused(404)
         if self.service.links_refused or (link.expires_at and self.service.clock.instant > link.expires_at):
             self.service.links_refused = max(0, self.service.links_refused - 1)
             return LinkRefused(403)

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     UNAVAILABLE = "service_unavailable"
     PREPARING = "preparing"  # its quote or its images are under way
     SETTLING = "settling"  # the job's budget depends on what is under way
+    ACCOUNT_BLOCKED = "account_blocked"  # the service refuses the account until a person acts
     HELD = "held"  # the slot belongs to a held item (Law 4)
     ENOUGH = "spending_limit"  # --max-credits, --until or a signal: nothing new is begun
     NOTHING = "nothing_to_do"
@@ -102,6 +103,7 @@ class AccountView:
     machine: SlidingLog
     today: Today
     may_start: bool = True
+    is_blocked: bool = False  # the service refuses what is new; what is paid is fetched all the same
     credits_left: int | None = None  # of --max-credits; None without it
     creates_held: Due = field(default_factory=lambda: Due(-inf))
     reads_held: Due = field(default_factory=lambda: Due(-inf))
@@ -109,6 +111,13 @@ class AccountView:
     uploads_held: Due = field(default_factory=lambda: Due(-inf))
     last_touched_at: float | None = None  # when the last request about the active generation was over
     read_worth_at: float = -inf  # when a read of it is expected to be worth most
+
+    @property
+    def starts_nothing(self) -> Reason | None:
+        """Why nothing new is begun for this account; None where something may be."""
+        if self.is_blocked:
+            return Reason.ACCOUNT_BLOCKED
+        return None if self.may_start else Reason.ENOUGH
 
     def create_due(self, now: Now, *, places: int = 1) -> Due:
         """Return when a create or upload may leave, with `places` of the minute free."""
@@ -171,20 +180,32 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
     generation (Law 3), then new work within windows and credits (Service section 8). Never raises.
     """
     if attempt := queue.unresolved:
-        if attempt.state is AttemptState.SENT:
-            return Replay(attempt, account.create_due(now))
-        poll_at = next_poll_at(
-            last_settled_at=account.last_touched_at,
-            interval_seconds=account.limits.poll_interval_seconds,
-            now=now.steady,
+        return (
+            _choose_resend(attempt, account, now)
+            if attempt.state is AttemptState.SENT
+            else _poll(attempt, account, now)
         )
-        worth_at = max(poll_at, account.read_worth_at)
-        return Poll(attempt, account.read_due(now).after(Due(worth_at, Reason.POLL_INTERVAL)))
     if queue.is_slot_held:
         return Rest(Due(inf, Reason.HELD))
-    if not account.may_start:
-        return Rest(Due(inf, Reason.ENOUGH))
+    if account.starts_nothing:
+        return Rest(Due(inf, account.starts_nothing))
     return _choose_new(queue.candidates, account, now)
+
+
+def _choose_resend(attempt: Attempt, account: AccountView, now: Now) -> Replay | Rest:
+    """Return the same request again; not to a service that refuses the account, until a person has acted."""
+    return Rest(Due(inf, Reason.ACCOUNT_BLOCKED)) if account.is_blocked else Replay(attempt, account.create_due(now))
+
+
+def _poll(attempt: Attempt, account: AccountView, now: Now) -> Poll:
+    """Return the next read of the active generation, at the moment that is worth most."""
+    poll_at = next_poll_at(
+        last_settled_at=account.last_touched_at,
+        interval_seconds=account.limits.poll_interval_seconds,
+        now=now.steady,
+    )
+    worth_at = max(poll_at, account.read_worth_at)
+    return Poll(attempt, account.read_due(now).after(Due(worth_at, Reason.POLL_INTERVAL)))
 
 
 def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Now) -> Submit | Rest:
@@ -302,8 +323,8 @@ def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Prep
 
     What has to wait, as uploads do once the day's are used up, lets what may leave now go first.
     """
-    if not account.may_start:
-        return Rest(Due(inf, Reason.ENOUGH))
+    if account.starts_nothing:
+        return Rest(Due(inf, account.starts_nothing))
     ordered = tuple(in_order(queue.candidates))
     for candidate in ordered:
         if candidate.cost is not None:

@@ -18,8 +18,6 @@ from batchkiln.queue.windows import job_credits, usages
 UPLOAD_LOOKAHEAD = 5
 """How many items of a class are looked at for images to upload: one request takes five files (Service section 4)."""
 
-DOWNLOAD_LOOKAHEAD = 50
-
 ATTEMPTS_LOOKED_AT = 1000
 """How many of the newest attempts are looked at for durations: what is older tells little of today's service."""
 
@@ -32,7 +30,7 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
     row = next((row for row in all_unresolved if row["account_id"] == account_id), None)
     unresolved = attempt_of(row) if row else None
     is_held = row is not None and row["item_state"] == ItemState.HELD
-    downloads = connection.execute(query("downloads"), {"account_id": account_id, "limit": DOWNLOAD_LOOKAHEAD})
+    downloads = connection.execute(query("downloads"), {"account_id": account_id})
     return Snapshot(
         queue=QueueView(
             unresolved=None if is_held else unresolved,

@@ -174,7 +174,7 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
             if not await lane.outlasts_refusal(attempt, reply, creates=False):
                 await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=False)
+            await lane.meet(reply, creates=False, about_paid=True)
         case _:
             assert_never(reply)
 

@@ -43,6 +43,7 @@ class Control:
     credits_left: int | None = None
     rests: dict[tuple[int, str], Rest] = field(default_factory=dict)
     blocked: dict[int, AccountBlocked] = field(default_factory=dict)
+    cut_off: set[int] = field(default_factory=set)  # of these, whose reads are refused as well
     outstanding: tuple[int, Outstanding] | None = None  # as of a version of the queue
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stop_wanted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,14 +59,19 @@ class Control:
         self.stopping.set()
         self.pulse.set()
 
-    def block(self, account_id: int, trouble: AccountBlocked) -> None:
-        """End an account's lane: the service refuses it until a person acts."""
+    def block(self, account_id: int, trouble: AccountBlocked, *, is_cut_off: bool) -> None:
+        """Begin nothing more with an account that the service refuses until a person acts.
+
+        What it has paid for is polled and fetched on (Law 3), unless the reads are refused: then its lane ends.
+        """
         self.blocked[account_id] = trouble
+        if is_cut_off:
+            self.cut_off.add(account_id)
         self.pulse.set()
 
     def is_over_for(self, account_id: int) -> bool:
         """Tell whether an account's tracks are to end."""
-        return self.stopping.is_set() or account_id in self.blocked
+        return self.stopping.is_set() or account_id in self.cut_off
 
     def may_start_at(self, instant: datetime) -> bool:
         """Tell whether new attempts are still wanted."""
@@ -97,7 +103,7 @@ class Control:
 
     def is_quiet(self, tracks: AbstractSet[tuple[int, str]], version: int) -> bool:
         """Tell whether no track has anything to do, ever, unless news come from outside."""
-        return all(self._is_at_rest(track, version) for track in tracks if track[0] not in self.blocked)
+        return all(self._is_at_rest(track, version) for track in tracks if track[0] not in self.cut_off)
 
     def _is_at_rest(self, track: tuple[int, str], version: int) -> bool:
         rest = self.rests.get(track)

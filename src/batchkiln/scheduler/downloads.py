@@ -150,7 +150,7 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
             await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
             return _Links.NEVER
         case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=False)
+            await lane.meet(reply, creates=False, about_paid=True)
             return _Links.LATER
         case _:
             assert_never(reply)

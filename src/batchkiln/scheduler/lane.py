@@ -150,6 +150,7 @@ class Lane:
             machine=self.machine.log,
             today=self._today(snapshot.usages, now),
             may_start=self.control.may_start_at(now.instant),
+            is_blocked=self.account_id in self.control.blocked,
             credits_left=self.control.credits_left,
             creates_held=_wait_of(self.creates_held, snapshot.creates_held, now, is_told=self.is_told_creates),
             uploads_held=self.uploads_held,
@@ -329,8 +330,13 @@ class Lane:
 
     # --- troubles ---
 
-    async def meet(self, trouble: Trouble, *, creates: bool, reason: Reason | None = None) -> None:
-        """Wait as the service asks, or longer with each trouble in a row where it does not say."""
+    async def meet(
+        self, trouble: Trouble, *, creates: bool, reason: Reason | None = None, about_paid: bool = False
+    ) -> None:
+        """Wait as the service asks, or longer with each trouble in a row where it does not say.
+
+        `about_paid`: it was met by a read of what is paid already, and not by something new.
+        """
         now = self.ports.clock.now()
         described = _described(trouble)
         tell = log.debug if described == self.trouble else log.warning  # a night without network is said once
@@ -347,7 +353,7 @@ class Lane:
                 # The window may have begun with our last request, so a whole one has to pass.
                 self.machine.held = Due(now.steady + self.limits.minute_seconds, Reason.EDGE_FIREWALL)
             case AccountBlocked():
-                self.control.block(self.account_id, trouble)
+                self.control.block(self.account_id, trouble, is_cut_off=about_paid)
         self.ports.queue.announce()
 
     def is_of_older_key(self, attempt: Attempt, trouble: AccountBlocked) -> bool:

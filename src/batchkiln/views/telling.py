@@ -90,6 +90,7 @@ WAITS: Final[Mapping[Reason, str]] = {
         _BY_ITSELF
         + " when what is under way has ended; or raise budget.credits in the manifest: `batchkiln run {manifest}`"
     ),
+    Reason.ACCOUNT_BLOCKED: "`batchkiln doctor` says what the service has against the account; then `batchkiln work`",
     Reason.HELD: "end the held item first: `batchkiln show {holder}` tells how",
     Reason.ENOUGH: "`batchkiln work` without --until and --max-credits goes on",
     Reason.NOTHING: _BY_ITSELF,

@@ -21,6 +21,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.UNAVAILABLE: "the service, which is unavailable for now",
     Reason.PREPARING: "its price or its images, which are under way",
     Reason.SETTLING: "the job's budget, which depends on what is under way",
+    Reason.ACCOUNT_BLOCKED: "a person: the service refuses the account",
     Reason.HELD: "a person: the account's one place belongs to a held item",
     Reason.ENOUGH: "nothing new is begun (--until, --max-credits or a signal)",
     Reason.NOTHING: "nothing to do",

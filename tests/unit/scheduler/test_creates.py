@@ -13,6 +13,7 @@ from batchkiln.core.replies import (
     AccountProblem,
     EdgeBlocked,
     KeyConflict,
+    NoReply,
     RefusalKind,
     Refused,
     ServiceError,
@@ -20,6 +21,7 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import Event, ItemState
+from batchkiln.core.windows import Limits
 from batchkiln.queue.intake import ApplyOptions, compared
 from batchkiln.queue.moves import move
 from batchkiln.queue.resolve import Decision, resolve
@@ -170,6 +172,42 @@ async def test_refused_account_ends_its_lane_and_gives_the_item_back(world: Worl
     assert world.one("SELECT credits FROM account_day") == 0
     assert world.control.blocked[1].problem is problem
     assert len(world.service.creates) == 1
+
+
+async def test_account_that_is_refused_what_is_new_still_fetches_what_it_paid(tmp_path: Path) -> None:
+    """Law 3: it has spent its last credits, and another account keeps the process busy beyond the retention."""
+    world = World(tmp_path, accounts=("a", "b"), limits=Limits(credits_per_day=10))
+    image = world.inputs.put("owl.png", b"owl")
+    world.enqueue("paid", job="one", accounts=("a",))
+    world.enqueue("next", job="one", accounts=("a",), inputs=(image,))
+    world.enqueue(*(f"b-{n}" for n in range(16)), job="two", accounts=("b",))
+    refused = AccountBlocked(AccountProblem.NO_CREDITS, NO)
+    world.service.rule = lambda kind, account: (
+        refused if (kind, account) == ("upload", "a") and world.attempts("paid") else None
+    )
+
+    await world.run()  # sixteen days
+
+    assert world.state("paid") is ItemState.DONE
+    assert world.state("next") is ItemState.QUEUED
+    assert world.control.blocked.keys() == {1}
+    world.close()
+
+
+async def test_create_that_is_refused_leaves_downloads_going(world: World) -> None:
+    """A paid result is fetched before the run ends, also where the file server was away for a minute."""
+    world.enqueue("paid", "next")
+
+    def rule(kind: str, _account: str) -> object:
+        if kind == "create" and world.service.generations:
+            return AccountBlocked(AccountProblem.NO_CREDITS, NO)
+        return NoReply("away") if kind == "download" and world.clock.steady < 60 else None
+
+    world.service.rule = rule
+
+    await world.run()
+
+    assert world.states() == {"done": 1, "queued": 1}
 
 
 async def test_revoked_key_of_what_is_in_doubt_is_held(world: World) -> None:

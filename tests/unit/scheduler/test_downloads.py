@@ -36,6 +36,17 @@ async def test_broken_download_is_continued_by_range(world: World) -> None:
     assert world.one("SELECT size_bytes FROM output") == len(content_of("gen-1"))
 
 
+async def test_results_that_cannot_be_fetched_hold_up_no_other(world: World) -> None:
+    """Law 3: a part of the service's storage is away, and what is paid behind it is fetched all the same."""
+    world.service.duration_seconds = 1.0
+    world.service.broken_files = {f"gen-{number}" for number in range(1, 51)}
+    world.enqueue(*(f"item-{number:02}" for number in range(1, 52)))
+
+    await world.run_until_true(lambda: world.clock.steady > 4 * 3600 or world.state("item-51") is ItemState.DONE)
+
+    assert world.state("item-51") is ItemState.DONE
+
+
 async def test_file_without_its_end_is_fetched_again(world: World) -> None:
     """Law 7: that all announced bytes came does not make them a whole picture."""
     world.service.downloads_cut = 2

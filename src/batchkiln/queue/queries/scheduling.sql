@@ -118,12 +118,12 @@ SELECT input_file.id FROM input_file
 JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id
 WHERE input_file.id IN (SELECT value FROM json_each(:input_ids));
 
--- name: downloads
+-- name: downloads -- all of them: those that cannot be fetched must not hide the others
 SELECT attempt.id FROM item
 JOIN attempt ON attempt.id = item.attempt_id
 WHERE item.state IN ('submitting', 'active', 'downloading', 'held')  -- the partial index's own words
   AND item.state = 'downloading' AND attempt.account_id = :account_id
-ORDER BY item.id LIMIT :limit;
+ORDER BY item.id;
 
 -- name: outstanding
 SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
