@@ -90,6 +90,9 @@ class QueueView:
     unresolved: Attempt | None
     candidates: tuple[Candidate, ...]
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
+    is_unwanted: bool = (
+        False  # the unresolved attempt's job is paused, or over a budget, or not this account's any more
+    )
     is_slot_held: bool = False  # the unresolved attempt belongs to a held item: a person has to end it
 
 
@@ -104,7 +107,7 @@ class AccountView:
     today: Today
     may_start: bool = True
     is_blocked: bool = False  # the service refuses what is new; what is paid is fetched all the same
-    credits_left: int | None = None  # of --max-credits; None without it
+    credits_left: int | None = None  # of --max-credits, what is unresolved here included; None without it
     creates_held: Due = field(default_factory=lambda: Due(-inf))
     reads_held: Due = field(default_factory=lambda: Due(-inf))
     machine_held: Due = field(default_factory=lambda: Due(-inf))
@@ -148,6 +151,14 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take back an attempt of which the service said that nothing was created, and that may not be sent again."""
+
+    attempt: Attempt
+    due: Due
+
+
+@dataclass(frozen=True, slots=True)
 class Poll:
     """Read the active generation (Service rule 4.4)."""
 
@@ -170,7 +181,7 @@ class Rest:
     due: Due
 
 
-Action = Replay | Poll | Submit | Rest
+Action = Replay | Withdraw | Poll | Submit | Rest
 
 
 def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
@@ -180,11 +191,8 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
     generation (Law 3), then new work within windows and credits (Service section 8). Never raises.
     """
     if attempt := queue.unresolved:
-        return (
-            _choose_resend(attempt, account, now)
-            if attempt.state is AttemptState.SENT
-            else _poll(attempt, account, now)
-        )
+        is_sent = attempt.state is AttemptState.SENT
+        return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)
     if queue.is_slot_held:
         return Rest(Due(inf, Reason.HELD))
     if account.starts_nothing:
@@ -192,9 +200,20 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
     return _choose_new(queue.candidates, account, now)
 
 
-def _choose_resend(attempt: Attempt, account: AccountView, now: Now) -> Replay | Rest:
-    """Return the same request again; not to a service that refuses the account, until a person has acted."""
-    return Rest(Due(inf, Reason.ACCOUNT_BLOCKED)) if account.is_blocked else Replay(attempt, account.create_due(now))
+def _choose_resend(attempt: Attempt, queue: QueueView, account: AccountView, now: Now) -> Replay | Withdraw | Rest:
+    """Return the same request again, at the earliest moment.
+
+    Where every send of it was answered, nothing was created: what nobody wants any more, or nothing pays for, then
+    goes back to the queue like anything that was never begun (Law 6). What is in doubt may be paid already (Law 2).
+    """
+    is_over_day = account.today.usage.credits > account.limits.credits_per_day
+    is_over_run = account.credits_left is not None and attempt.quote_credits > account.credits_left
+    is_over = queue.is_unwanted or is_over_day or is_over_run or account.starts_nothing is not None
+    if is_over and not attempt.is_in_doubt:
+        return Withdraw(attempt, Due(now.steady))
+    if account.is_blocked:
+        return Rest(Due(inf, Reason.ACCOUNT_BLOCKED))
+    return Replay(attempt, account.create_due(now))
 
 
 def _poll(attempt: Attempt, account: AccountView, now: Now) -> Poll:

@@ -140,6 +140,15 @@ def record_answered(connection: sqlite3.Connection, attempt_id: int, error: Serv
     note(connection, "create_postponed", item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
 
 
+def record_withdrawn(connection: sqlite3.Connection, attempt_id: int, now: int) -> None:
+    """Give up an attempt of which every send was answered, and put its item back: nothing was created (Law 6)."""
+    row = _row(connection, attempt_id)
+    if attempt_of(row).is_in_doubt:
+        raise InvariantBroken(f"attempt {attempt_id} may have created something, and must not be given up")
+    _end_uncreated(connection, row, now)
+    _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, detail={"withdrawn": True})
+
+
 def record_blocked(connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int) -> None:
     """Note that the account or its key was refused. Where no earlier send is in doubt, nothing was created.
 

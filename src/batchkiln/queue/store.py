@@ -214,6 +214,10 @@ class QueueStore:
         """Note a limit's reply to a create: definite, and not about the item."""
         await self._record(attempts.record_answered, attempt.id, error, to_milliseconds(now.instant))
 
+    async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
+        """Note that an attempt that created nothing is not sent again."""
+        await self._record(attempts.record_withdrawn, attempt.id, to_milliseconds(now.instant))
+
     async def record_blocked(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
         """Note that the account was refused at a create."""
         await self._record(attempts.record_blocked, attempt.id, error, to_milliseconds(now.instant))

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobMoney
 from batchkiln.core.durations import Sighting
+from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.planner import Candidate, QueueView
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import Kind, Outstanding, Scope, Snapshot, Viewpoint
@@ -36,6 +37,7 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
             unresolved=None if is_held else unresolved,
             candidates=_candidates(connection, viewpoint, days, {row["job_id"] for row in all_unresolved}),
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
+            is_unwanted=unresolved is not None and _is_unwanted(connection, viewpoint, unresolved, days),
             is_slot_held=is_held,
         ),
         usages=usages(connection, account_id, days),
@@ -45,6 +47,28 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
         outstanding=outstanding(connection, viewpoint.scope),
         active_kind=Kind(row["price_key"], bool(row["is_video"])) if row else None,
     )
+
+
+def _is_unwanted(
+    connection: sqlite3.Connection, viewpoint: Viewpoint, attempt: Attempt, days: Sequence[datetime]
+) -> bool:
+    """Tell whether an attempt that created nothing would not be begun any more: by its job, its cap or its budgets."""
+    if attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
+        return False
+    job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id}).fetchone()
+    if job["is_paused"] or not _is_ours(viewpoint, job):
+        return True
+    money = _money(connection, job, days)
+    return (
+        (job["max_cost_credits"] is not None and attempt.quote_credits > job["max_cost_credits"])
+        or (money.budget is not None and money.committed > money.budget)
+        or (money.budget_per_day is not None and money.today > money.budget_per_day)
+    )
+
+
+def _is_ours(viewpoint: Viewpoint, job: sqlite3.Row) -> bool:
+    """Tell whether a job is this account's to work on, in this run."""
+    return viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
 
 def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, Sighting]]:
@@ -64,7 +88,7 @@ def _candidates(
 ) -> tuple[Candidate, ...]:
     found = []
     for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
-        if viewpoint.takes(json.loads(row["accounts"])) and viewpoint.scope.holds(row["job_id"]):
+        if _is_ours(viewpoint, row):
             money = _money(connection, row, days)
             candidate = _candidate(
                 connection, viewpoint.account_id, row, money, job_is_working=row["job_id"] in working_jobs

@@ -7,7 +7,7 @@ import structlog
 
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt
-from batchkiln.core.planner import Poll, Reason, Replay, Submit
+from batchkiln.core.planner import Poll, Reason, Replay, Submit, Withdraw
 from batchkiln.core.replies import (
     Accepted,
     AccountBlocked,
@@ -71,12 +71,21 @@ async def replay(lane: Lane, action: Replay, now: Now) -> None:
         await lane.ports.queue.record_key_missing(attempt, ItemState.SUBMITTING, now)
         return
     request = lane.note(RequestKind.CREATE, now)
+    if not attempt.is_in_doubt and lane.begun != attempt.id:  # of an earlier run, and charged in none
+        lane.begun = attempt.id
+        lane.control.spend(attempt.quote_credits)
     async with lane.sending(request):
         counted = await lane.ports.queue.record_replay(attempt.id, request)
         if counted is None:
             lane.ports.queue.announce()
             return
         await _send(lane, counted, request)
+
+
+async def withdraw(lane: Lane, action: Withdraw, now: Now) -> None:
+    """Give an attempt back that created nothing; its item is free to be begun anew, or not."""
+    _give_back(lane, action.attempt)
+    await lane.ports.queue.record_withdrawn(action.attempt, now)
 
 
 async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:

@@ -151,7 +151,7 @@ class Lane:
             today=self._today(snapshot.usages, now),
             may_start=self.control.may_start_at(now.instant),
             is_blocked=self.account_id in self.control.blocked,
-            credits_left=self.control.credits_left,
+            credits_left=self._credits_left(unresolved),
             creates_held=_wait_of(self.creates_held, snapshot.creates_held, now, is_told=self.is_told_creates),
             uploads_held=self.uploads_held,
             reads_held=_wait_of(self.reads_held, snapshot.reads_held, now, is_told=self.is_told_reads),
@@ -159,6 +159,13 @@ class Lane:
             last_touched_at=last_touched_at,
             read_worth_at=self._read_worth_at(unresolved, snapshot.active_kind, last_touched_at, now),
         )
+
+    def _credits_left(self, unresolved: Attempt | None) -> int | None:
+        """Return what --max-credits leaves for this account, what it has begun in this run included."""
+        left = self.control.credits_left
+        if left is None or unresolved is None or unresolved.id != self.begun:
+            return left
+        return left + unresolved.quote_credits
 
     def _read_worth_at(
         self, attempt: Attempt | None, kind: Kind | None, last_touched_at: float | None, now: Now

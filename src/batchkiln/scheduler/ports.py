@@ -204,6 +204,9 @@ class Queue(Protocol):
     async def record_answered(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
         """Note a limit's definite reply."""
 
+    async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
+        """Note that an attempt that created nothing is not sent again."""
+
     async def record_blocked(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
         """Note that the account was refused."""
 

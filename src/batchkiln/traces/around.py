@@ -196,6 +196,11 @@ class HeardQueue(_Heard):
         self._recorder.lost(attempt, error, state)
         return state
 
+    async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
+        """Note that an attempt is not sent again."""
+        await self._inner.record_withdrawn(attempt, now)
+        self._recorder.ended(attempt.id)
+
     async def record_blocked(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
         """Note that the account was refused."""
         await self._inner.record_blocked(attempt, error, now)

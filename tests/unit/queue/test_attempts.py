@@ -475,3 +475,18 @@ def test_send_around_a_reset_keeps_to_both_days(world: World) -> None:
     new = NewAttempt(3, second, "key-1", 10, days[-1], note)
 
     assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None
+
+
+def test_withdrawn_attempt_frees_its_credits(world: World, sent: Attempt) -> None:
+    """Every send was answered: nothing was created, and the item may be begun anew."""
+    world.write(attempts.record_answered, sent.id, NO, NOW_MS)
+
+    world.write(attempts.record_withdrawn, sent.id, NOW_MS)
+
+    assert standing(world) == Standing("queued", "refused", (0, 0, 0), NONE, NONE)
+
+
+def test_attempt_in_doubt_is_never_withdrawn(world: World, sent: Attempt) -> None:
+    """Law 2: its send may have created something."""
+    with pytest.raises(InvariantBroken):
+        world.write(attempts.record_withdrawn, sent.id, NOW_MS)

@@ -9,15 +9,16 @@ import pytest
 
 from batchkiln.core.instants import EPOCH
 from batchkiln.core.job import Order
-from batchkiln.core.replies import GenerationStatus, KeyConflict, RefusalKind, Refused
+from batchkiln.core.replies import GenerationStatus, KeyConflict, RefusalKind, Refused, Throttled
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits, ServiceDay
 from batchkiln.queue import persons
+from batchkiln.queue.attempts import REFUSALS_IN_A_ROW
 from batchkiln.queue.resolve import Decision, resolve
 from batchkiln.scheduler.control import Control
 from support.builders import NO
 from support.fake_clock import FakeClock
-from support.fake_service import Lost
+from support.fake_service import BUSY, Lost
 from support.world import World
 
 
@@ -443,3 +444,96 @@ async def test_machine_window_begins_with_the_last_minute_of_an_earlier_run(tmp_
     assert world.service.violations == []
     assert world.states() == {"done": 3}
     world.close()
+
+
+# --- what the service has postponed, and somebody no longer wants ---
+
+POSTPONED = Throttled(timedelta(hours=3), BUSY)
+
+
+async def postponed(world: World, *, cost_credits: int = 10) -> None:
+    """Have a create answered by a limit, so that nothing is created, and the program ended."""
+    world.enqueue("a", cost_credits=cost_credits)
+    world.service.say("create", POSTPONED)
+    await world.run_until_true(lambda: "create_postponed" in world.kinds("a"))
+    world.restart(after_seconds=60)
+
+
+async def test_max_credits_bounds_what_an_earlier_run_was_refused(world: World) -> None:
+    """`--max-credits 20` of this run: nothing of the other had been charged."""
+    await postponed(world, cost_credits=500)
+
+    await world.run(Control(credits_left=20))
+
+    assert (world.service.charged, world.state("a")) == (0, ItemState.QUEUED)
+
+
+async def test_max_credits_counts_what_an_earlier_run_was_refused(world: World) -> None:
+    """It is charged in this run, and leaves nothing for another."""
+    await postponed(world)
+    world.enqueue("a", "b")
+
+    await world.run(Control(credits_left=15))
+
+    assert world.service.charged == 10
+    assert world.states() == {"done": 1, "queued": 1}
+    assert world.attempts("a") == ["succeeded"]  # the same key, sent again
+
+
+async def test_lowered_budget_binds_what_was_not_created(world: World) -> None:
+    """Law 6: the manifest was applied again with less, before anything was created."""
+    await postponed(world, cost_credits=500)
+    world.enqueue("a", cost_credits=500, budget_credits=100, budget_credits_per_day=100)
+
+    await world.run()
+
+    assert world.service.charged == 0
+    assert world.money() == (0, 0, 0)
+
+
+async def test_lowered_limit_binds_what_was_not_created(world: World) -> None:
+    """Law 5: the configuration allows less a day than it did."""
+    await postponed(world, cost_credits=500)
+    world.limits = world.service.limits = Limits(credits_per_day=100)
+    world.restart(after_seconds=60)
+
+    await world.run()
+
+    assert world.service.charged == 0
+    assert world.service.violations == []
+
+
+async def test_pause_holds_what_was_not_created(world: World) -> None:
+    """A person said so before it was paid."""
+    await postponed(world)
+    world.write(persons.pause, "job", 0)
+
+    await world.run()
+
+    assert (world.service.charged, world.state("a")) == (0, ItemState.QUEUED)
+
+
+async def test_end_at_a_time_does_not_wait_for_what_was_not_created(world: World) -> None:
+    """`--until TIME`: the service asks for a longer wait than that."""
+    until = world.clock.instant + timedelta(hours=1)
+    world.enqueue("a", "b")
+    world.service.say("create", POSTPONED)
+
+    await world.run(Control(starts_until=until))
+
+    assert world.service.charged == 0
+    assert until <= world.clock.instant < until + timedelta(minutes=1)
+
+
+async def test_what_was_postponed_often_is_not_refused_for_that(world: World) -> None:
+    """Only refusals of the request itself are counted, however often a limit came before."""
+    world.enqueue("a")
+    for _ in range(REFUSALS_IN_A_ROW):
+        world.service.say("create", POSTPONED)
+        await world.run(Control(starts_until=world.clock.instant + timedelta(minutes=1)))
+        world.restart(after_seconds=4 * 3600)
+    world.service.say("create", Refused(RefusalKind.OVER_QUOTE, NO))
+
+    await world.run()
+
+    assert world.states() == {"done": 1}

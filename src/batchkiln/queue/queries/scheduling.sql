@@ -96,6 +96,12 @@ SELECT attempt.*, item.state AS item_state, recipe.price_key
 FROM attempt JOIN item ON item.id = attempt.item_id JOIN recipe ON recipe.id = item.recipe_id
 WHERE attempt.state IN ('sent', 'active');
 
+-- name: job_of_item
+SELECT job.id AS job_id, job.is_paused, job.accounts, job.budget_credits, job.budget_credits_per_day,
+       job.reserved, job.charged, job.refunded, recipe.max_cost_credits
+FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
+WHERE item.id = :item_id;
+
 -- name: queued_classes -- one row per job and recipe that has queued items
 SELECT job.id AS job_id, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
        job.reserved, job.charged, job.refunded,
@@ -215,9 +221,9 @@ WHERE id = :attempt_id AND state IN ('active', 'succeeded');
 UPDATE item SET failures = failures + 1 WHERE id = :item_id
 RETURNING failures, (SELECT attempts FROM recipe WHERE recipe.id = item.recipe_id);
 
--- name: refused_in_a_row
+-- name: refused_in_a_row  (of the request itself: a limit or a blocked account is counted as an answer)
 SELECT count(*) FROM attempt
-WHERE item_id = :item_id AND state = 'refused'
+WHERE item_id = :item_id AND state = 'refused' AND sends > answers
   AND number > coalesce((SELECT max(number) FROM attempt WHERE item_id = :item_id AND state <> 'refused'), 0);
 
 -- name: set_quote
