@@ -246,7 +246,7 @@ def record_accepted(
         now=now,
         attempt_id=attempt_id,
     )
-    return state if has_succeeded else record_generation(connection, attempt_id, record, now)
+    return state if has_succeeded else record_generation(connection, attempt_id, record, now, day_of)
 
 
 def record_generation(
@@ -254,6 +254,7 @@ def record_generation(
     attempt_id: int,
     record: GenerationRecord,
     now: int,
+    day_of: DayOf,
     *,
     sighting: Sighting | None = None,
 ) -> ItemState:
@@ -262,6 +263,8 @@ def record_generation(
     `sighting` is what was seen of a success's duration: later runs learn from it as well.
     """
     row = _row(connection, attempt_id)
+    if row["generation_status"] is None:
+        row = _confirm(connection, row, record, now, day_of)
     if sighting is not None:
         going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
         parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
@@ -291,6 +294,24 @@ def record_generation(
             return _move(connection, row, ItemState.ACTIVE, Event.RETENTION_ENDED, now, error=_EXPIRED)
         case GenerationStatus.PENDING | GenerationStatus.PROCESSING | GenerationStatus.UNKNOWN:
             return ItemState.ACTIVE
+
+
+def _confirm(
+    connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf
+) -> sqlite3.Row:
+    """Take over when a generation that a person named was made, and what it cost: until now both were guesses.
+
+    Retention and the day of the credits follow from the one (Service section 8). Return the attempt as it is then.
+    """
+    day = to_milliseconds(day_of(record.created_at or from_milliseconds(now)))
+    day = day if record.created_at is not None else max(day, row["day_start_at"])
+    cost = row["cost_credits"] if record.cost_credits is None else record.cost_credits
+    made_at = stored(record.created_at) or now
+    parameters = {"attempt_id": row["id"], "created_at": made_at, "cost": cost, "day": day}
+    connection.execute(query("confirm_attempt"), parameters)
+    _move_credits(connection, row, day=day, cost=cost)
+    _change_money(connection, row["job_id"], charged=cost - row["cost_credits"])
+    return _row(connection, row["id"])
 
 
 _DAMAGED: Final = ServiceError(

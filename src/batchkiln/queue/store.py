@@ -240,7 +240,9 @@ class QueueStore:
     ) -> Progress:
         """Take over what a poll said, and what was seen of the duration of a success."""
         at = to_milliseconds(now.instant)
-        return await self._record_and_look(look, _take_over, attempt.id, record, at, sighting)
+        return await self._record_and_look(
+            look, _take_over, attempt.id, record, at, self._day.start_of, sighting=sighting
+        )
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
         """Note that the service denies a generation's id."""
@@ -351,9 +353,15 @@ def _accept(
 
 
 def _take_over(
-    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, sighting: Sighting | None
+    connection: sqlite3.Connection,
+    attempt_id: int,
+    record: GenerationRecord,
+    now: int,
+    day_of: attempts.DayOf,
+    *,
+    sighting: Sighting | None,
 ) -> Progress:
-    state = attempts.record_generation(connection, attempt_id, record, now, sighting=sighting)
+    state = attempts.record_generation(connection, attempt_id, record, now, day_of, sighting=sighting)
     return _progress(connection, attempt_id, state)
 
 

@@ -67,7 +67,7 @@ def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int
 def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[datetime]) -> int:
     """Return what a job has taken of a day's budget: of several days, which may be today, the most.
 
-    What waits for a reply counts in every day: it may be charged, or be replayed, long after a reset (Law 6).
+    What no record of the service tells of counts in every day: it may be charged, or replayed, after a reset (Law 6).
     """
     parameters = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
     return max((connection.execute(query("job_credits"), place).fetchone()[0] for place in parameters), default=0)

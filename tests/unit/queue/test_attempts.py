@@ -14,6 +14,7 @@ from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKi
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import NewAttempt, RequestKind, RequestNote
 from batchkiln.queue import attempts
+from batchkiln.queue.resolve import Decision, resolve
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
 from support.ledger import (
@@ -157,7 +158,7 @@ def test_word_of_the_service_about_a_generation(
     """Law 2: only a verified failure is refunded, once, and it stays in the day's credits. Service section 8."""
     accept(world, sent)
 
-    world.write(attempts.record_generation, sent.id, generation(status), NOW_MS)
+    world.write(attempts.record_generation, sent.id, generation(status), NOW_MS, day_of)
 
     assert standing(world) == expected
 
@@ -165,10 +166,10 @@ def test_word_of_the_service_about_a_generation(
 def test_failure_is_refunded_once(world: World, sent: Attempt) -> None:
     """A failure told twice is a bug, not a second refund. Service rule 3.1."""
     accept(world, sent)
-    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS)
+    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS, day_of)
 
     with pytest.raises(InvariantBroken):
-        world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS)
+        world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS, day_of)
 
     assert world.money() == (0, 10, 10)
 
@@ -176,7 +177,7 @@ def test_failure_is_refunded_once(world: World, sent: Attempt) -> None:
 def test_last_failure_ends_the_item(world: World, sent: Attempt) -> None:
     """After as many failures as allowed no further attempt is made."""
     accept(world, sent)
-    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS)
+    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS, day_of)
     second = begin(world)
     assert second is not None
 
@@ -314,7 +315,7 @@ def test_lost_for_less_than_an_hour_is_active(world: World, sent: Attempt) -> No
 
     first = world.write(attempts.record_lost, sent.id, NO, NOW_MS, hour)
     second = world.write(attempts.record_lost, sent.id, NO, NOW_MS + hour - 1, hour)
-    world.write(attempts.record_generation, sent.id, generation(), NOW_MS + hour)
+    world.write(attempts.record_generation, sent.id, generation(), NOW_MS + hour, day_of)
     third = world.write(attempts.record_lost, sent.id, NO, NOW_MS + hour + 1, hour)
 
     assert (first, second, third) == (ItemState.ACTIVE, ItemState.ACTIVE, ItemState.ACTIVE)
@@ -490,3 +491,15 @@ def test_attempt_in_doubt_is_never_withdrawn(world: World, sent: Attempt) -> Non
     """Law 2: its send may have created something."""
     with pytest.raises(InvariantBroken):
         world.write(attempts.record_withdrawn, sent.id, NOW_MS)
+
+
+def test_first_record_of_a_named_generation_tells_its_cost(world: World, sent: Attempt) -> None:
+    """Until then it was taken to cost its quote, on the day of the attempt."""
+    world.write(attempts.record_conflict, sent.id, NO, NOW_MS)
+    world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
+    tomorrow = NOON + timedelta(days=1)
+
+    world.write(attempts.record_generation, sent.id, generation(cost_credits=7, created_at=tomorrow), NOW_MS, day_of)
+    world.write(attempts.record_generation, sent.id, generation(S.FAILED, cost_credits=9), NOW_MS, day_of)
+
+    assert standing(world) == Standing("queued", "failed", (0, 7, 7), {NEXT_DAY_MS: 7}, {NEXT_DAY_MS: 7})

@@ -176,7 +176,7 @@ def _random_fact(world: World, random: Random, step: int) -> None:
         random.choice(list(GenerationStatus)), id=f"gen-{attempt_id}", cost_credits=random.choice([7, 20])
     )
     if state == "active":
-        world.write(attempts.record_generation, attempt_id, reply, step)
+        world.write(attempts.record_generation, attempt_id, reply, step, day_of)
         return
     kind = random.choice(list(RefusalKind))
     good = generation(id=f"gen-{attempt_id}")

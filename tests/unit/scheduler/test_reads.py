@@ -3,9 +3,11 @@
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from batchkiln.core.instants import EPOCH
 from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.replies import (
     AccountBlocked,
@@ -18,7 +20,10 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
+from batchkiln.core.windows import Limits
+from batchkiln.queue.resolve import Decision, resolve
 from support.builders import NO, record
+from support.fake_clock import FakeClock
 from support.fake_service import Lost, refusing
 from support.world import World
 
@@ -263,3 +268,54 @@ async def test_refused_account_leaves_the_id_for_the_next_run(world: World) -> N
 
     assert between is ItemState.ACTIVE
     assert world.state(item) is ItemState.DONE
+
+
+# --- a generation that a person named ---
+
+
+async def adopted(world: World) -> None:
+    """Lose the key of what is in doubt, have a person find the generation, and put the key back."""
+    world.keys["main"] = ("key-2",)
+    world.restart(after_seconds=60)
+    await world.run()
+    assert world.state("a") is ItemState.HELD
+    world.write(resolve, "job", "a", Decision.GENERATION, generation_id="gen-1", now=0)
+    world.keys["main"] = ("key-2", "key-1")
+    world.restart(after_seconds=60)
+
+
+async def test_named_generation_is_retained_from_when_it_was_made(world: World) -> None:
+    """Law 3: recorded without a network, it was made a fortnight later, when the machine was on again."""
+    world.enqueue("a")
+    world.service.say("create", Lost.REQUEST)
+    await world.run_until_true(lambda: "outcome_unknown" in world.kinds("a"))
+    world.restart(after_seconds=15 * 86_400)
+    world.service.say("create", Lost.REPLY)
+    await world.run_until_true(lambda: world.kinds("a").count("outcome_unknown") == 2)
+    await adopted(world)
+    await world.run_until_true(lambda: world.state("a") is ItemState.DOWNLOADING)
+    world.restart(after_seconds=60)
+    world.service.say("read", NotFound(NO))  # a delay inside the service
+
+    await world.run()
+
+    assert world.state("a") is ItemState.DONE
+
+
+async def test_named_generation_counts_in_the_day_that_made_it(tmp_path: Path) -> None:
+    """Law 5: its create left before the reset and arrived after it."""
+    clock = FakeClock(EPOCH + timedelta(days=20_000, seconds=-1))
+    world = World(tmp_path, limits=Limits(credits_per_day=50), clock=clock)
+    world.service.latencies["create"] = 2.0
+    world.enqueue("a", cost_credits=50)
+    world.service.say("create", Lost.REPLY)
+    await world.run_until_true(lambda: "outcome_unknown" in world.kinds("a"))
+    await adopted(world)
+    world.service.latencies.clear()
+    world.enqueue("b", cost_credits=10, job="other")
+
+    await world.run()
+
+    assert world.service.violations == []
+    assert world.states() == {"done": 2}
+    world.close()

@@ -80,11 +80,11 @@ ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
 -- name: take_job_day_credits
 UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;
 
--- name: job_credits -- what waits for a reply since another day may be charged in this one (Law 6)
+-- name: job_credits -- what no record tells of yet may be charged in any day (Law 6)
 SELECT coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
     + coalesce((SELECT sum(quote_credits) FROM attempt
                 WHERE state IN ('sent', 'active')  -- the partial index's own words
-                    AND +state = 'sent' AND job_id = :job_id AND day_start_at <> :day), 0);
+                    AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day), 0);
 
 -- name: change_job_money
 UPDATE job
@@ -187,6 +187,10 @@ UPDATE attempt
 SET state = :state, generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
     generation_created_at = :created_at, day_start_at = :day, last_read_at = :now, ended_at = :ended_at
 WHERE id = :attempt_id AND state = 'sent';
+
+-- name: confirm_attempt
+UPDATE attempt SET generation_created_at = :created_at, cost_credits = :cost, day_start_at = :day
+WHERE id = :attempt_id;
 
 -- name: note_status
 UPDATE attempt SET generation_status = :status, lost_since = NULL WHERE id = :attempt_id;
