@@ -274,7 +274,7 @@ class Lane:
                 self._cache = None  # the day's usage has changed, without news for anybody else
         further = tuple(day for day in day_starts(self.day, now) if day not in request.days)
         if further:
-            await self.ports.queue.count_also(RequestNote(request.account_id, request.kind, now.instant, further, 0, 0))
+            await self.ports.queue.count_also(replace(request, at=now.instant, days=further))
             self._cache = None
 
     async def place(self, *, creates: bool) -> bool:

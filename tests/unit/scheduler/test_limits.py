@@ -97,6 +97,19 @@ async def test_request_that_outlasts_the_reset_counts_in_both_days(tmp_path: Pat
     world.close()
 
 
+async def test_upload_that_outlasts_the_reset_counts_its_files_in_both_days(tmp_path: Path) -> None:
+    """Law 5: the service may have counted files and bytes on either side of midnight. Assumption 43."""
+    world = World(tmp_path, clock=FakeClock(EPOCH + timedelta(days=20_000, seconds=-3)))
+    world.service.latencies["upload"] = 4.0
+    (item,) = world.enqueue(inputs=(world.inputs.put("owl.png", b"owl"),))
+
+    await world.run_until_true(lambda: world.state(item) is ItemState.ACTIVE)
+
+    days = world.rows("SELECT upload_files, upload_bytes FROM account_day ORDER BY day_start_at")
+    assert [tuple(day) for day in days] == [(1, 3), (1, 3)]
+    world.close()
+
+
 async def test_credits_in_doubt_at_a_reset_count_in_the_later_day(tmp_path: Path) -> None:
     """Law 5: the day that is over can no longer be overstepped, so the one that begins carries them."""
     midnight = EPOCH + timedelta(days=20_000)
