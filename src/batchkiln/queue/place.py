@@ -39,8 +39,8 @@ def real_path(path: Path) -> Path:
     Any other path stays as it was given, for the messages; so does a link that leads nowhere in a circle.
     """
     try:
-        return path.resolve() if path.is_symlink() else path
-    except (OSError, RuntimeError):
+        return _resolved(path) if path.is_symlink() else path
+    except (OSError, RuntimeError):  # Python 3.12 and before call a circle a RuntimeError
         return path
 
 
@@ -109,6 +109,14 @@ def has_traces(path: Path) -> bool:
     """Tell whether a file that SQLite cannot read was a queue: by its lock, its log, or our mark in its header."""
     mark = APPLICATION_ID.to_bytes(4)
     return was_locked(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
+
+
+def _resolved(link: Path) -> Path:
+    """Follow a link; since Python 3.13 only a strict look tells a circle from a file that is not there yet."""
+    try:
+        return link.resolve(strict=True)
+    except FileNotFoundError:
+        return link.resolve()
 
 
 def _log_magic(path: Path) -> bytes:
