@@ -13,6 +13,7 @@ from urllib.parse import quote as percent_encoded
 
 import aiohttp
 import structlog
+from multidict import MultiMapping
 from yarl import URL
 
 from batchkiln.client import parse, transfers
@@ -162,7 +163,8 @@ class ServiceClient:
 
     async def describe(self) -> DescribeReply:
         """Read the service's description, without a key (Service rule 5.9)."""
-        raw = await self._call("GET", "/openapi.json", headers={}, max_bytes=CATALOG_MAX_BYTES)
+        headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
+        raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
         return raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
 
     def download(
@@ -203,7 +205,7 @@ class ServiceClient:
                 allow_redirects=False,
                 timeout=self._timeouts.of_calls(),
             ) as response:
-                self._tell_date(response.headers.get("Date"), sent_at)
+                self._tell_date(response.headers, sent_at)
                 content = await _read_bounded(response, max_bytes)
         except FAULTS as fault:
             reply = NoReply(describe_fault(fault))
@@ -216,9 +218,14 @@ class ServiceClient:
         names = {name.lower(): value for name, value in response.headers.items()}
         return RawReply(response.status, names, content, self._keys.secrets)
 
-    def _tell_date(self, value: str | None, sent_at: float) -> None:
-        date = read_date(value)
-        if date is not None:
+    def _tell_date(self, headers: MultiMapping[str], sent_at: float) -> None:
+        """Tell the clock the service's date, unless a cache answered with a copy: its date is that of the copy.
+
+        An Age says so (RFC 9111), and zero is said of replies that were just fetched. It is not added to the date: it
+        is the cache's own reckoning, by a clock that nobody knows, and the next reply about money tells the time.
+        """
+        date = read_date(headers.get("Date"))
+        if date is not None and set(headers.getall("Age", ["0"])) == {"0"}:
             self._clock.observe_date(date, sent_at=sent_at, received_at=self._clock.monotonic())
 
     def _absolute(self, link: str) -> URL | None:

@@ -142,12 +142,13 @@ async def test_an_id_is_one_path_segment(client: ServiceClient, server: Scripted
 
 
 async def test_the_description_is_read_without_a_key(client: ServiceClient, server: ScriptedServer) -> None:
-    """The public document needs no authentication. Service rule 5.9."""
+    """The public document needs no authentication, and no cache may answer in its place. Service rule 5.9."""
     server.script = reply(b'{"openapi": "3.1.0", "info": {"title": "T", "version": "1"}}', status="200 OK")
 
     await client.describe()
 
     assert server.requests[0].header("Authorization") is None
+    assert server.requests[0].header("Cache-Control") == "no-cache"
 
 
 async def test_a_poll_is_not_resent_on_a_closed_connection(client: ServiceClient, server: ScriptedServer) -> None:
@@ -262,6 +263,28 @@ async def test_every_reply_tells_the_clock_its_date(
     await create(client)
 
     assert clock.observed == [(datetime(2026, 11, 21, 10, tzinfo=UTC), 1.0, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("ages", "is_observed"),
+    [
+        ((), True),
+        (("Age: 0",), True),
+        (("Age: 1800",), False),
+        (("Age: -1",), False),
+        (("Age: soon",), False),
+        (("Age: 0", "Age: 60"), False),
+    ],
+)
+async def test_a_stored_copy_does_not_tell_the_time(
+    client: ServiceClient, server: ScriptedServer, clock: FakeClock, *, ages: tuple[str, ...], is_observed: bool
+) -> None:
+    """Law 5: a cache answers with the Date of its copy; a reply with an Age may be such a one (RFC 9111)."""
+    server.script = reply(b"{}", "Date: Sat, 21 Nov 2026 10:00:00 GMT", *ages, status="200 OK")
+
+    await client.describe()
+
+    assert bool(clock.observed) is is_observed
 
 
 async def test_the_key_is_never_shown(client: ServiceClient, server: ScriptedServer) -> None:
