@@ -9,14 +9,15 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, say, tell
 from batchkiln.clock import machine_now
-from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.advice import item_arguments
+from batchkiln.core.errors import ExitStatus, InputError, Mistake
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.states import ItemState
 from batchkiln.queue.opening import changing
 from batchkiln.queue.overview import job_time
 from batchkiln.queue.resolve import Decision, Resolved
 from batchkiln.queue.resolve import resolve as resolve_item
-from batchkiln.queue.stories import item_story
+from batchkiln.queue.stories import ItemStory, item_story
 from batchkiln.views.costs import cost_of_resolve
 
 
@@ -58,7 +59,7 @@ async def _resolve(
             raise InputError(f"the item {item!r} is {story.item.state}: only a held item can be resolved")
         tell(cost_of_resolve(decision, story))
         _check_confirmed(item, confirm)
-        resolved = await database.write(_end, job, item, decision, generation_id)
+        resolved = await database.write(_end, story, decision, generation_id)
     if common.is_json:
         print_json({"job": job, "item": item, "state": resolved.state, "may_pay_again": resolved.may_pay_again})
     else:
@@ -66,7 +67,16 @@ async def _resolve(
     return ExitStatus.OK
 
 
-def _end(connection: Connection, job: str, item: str, decision: Decision, generation_id: str | None) -> Resolved:
+def _end(connection: Connection, asked: ItemStory, decision: Decision, generation_id: str | None) -> Resolved:
+    """End the hold that was asked about, inside one transaction. Raises `InputError` where it is another by now.
+
+    A person may think for minutes, while the item is sent and held again for what may be paid already (Law 2).
+    """
+    job, item = asked.job, asked.item.name
+    if item_story(connection, job, item).hold_asked != asked.hold_asked:
+        reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
+        remedy = f"`batchkiln show {item_arguments(job, item)}` tells how it stands now"
+        raise InputError([Mistake(reason, remedy=remedy)])
     now = to_milliseconds(job_time(connection, job, machine_now()))
     return resolve_item(connection, job, item, decision, generation_id=generation_id, now=now)
 

@@ -226,7 +226,7 @@ def _decide(
 
 
 def _problem(story: ItemStory, fields: Mapping[str, str]) -> str | None:
-    if fields.get("agreed") != _agreed(story):
+    if fields.get("agreed") != story.hold_asked:
         return "The item has gone on since you were asked. This is how it stands now. Nothing was changed."
     if fields.get("decision") not in {decision.value for decision in Decision}:
         return "Choose what you know of the item. Nothing was changed."
@@ -237,11 +237,6 @@ def _problem(story: ItemStory, fields: Mapping[str, str]) -> str | None:
     return None
 
 
-def _agreed(story: ItemStory) -> str:
-    """Name the hold that was read of: the same item may be held once more, and for what is paid already."""
-    return f"{len(story.events)},{story.quote_credits}"
-
-
 def _resolve_page(context: Context, story: ItemStory, *, problem: str | None = None) -> web.Response:
     if story.item.state is not ItemState.HELD:
         raise InputError(f"the item {story.item.name!r} is {story.item.state}: only a held item can be resolved")
@@ -250,6 +245,6 @@ def _resolve_page(context: Context, story: ItemStory, *, problem: str | None = N
         status=409 if problem else 200,
         story=story,
         problem=problem,
-        agreed=_agreed(story),
+        agreed=story.hold_asked,
         costs={decision: cost_of_resolve(decision, story) for decision in Decision},
     )

@@ -108,6 +108,11 @@ class ItemStory:
     events: tuple[EventStory, ...]
     arrival: EventStory | None
 
+    @property
+    def hold_asked(self) -> str:
+        """Name the hold that a person is asked about: the same item may be held once more, and for what is paid."""
+        return f"{len(self.events)},{self.quote_credits}"
+
 
 @dataclass(frozen=True, slots=True)
 class RequestStory:

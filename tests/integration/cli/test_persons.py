@@ -9,7 +9,7 @@ from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.queue.connection import prepare_for_writing
 from batchkiln.queue.moves import move
-from integration.cli.workspace import Workspace
+from integration.cli.workspace import Workspace, on_a_terminal
 
 
 @pytest.fixture
@@ -124,6 +124,25 @@ def test_resolve_with_the_items_id_ends_the_hold(queued: Workspace, decision: st
     assert result.document["state"] == state
     assert result.err
     assert states(queued)["fox-1"] == state
+
+
+def test_resolve_ends_only_the_hold_that_was_asked_about(queued: Workspace) -> None:
+    """Law 2: while a person thinks, another lets the item go on, and it is held once more for what may be paid."""
+    hold(queued, "fox-1")
+
+    def hold_again() -> None:
+        queued.call("resolve", "foxes", "fox-1", "--as", "not-created", "--confirm", "fox-1")
+        hold(queued, "fox-1")
+
+    question = "Type the item's id"
+    arguments = ("resolve", "foxes", "fox-1", "--as", "not-created")
+    refused = on_a_terminal(queued, *arguments, question=question, answer="fox-1", meanwhile=hold_again)
+    still = states(queued)["fox-1"]
+    ended = on_a_terminal(queued, *arguments, question=question, answer="fox-1")
+
+    assert (refused[0], still) == (2, "held")
+    assert "has gone on since you were asked" in refused[1]
+    assert (ended[0], states(queued)["fox-1"]) == (0, "queued")
 
 
 def test_resolve_takes_a_generation_id_only_with_that_decision(queued: Workspace) -> None:

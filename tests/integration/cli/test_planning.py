@@ -1,36 +1,16 @@
 """`plan`, and the question that `run` asks on a terminal, as a person meets them (contract, section 4)."""
 
-import os
-import pty
-import sys
-from pathlib import Path
-
-import batchkiln
-from integration.cli.workspace import HURRIED, UNHURRIED, Workspace, finished, interrupt, until_line
+from integration.cli.workspace import (
+    HURRIED,
+    UNHURRIED,
+    Workspace,
+    finished,
+    interrupt,
+    on_a_terminal,
+    until_line,
+)
 
 ASKING = f"confirm_above_credits: 3\n{HURRIED}"
-
-
-def on_a_terminal(workspace: Workspace, *arguments: str, answer: str) -> tuple[int, str]:
-    """Run a command with a terminal as its standard streams, and answer what it asks; return exit and output."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(workspace.folder)
-        os.environ["PYTHONPATH"] = str(Path(batchkiln.__file__).parents[1])
-        os.execv(sys.executable, [sys.executable, "-m", "batchkiln", *arguments])
-    shown = b""
-    with os.fdopen(terminal, "r+b", buffering=0) as stream:
-        while True:
-            try:
-                piece = stream.read(4096)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            shown += piece
-            if b"Go on?" in piece:
-                stream.write(answer.encode() + b"\n")
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
 def test_a_plan_leaves_nothing_behind(workspace: Workspace) -> None:

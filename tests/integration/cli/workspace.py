@@ -6,11 +6,13 @@ import pty
 import select
 import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import batchkiln
 from support.programs import environment, start
 
 TIMEOUT_SECONDS: Final = 30
@@ -143,6 +145,39 @@ def finished(process: subprocess.Popen[str], stdin: str = "") -> Result:
         process.communicate()
         raise
     return Result(process.returncode, out, err or "")
+
+
+def on_a_terminal(
+    workspace: Workspace,
+    *arguments: str,
+    answer: str,
+    question: str = "Go on?",
+    meanwhile: Callable[[], object] = lambda: None,
+) -> tuple[int, str]:
+    """Run a command with a terminal as its standard streams, and answer what it asks; return exit and output.
+
+    `meanwhile` happens between the question and the answer.
+    """
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(workspace.folder)
+        os.environ["PYTHONPATH"] = str(Path(batchkiln.__file__).parents[1])
+        os.execv(sys.executable, [sys.executable, "-m", "batchkiln", *arguments])
+    shown, is_answered = b"", False
+    with os.fdopen(terminal, "r+b", buffering=0) as stream:
+        while True:
+            try:
+                piece = stream.read(4096)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            shown += piece
+            if not is_answered and question.encode() in shown:
+                meanwhile()
+                stream.write(answer.encode() + b"\n")
+                is_answered = True
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
 def until_line(process: subprocess.Popen[str], piece: str) -> str:
