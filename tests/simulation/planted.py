@@ -169,9 +169,10 @@ BUGS: Final = (
     Bug(
         "new work while a generation is active",
         "core/planner.py",
-        "        return Poll(attempt, account.read_due(now).after(Due(poll_at, Reason.POLL_INTERVAL)))\n",
-        "        if poll_at <= now.steady:\n"
-        "            return Poll(attempt, account.read_due(now).after(Due(poll_at, Reason.POLL_INTERVAL)))\n",
+        "        return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)\n",
+        "        if is_sent or _poll(attempt, account, now).due.at <= now.steady:\n"
+        "            return _choose_resend(attempt, queue, account, now) if is_sent else"
+        " _poll(attempt, account, now)\n",
     ),
     Bug(
         "one try too many",
@@ -200,8 +201,9 @@ BUGS: Final = (
     Bug(
         "a replay takes no place in the windows",
         "queue/attempts.py",
-        ' must not be sent again")\n    write_request(connection, request, keep_seconds=keep_seconds)\n',
-        ' must not be sent again")\n',
+        '    _move_credits(connection, row, day=day, cost=row["quote_credits"])\n'
+        "    write_request(connection, request, keep_seconds=keep_seconds)\n",
+        '    _move_credits(connection, row, day=day, cost=row["quote_credits"])\n',
     ),
     Bug(
         "a save that nobody hears of",
@@ -306,6 +308,34 @@ BUGS: Final = (
         'return bool(attempt_checksum(attempt) == attempt["checksum"])',
         "return True",
         caught_by="tests/damage/test_damage.py",
+    ),
+    Bug(
+        "a send without a reply counts in its own day alone",
+        "queue/queries/scheduling.sql",
+        "AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day",
+        "AND generation_status IS NULL AND job_id = :job_id AND day_start_at = -1",
+        caught_by="tests/unit/queue/test_attempts.py",  # a world for it comes once in thousands
+    ),
+    Bug(
+        "what was refused for now is sent again, though nobody wants it",
+        "core/planner.py",
+        "    if is_over and not attempt.is_in_doubt:\n",
+        "    if False:\n",
+        caught_by="tests/unit/scheduler/test_limits.py",  # no person changes a budget in the worlds
+    ),
+    Bug(
+        "what is in doubt is taken back",
+        "core/planner.py",
+        "    if is_over and not attempt.is_in_doubt:\n",
+        "    if is_over:\n",
+        caught_by="tests/unit/scheduler",
+    ),
+    Bug(
+        "a refused account fetches nothing more",
+        "scheduler/lane.py",
+        "self.control.block(self.account_id, trouble, is_cut_off=about_paid)",
+        "self.control.block(self.account_id, trouble, is_cut_off=True)",
+        caught_by="tests/unit/scheduler/test_creates.py",
     ),
 )
 

@@ -1,5 +1,6 @@
 """From a plan to an outcome: a folder made, the world played, the aftermath checked."""
 
+import gc
 import os
 import random
 import secrets
@@ -44,6 +45,7 @@ def play(plan: Plan, *, killed_at: int | None = None, tells: bool = False) -> Ou
     With `killed_at`, the process that plays it is killed when the program passes that point, and another goes on.
     With `tells`, the outcome has its story.
     """
+    gc.collect()  # the world before: left alone, thousands of worlds fill the memory before it is thought of
     folder = place_for_worlds()
     try:
         with seeded_secrets(plan.seed):

@@ -294,7 +294,6 @@ def _quiet(loop: VirtualLoop) -> Iterator[None]:
     loop.set_exception_handler(complain)
     asyncio.set_event_loop(loop)
     random.seed(0)  # aiohttp shuffles with it who waits for a connection
-    gc.collect()  # the world before: left alone, thousands of worlds fill the memory before it is thought of
     gc.disable()
     try:
         yield
