@@ -88,7 +88,11 @@ class World:
 
     def _open(self) -> None:
         self._inline = InlineConnection(self.path)
-        prepare_for_writing(self._inline.raw, self.path)
+        try:
+            prepare_for_writing(self._inline.raw, self.path)
+        except BaseException:
+            self.close()
+            raise
         self._inline.raw.execute("PRAGMA synchronous = OFF")  # these tests kill processes, not machines
         self.database = Database(cast("Any", self._inline), self.path)
         self.store = QueueStore(

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
@@ -58,12 +59,13 @@ def hot_queries() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def connection() -> sqlite3.Connection:
+def connection() -> Iterator[sqlite3.Connection]:
     """An empty queue: without statistics, a plan depends on the schema alone."""
     made = sqlite3.connect(":memory:")
     for _, script in migrations():
         made.executescript(script)
-    return made
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize("name", hot_queries())
