@@ -131,7 +131,14 @@ def _roughen(chance: random.Random, plan: Plan, wishes: Wishes) -> None:
     if chance.random() < 0.1:
         plan.stranger_until = plan.calm_at
     if chance.random() < 0.1:
-        plan.rests = tuple(chance.choice((5.0, 3600.0, DAY, 13.5 * DAY)) for _ in range(3))
+        plan.rests = _rests(chance)
+
+
+def _rests(chance: random.Random) -> tuple[float, ...]:
+    """Draw how long nobody starts the program again: all in all, for no longer than results are retained."""
+    rests = [chance.choice((5.0, HOUR, 3 * HOUR)) for _ in range(3)]
+    rests[chance.randrange(3)] = chance.choice((DAY, 13.5 * DAY))
+    return tuple(rests)
 
 
 def _faults(chance: random.Random) -> Iterator[dict[str, object]]:

@@ -35,7 +35,7 @@ from batchkiln.wiring.setting import Setting, Surroundings
 from .canaries import Canaries
 from .fates import fates_of
 from .inline import inline_aiosqlite
-from .person import give_up_unreachable
+from .person import end_doubts, give_up_unreachable
 from .plan import Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
@@ -220,14 +220,16 @@ class World:
         death.cancel()
         if life.exception() is not None and self.points.is_troubled:
             # A disk that fails may end the program with an error; what it leaves is then as good as a crash.
-            self._die(f"trouble: {life.exception()!r}")
+            self._die(f"trouble: {life.exception()!r}".replace(f"{self.folder}/", ""))
             return self.plan.rest_seconds(self.lives)
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
-        return STANDSTILL_SECONDS if left else None
+        if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
+            self.note("a person", f"finds that {doubts} items were never made")
+        return STANDSTILL_SECONDS if left or doubts else None
 
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""
