@@ -206,7 +206,8 @@ def _choose_resend(attempt: Attempt, queue: QueueView, account: AccountView, now
     Where every send of it was answered, nothing was created: what nobody wants any more, or nothing pays for, then
     goes back to the queue like anything that was never begun (Law 6). What is in doubt may be paid already (Law 2).
     """
-    is_over_day = account.today.usage.credits > account.limits.credits_per_day
+    today = max(account.today.usage.credits, attempt.quote_credits)  # the day before may carry it until it is sent
+    is_over_day = today > account.limits.credits_per_day
     is_over_run = account.credits_left is not None and attempt.quote_credits > account.credits_left
     is_over = queue.is_unwanted or is_over_day or is_over_run or account.starts_nothing is not None
     if is_over and not attempt.is_in_doubt:

@@ -504,11 +504,12 @@ async def test_lowered_budget_binds_what_was_not_created(world: World) -> None:
     assert world.money() == (0, 0, 0)
 
 
-async def test_lowered_limit_binds_what_was_not_created(world: World) -> None:
-    """Law 5: the configuration allows less a day than it did."""
+@pytest.mark.parametrize("after_seconds", [60, 86_400])
+async def test_lowered_limit_binds_what_was_not_created(world: World, after_seconds: int) -> None:
+    """Law 5: the configuration allows less a day than it did; on the next day, too, which would carry the credits."""
     await postponed(world, cost_credits=500)
     world.limits = world.service.limits = Limits(credits_per_day=100)
-    world.restart(after_seconds=60)
+    world.restart(after_seconds=after_seconds)
 
     await world.run()
 
