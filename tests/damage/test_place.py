@@ -1,5 +1,6 @@
 """What lies at the queue's place before SQLite is asked: lost files, lost logs, harmed headers, and how to go on."""
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -193,7 +194,21 @@ async def test_journal_of_another_file_is_not_written_into_the_queue(tmp_path: P
     refusal = await refusal_of(path, mode)
 
     assert "-journal that is not its own" in str(refusal)
+    assert f"Move {journal} away" in str(refusal)
     assert (path.read_bytes(), journal.read_bytes()) == before
+
+    journal.unlink()
+
+    assert await uid_of(path)
+
+
+@MODES
+async def test_journal_that_is_no_file_is_not_waited_for(tmp_path: Path, mode: str) -> None:
+    """Whoever reads from a pipe waits for somebody to write."""
+    path = sound_queue(tmp_path)
+    os.mkfifo(f"{path}-journal")
+
+    assert "-journal that is not its own" in str(await refusal_of(path, mode))
 
 
 async def test_queue_whose_maker_was_killed_in_its_first_moment_is_made(tmp_path: Path) -> None:

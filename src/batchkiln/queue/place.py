@@ -81,8 +81,11 @@ def look(path: Path, *, is_connected: bool = False) -> bool:
         raise QueueUnusable(f"{path}: this is no file; name another with --queue")
     if status.st_size == 0 and (has_log or (was_driven and not is_connected)):
         raise damaged(path, "it is empty, yet held something; to begin anew on purpose, remove it and its -wal")
-    if status.st_size > _FIRST_PAGE_BYTES and _read(_beside(path, "-journal"), len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC:
-        raise damaged(path, "a -journal that is not its own lies beside it, and would be written into it")
+    if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
+        raise QueueUnusable(
+            f"{path}: a -journal that is not its own lies beside it, and would be written into it; nothing more is sent."
+            f" Move {path}-journal away and keep it: the queue is whole, and goes on without it"
+        )
     return status.st_size > 0
 
 
@@ -117,6 +120,14 @@ def _resolved(link: Path) -> Path:
         return link.resolve(strict=True)
     except FileNotFoundError:
         return link.resolve()
+
+
+def _is_hot(journal: Path) -> bool:
+    """Tell whether SQLite would go by a journal; what is no file would be waited for."""
+    status = _status(journal)
+    return status is not None and (
+        not stat.S_ISREG(status.st_mode) or _read(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+    )
 
 
 def _log_magic(path: Path) -> bytes:
