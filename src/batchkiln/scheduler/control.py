@@ -69,9 +69,10 @@ class Control:
             self.cut_off.add(account_id)
         self.pulse.set()
 
-    def is_over_for(self, account_id: int) -> bool:
-        """Tell whether an account's tracks are to end."""
-        return self.stopping.is_set() or account_id in self.cut_off
+    def is_over_for(self, account_id: int, *, is_for_new: bool = False) -> bool:
+        """Tell whether an account's tracks are to end; or whatever they do for something new."""
+        refused = self.blocked if is_for_new else self.cut_off
+        return self.stopping.is_set() or account_id in refused
 
     def may_start_at(self, instant: datetime) -> bool:
         """Tell whether new attempts are still wanted."""

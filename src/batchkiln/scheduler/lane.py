@@ -278,16 +278,16 @@ class Lane:
             self._cache = None
 
     async def place(self, *, creates: bool) -> bool:
-        """Wait until a request may leave that was planned, but prepared meanwhile, as `wait_until_due` does."""
-        return await self.wait_until_due(AccountView.create_due if creates else AccountView.read_due)
+        """Wait until a quote or an upload may leave that was prepared meanwhile, as `wait_until_due` does."""
+        return await self.wait_until_due(AccountView.create_due if creates else AccountView.read_due, is_for_new=True)
 
-    async def wait_until_due(self, due_of: Callable[[AccountView, Now], Due]) -> bool:
+    async def wait_until_due(self, due_of: Callable[[AccountView, Now], Due], *, is_for_new: bool = False) -> bool:
         """Wait until a request may leave, and return so that nothing is awaited before it takes its place.
 
         Others may have filled the minute meanwhile, so it is asked anew each time (Law 5). False where the run ended
-        instead.
+        instead; or where the account begins nothing more, and what waits is for something new.
         """
-        while not self.control.is_over_for(self.account_id):
+        while not self.control.is_over_for(self.account_id, is_for_new=is_for_new):
             now = self.ports.clock.now()
             _, account, _ = await self.look(now)
             due = due_of(account, now)

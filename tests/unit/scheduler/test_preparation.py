@@ -80,6 +80,19 @@ async def test_blocked_account_at_a_quote_ends_the_run(world: World) -> None:
     assert 1 in world.control.blocked
 
 
+async def test_refused_account_prepares_nothing_more(world: World) -> None:
+    """Its upload was on the way when a create was refused: it is not completed, and the run ends."""
+    world.service.latencies = {"create": 1.0, "put": 20.0}
+    world.service.say("create", AccountBlocked(AccountProblem.KEY_REFUSED, NO))
+    world.enqueue("a")
+    world.enqueue("b", inputs=(world.inputs.put("owl.png", b"owl"),))
+
+    await world.run()
+
+    assert [request.kind for request in world.service.requests].count("upload") == 1
+    assert world.states() == {"queued": 2}
+
+
 async def test_image_is_uploaded_once_for_all_items(world: World) -> None:
     """One upload serves every item that uses the image."""
     owl = world.inputs.put("owl.png", b"owl")
