@@ -117,7 +117,7 @@ def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Ro
     known = attempt["generation_id"]
     if known is not None and known != generation_id:
         reason = f"the attempt of {held.label} has the id {known!r}, which is never replaced (Law 3)"
-        raise InputError([Mistake(reason, remedy=None if attempt["generation_status"] else _OF_A_WRONG_ID)])
+        raise InputError([Mistake(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: there is nothing to wait for")
     place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}

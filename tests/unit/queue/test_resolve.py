@@ -117,6 +117,17 @@ def test_a_mistyped_id_is_told_with_what_is_left_to_do(job: QueueFile) -> None:
     assert attempt(job, attempt_id) == ("disputed", "gen-O1", 5)
 
 
+def test_an_id_that_the_service_confirmed_without_a_status_is_not_called_wrong(job: QueueFile) -> None:
+    """Its record came, and named no status: no person has given this id, and none is told to work by hand."""
+    attempt_id = lose(job, "fox")
+    job.connection.execute("UPDATE attempt SET generation_status = '' WHERE id = ?", (attempt_id,))
+
+    with pytest.raises(InputError, match="never replaced") as refusal:
+        resolve(job.connection, "birds", "fox", Decision.GENERATION, generation_id="other", now=NOW)
+
+    assert "by hand" not in str(refusal.value)
+
+
 def test_a_generation_waits_for_the_accounts_slot(job: QueueFile) -> None:
     """While another attempt of the account is unresolved, no second one is made so. Law 4."""
     conflict(job, "fox")
