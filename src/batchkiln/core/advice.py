@@ -6,6 +6,6 @@ import shlex
 def item_arguments(job: str, item: str) -> str:
     """Return the last arguments of a command about an item; options stand before them.
 
-    Behind `--` nothing is an option, whatever an item is called.
+    Behind `--` nothing is an option, whatever job and item are called.
     """
-    return f"{'-- ' if item.startswith('-') else ''}{job} {shlex.quote(item)}"
+    return f"{'-- ' if job.startswith('-') or item.startswith('-') else ''}{job} {shlex.quote(item)}"
