@@ -74,10 +74,16 @@ class AttemptStory:
     answers: int
     generation_id: str | None
     generation_status: str | None
+    generation_created_at: datetime | None
     recorded_at: datetime
     ended_at: datetime | None
     last_read_at: datetime | None
     lost_since: datetime | None
+
+    @property
+    def made_at(self) -> datetime:
+        """When the service made its generation; before a record tells it, the earliest that it can have been."""
+        return self.generation_created_at or self.recorded_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +238,7 @@ def _attempt(row: sqlite3.Row) -> AttemptStory:
         answers=row["answers"],
         generation_id=row["generation_id"],
         generation_status=row["generation_status"],
+        generation_created_at=instant(row["generation_created_at"]),
         recorded_at=from_milliseconds(row["recorded_at"]),
         ended_at=instant(row["ended_at"]),
         last_read_at=instant(row["last_read_at"]),

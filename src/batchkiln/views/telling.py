@@ -171,10 +171,10 @@ def _sent(story: ItemStory, last: AttemptStory, standing: Standing) -> str:
             )
         case ItemState.ACTIVE:
             status = f", which last called it {one_line(last.generation_status)}" if last.generation_status else ""
-            age_text = age(last.recorded_at, standing.now)
+            age_text = age(last.made_at, standing.now)
             return f"generation {last.generation_id} has been with the service for {age_text}{status}{waiting}"
         case ItemState.DOWNLOADING:
-            ends = moment(retention_ends_at(last.recorded_at))
+            ends = moment(retention_ends_at(last.made_at))
             return (
                 f"generation {last.generation_id} is ready, and {here} here; the service keeps it until {ends}{waiting}"
             )
@@ -300,7 +300,7 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 def is_stuck(story: ItemStory, standing: Standing) -> bool:
     """Whether an item was sent so long ago, without an end, that the service's support should hear of it."""
     is_out = story.item.state in {ItemState.SUBMITTING, ItemState.ACTIVE}
-    return is_out and is_long_pending(story.attempts[-1].recorded_at, standing.now)
+    return is_out and is_long_pending(story.attempts[-1].made_at, standing.now)
 
 
 def _escaped(text: str) -> str:

@@ -13,14 +13,14 @@ import pytest
 from batchkiln.cli.main import program
 from batchkiln.cli.show import Told, read_told
 from batchkiln.config import Config, Profile
-from batchkiln.core.instants import from_milliseconds
+from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.queue.waiting import SlotHolder
 from batchkiln.views.standing import Standing, Wait
 from batchkiln.views.telling import DAMAGED, HOLDS, WAITS, Telling
-from batchkiln.views.words import REASONS
+from batchkiln.views.words import REASONS, moment
 from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
 AT: Final = from_milliseconds(NOW)
@@ -296,6 +296,18 @@ def test_commands_take_an_item_whatever_it_is_called(queue: QueueFile, name: str
     assert resolve is not None
     understood = resolve.make_context("resolve", command[2:], parent=asked).params
     assert [value for value in understood.values() if value in {"birds", name}] == ["birds", name]
+
+
+def test_retention_is_told_from_when_the_generation_was_made(queue: QueueFile) -> None:
+    """Recorded without a network, sent and made a fortnight later: it can be had for another fortnight."""
+    queue.apply([spec("fox")])
+    downloading(queue)
+    made_at = to_milliseconds(AT + timedelta(days=15))
+    queue.connection.execute("UPDATE attempt SET generation_created_at = ?", (made_at,))
+
+    story = told(queue, now=AT + timedelta(days=15)).telling.story
+
+    assert f"keeps it until {moment(AT + timedelta(days=29))}" in story
 
 
 def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
