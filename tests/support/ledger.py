@@ -43,9 +43,7 @@ def record(world: World, item_id: int, *, cost: int, account: str = "main", at: 
     """Record an attempt, planned with `cost`."""
     viewpoint = viewpoint_of(world, account)
     note = RequestNote(viewpoint.account_id, RequestKind.CREATE, at, (day_of(at),))
-    return world.write(
-        attempts.record_attempt, NewAttempt(item_id, viewpoint, "key-1", cost, day_of(at), note), keep_seconds=300.0
-    )
+    return world.write(attempts.record_attempt, NewAttempt(item_id, viewpoint, "key-1", cost, note), keep_seconds=300.0)
 
 
 def viewpoint_of(world: World, account: str = "main") -> Viewpoint:

@@ -194,13 +194,12 @@ class Viewpoint:
 
 @dataclass(frozen=True, slots=True)
 class NewAttempt:
-    """What an attempt is made with, for whom it was planned. `day` is the service day that is to carry its credits."""
+    """What an attempt is made with, for whom it was planned. The last of the request's days is to carry its credits."""
 
     item_id: int
     viewpoint: Viewpoint
     key_fingerprint: str
     cost_credits: int
-    day: datetime
     request: RequestNote
 
 

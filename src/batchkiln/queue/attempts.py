@@ -3,7 +3,6 @@
 Every function takes a connection inside a transaction. `now` is milliseconds of service time.
 """
 
-import json
 import sqlite3
 from collections.abc import Callable
 from datetime import datetime
@@ -16,10 +15,10 @@ from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind, ServiceError
 from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.views import NewAttempt, RequestNote, Viewpoint
+from batchkiln.core.views import NewAttempt, RequestNote
 from batchkiln.queue.moves import move, move_through, note
 from batchkiln.queue.preparations import asset_urls
-from batchkiln.queue.rows import attempt_of, recipe_of, stored
+from batchkiln.queue.rows import attempt_of, is_for, recipe_of, stored
 from batchkiln.queue.soundness import attempt_checksum, is_as_recorded
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import give_back_credits, job_credits, take_credits, write_request
@@ -51,13 +50,18 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
     urls = asset_urls(connection, row["inputs"], account_id)
     if row["state"] != ItemState.QUEUED or row["cost_credits"] != new.cost_credits or urls is None:
         return None
-    if not (_is_wanted(row, new.viewpoint) and _is_within_budget(connection, row, new)):
+    if row["is_paused"] or not is_for(new.viewpoint, row) or not _is_within_budget(connection, row, new):
         return None
     attempt = _insert_attempt(connection, row, new, urls)
     if attempt is None:
         return None
-    now, day = to_milliseconds(new.request.at), to_milliseconds(new.day)
-    take_credits(connection, account_id=account_id, job_id=row["job_id"], day=day, credit_count=new.cost_credits)
+    take_credits(
+        connection,
+        account_id=account_id,
+        job_id=row["job_id"],
+        day=to_milliseconds(new.request.days[-1]),
+        credit_count=new.cost_credits,
+    )
     _change_money(connection, row["job_id"], reserved=new.cost_credits)
     write_request(connection, new.request, keep_seconds=keep_seconds)
     move(
@@ -65,7 +69,7 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
         item_id=new.item_id,
         expected=ItemState.QUEUED,
         event=Event.ATTEMPT_RECORDED,
-        now=now,
+        now=to_milliseconds(new.request.at),
         attempt_id=attempt.id,
         detail={"number": attempt.number, "quote_credits": new.cost_credits},
     )
@@ -94,7 +98,7 @@ def _insert_attempt(
             "number": number,
             "checksum": attempt_checksum(identity),
             "quote_credits": new.cost_credits,
-            "day": to_milliseconds(new.day),
+            "day": to_milliseconds(new.request.days[-1]),
             "now": to_milliseconds(new.request.at),
         },
     ).fetchone()
@@ -211,12 +215,7 @@ def record_accepted(
         message = f"the service answered with the generation {record.id}, which another item has"
         record_conflict(connection, attempt_id, ServiceError("generation_known", message), now)
         return ItemState.HELD
-    cost = row["quote_credits"] if record.cost_credits is None else record.cost_credits
-    # A reply without a date may be of a create in any day until now: of these, only the last can still be overstepped.
-    created_at = record.created_at or from_milliseconds(now)
-    day = to_milliseconds(day_of(created_at))
-    if record.created_at is None:
-        day = max(day, row["day_start_at"])
+    day, cost = _charge_of(row, record, now, day_of)
     has_succeeded = record.status is GenerationStatus.SUCCESS
     changed = connection.execute(
         query("accept_attempt"),
@@ -303,15 +302,23 @@ def _confirm(
 
     Retention and the day of the credits follow from the one (Service section 8). Return the attempt as it is then.
     """
-    day = to_milliseconds(day_of(record.created_at or from_milliseconds(now)))
-    day = day if record.created_at is not None else max(day, row["day_start_at"])
-    cost = row["cost_credits"] if record.cost_credits is None else record.cost_credits
-    made_at = stored(record.created_at) or now
+    day, cost = _charge_of(row, record, now, day_of)
+    made_at = stored(record.created_at) or row["generation_created_at"]
     parameters = {"attempt_id": row["id"], "created_at": made_at, "cost": cost, "day": day}
     connection.execute(query("confirm_attempt"), parameters)
     _move_credits(connection, row, day=day, cost=cost)
     _change_money(connection, row["job_id"], charged=cost - row["cost_credits"])
     return _row(connection, row["id"])
+
+
+def _charge_of(row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf) -> tuple[int, int]:
+    """Return the day in which the service charged for an attempt, and how much, by its first record of it.
+
+    A record without a date may be of a create in any day until now: of these, only the last can still be overstepped.
+    """
+    day = to_milliseconds(day_of(record.created_at or from_milliseconds(now)))
+    day = max(day, row["day_start_at"]) if record.created_at is None else day
+    return day, row["quote_credits"] if record.cost_credits is None else record.cost_credits
 
 
 _DAMAGED: Final = ServiceError(
@@ -376,12 +383,6 @@ _RESUMED: Final = {
     AttemptState.ACTIVE: Event.POLL_RESUMED,
     AttemptState.SUCCEEDED: Event.DOWNLOAD_RESUMED,
 }
-
-
-def _is_wanted(row: sqlite3.Row, viewpoint: Viewpoint) -> bool:
-    """Ask once more what a person may change at any time: whether the job goes on, and with this account."""
-    is_theirs = row["profile"] == viewpoint.profile and viewpoint.takes(json.loads(row["accounts"]))
-    return is_theirs and not row["is_paused"]
 
 
 def _is_within_budget(connection: sqlite3.Connection, row: sqlite3.Row, new: NewAttempt) -> bool:

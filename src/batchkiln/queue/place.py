@@ -83,8 +83,8 @@ def look(path: Path, *, is_connected: bool = False) -> bool:
         raise damaged(path, "it is empty, yet held something; to begin anew on purpose, remove it and its -wal")
     if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
         raise QueueUnusable(
-            f"{path}: a -journal that is not its own lies beside it, and would be written into it; nothing more is sent."
-            f" Move {path}-journal away and keep it: the queue is whole, and goes on without it"
+            f"{path}: a -journal that is not its own lies beside it, and would be written into it; nothing more is "
+            f"sent. Move {path}-journal away and keep it: the queue is whole, and goes on without it"
         )
     return status.st_size > 0
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
 from batchkiln.core.planner import Reason
-from batchkiln.core.views import HeldUntil
+from batchkiln.core.views import HeldUntil, Viewpoint
 
 
 def instant(milliseconds: int | None) -> datetime | None:
@@ -39,6 +39,12 @@ def attempt_of(row: sqlite3.Row) -> Attempt:
         generation_created_at=instant(row["generation_created_at"]),
         cost_credits=row["cost_credits"],
     )
+
+
+def is_for(viewpoint: Viewpoint, job: sqlite3.Row) -> bool:
+    """Tell whether a job is an account's to work on, in its run: a person may change that at any time."""
+    is_its_profile = bool(job["profile"] == viewpoint.profile)
+    return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
 
 def recipe_of(row: sqlite3.Row) -> Recipe:

@@ -12,7 +12,7 @@ from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.planner import Candidate, QueueView
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import Kind, Outstanding, Scope, Snapshot, Viewpoint
-from batchkiln.queue.rows import attempt_of, held_of, input_ids_of, instant, order_of
+from batchkiln.queue.rows import attempt_of, held_of, input_ids_of, instant, is_for, order_of
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import job_credits, usages
 
@@ -29,12 +29,12 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
     holds = connection.execute(query("account_holds"), {"account_id": account_id}).fetchone()
     all_unresolved = connection.execute(query("unresolved_attempts")).fetchall()
     row = next((row for row in all_unresolved if row["account_id"] == account_id), None)
-    unresolved = attempt_of(row) if row else None
     is_held = row is not None and row["item_state"] == ItemState.HELD
+    unresolved = attempt_of(row) if row is not None and not is_held else None
     downloads = connection.execute(query("downloads"), {"account_id": account_id})
     return Snapshot(
         queue=QueueView(
-            unresolved=None if is_held else unresolved,
+            unresolved=unresolved,
             candidates=_candidates(connection, viewpoint, days, {row["job_id"] for row in all_unresolved}),
             downloads=tuple(attempt_id for (attempt_id,) in downloads),
             is_unwanted=unresolved is not None and _is_unwanted(connection, viewpoint, unresolved, days),
@@ -56,7 +56,7 @@ def _is_unwanted(
     if attempt.state is not AttemptState.SENT or attempt.is_in_doubt:
         return False
     job = connection.execute(query("job_of_item"), {"item_id": attempt.item_id}).fetchone()
-    if job["is_paused"] or not _is_ours(viewpoint, job):
+    if job["is_paused"] or not is_for(viewpoint, job):
         return True
     money = _money(connection, job, days)
     return (
@@ -64,11 +64,6 @@ def _is_unwanted(
         or (money.budget is not None and money.committed > money.budget)
         or (money.budget_per_day is not None and money.today > money.budget_per_day)
     )
-
-
-def _is_ours(viewpoint: Viewpoint, job: sqlite3.Row) -> bool:
-    """Tell whether a job is this account's to work on, in this run."""
-    return viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
 
 def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, Sighting]]:
@@ -88,7 +83,7 @@ def _candidates(
 ) -> tuple[Candidate, ...]:
     found = []
     for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
-        if _is_ours(viewpoint, row):
+        if is_for(viewpoint, row):
             money = _money(connection, row, days)
             candidate = _candidate(
                 connection, viewpoint.account_id, row, money, job_is_working=row["job_id"] in working_jobs

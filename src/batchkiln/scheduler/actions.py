@@ -25,7 +25,6 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import NewAttempt, Progress, RequestKind, RequestNote
-from batchkiln.core.windows import day_starts
 from batchkiln.scheduler.lane import Lane
 
 log = structlog.get_logger()
@@ -50,7 +49,6 @@ async def submit(lane: Lane, action: Submit, now: Now) -> None:
                 viewpoint=lane.viewpoint,
                 key_fingerprint=service.newest_key,
                 cost_credits=candidate.cost,
-                day=day_starts(lane.day, now)[-1],
                 request=request,
             )
         )

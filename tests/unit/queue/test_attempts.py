@@ -12,7 +12,7 @@ from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import NewAttempt, RequestKind, RequestNote
+from batchkiln.core.views import NewAttempt, RequestKind, RequestNote, Scope
 from batchkiln.queue import attempts
 from batchkiln.queue.resolve import Decision, resolve
 from support.builders import NO, NOON, day_of
@@ -303,9 +303,30 @@ def test_plan_of_an_account_that_is_no_longer_first_is_stale(world: World) -> No
     quote(world, 1, 10)
     viewpoint = replace(viewpoint_of(world), is_first=False)
     note = RequestNote(viewpoint.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
-    new = NewAttempt(1, viewpoint, "key-1", 10, day_of(NOON), note)
+    new = NewAttempt(1, viewpoint, "key-1", 10, note)
 
     assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None
+
+
+def test_plan_for_a_job_that_is_not_of_this_run_is_stale(world: World) -> None:
+    """What a run is for is asked where an attempt is recorded, as everything else that a plan rests on."""
+    quote(world, 1, 10)
+    viewpoint = replace(viewpoint_of(world), scope=Scope(frozenset({2})))
+    note = RequestNote(viewpoint.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
+
+    assert world.write(attempts.record_attempt, NewAttempt(1, viewpoint, "key-1", 10, note), keep_seconds=300.0) is None
+
+
+def test_record_without_a_date_changes_no_guess_of_it(world: World, sent: Attempt) -> None:
+    """Retention is counted from the earliest that it can be: the first read of a named generation may tell no date."""
+    world.write(attempts.record_conflict, sent.id, NO, NOW_MS)
+    world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
+
+    world.write(
+        attempts.record_generation, sent.id, generation(created_at=None), NOW_MS + 10 * (NEXT_DAY_MS - DAY_MS), day_of
+    )
+
+    assert world.one("SELECT generation_created_at FROM attempt") == NOW_MS
 
 
 def test_lost_for_less_than_an_hour_is_active(world: World, sent: Attempt) -> None:
@@ -473,7 +494,7 @@ def test_send_around_a_reset_keeps_to_both_days(world: World) -> None:
     second = viewpoint_of(world, "second")
     days = (day_of(NOON), day_of(NOON + timedelta(days=1)))
     note = RequestNote(second.account_id, RequestKind.CREATE, NOON, days)
-    new = NewAttempt(3, second, "key-1", 10, days[-1], note)
+    new = NewAttempt(3, second, "key-1", 10, note)
 
     assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None
 

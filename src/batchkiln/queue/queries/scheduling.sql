@@ -97,13 +97,13 @@ FROM attempt JOIN item ON item.id = attempt.item_id JOIN recipe ON recipe.id = i
 WHERE attempt.state IN ('sent', 'active');
 
 -- name: job_of_item
-SELECT job.id AS job_id, job.is_paused, job.accounts, job.budget_credits, job.budget_credits_per_day,
+SELECT job.id AS job_id, job.is_paused, job.profile, job.accounts, job.budget_credits, job.budget_credits_per_day,
        job.reserved, job.charged, job.refunded, recipe.max_cost_credits
 FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
 WHERE item.id = :item_id;
 
 -- name: queued_classes -- one row per job and recipe that has queued items
-SELECT job.id AS job_id, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
+SELECT job.id AS job_id, job.profile, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
        job.reserved, job.charged, job.refunded,
        recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits, tally.n AS queued
 FROM tally
