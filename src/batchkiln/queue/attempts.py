@@ -10,7 +10,7 @@ from typing import Final
 
 from batchkiln.core.durations import Sighting
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.instants import from_milliseconds, to_milliseconds
+from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind, ServiceError
 from batchkiln.core.request import idempotency_key, request_body
@@ -26,7 +26,8 @@ from batchkiln.queue.windows import give_back_credits, job_credits, take_credits
 REFUSALS_IN_A_ROW: Final = 5
 """So often a refusal that a fresh quote, asset or key should mend is tried again for one item."""
 
-DayOf = Callable[[datetime], datetime]
+DayOf = Callable[[datetime | None], datetime]
+"""Gives the service day of an instant; of None, which is some instant until now, the last day that it can be in."""
 
 
 def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) -> bytes | None:
@@ -215,7 +216,7 @@ def record_accepted(
         message = f"the service answered with the generation {record.id}, which another item has"
         record_conflict(connection, attempt_id, ServiceError("generation_known", message), now)
         return ItemState.HELD
-    day, cost = _charge_of(row, record, now, day_of)
+    day, cost = _charge_of(row, record, day_of)
     has_succeeded = record.status is GenerationStatus.SUCCESS
     changed = connection.execute(
         query("accept_attempt"),
@@ -263,7 +264,7 @@ def record_generation(
     """
     row = _row(connection, attempt_id)
     if row["generation_status"] is None:
-        row = _confirm(connection, row, record, now, day_of)
+        row = _confirm(connection, row, record, day_of)
     if sighting is not None:
         going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
         parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
@@ -295,14 +296,12 @@ def record_generation(
             return ItemState.ACTIVE
 
 
-def _confirm(
-    connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf
-) -> sqlite3.Row:
+def _confirm(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, day_of: DayOf) -> sqlite3.Row:
     """Take over when a generation that a person named was made, and what it cost: until now both were guesses.
 
     Retention and the day of the credits follow from the one (Service section 8). Return the attempt as it is then.
     """
-    day, cost = _charge_of(row, record, now, day_of)
+    day, cost = _charge_of(row, record, day_of)
     made_at = stored(record.created_at) or row["generation_created_at"]
     parameters = {"attempt_id": row["id"], "created_at": made_at, "cost": cost, "day": day}
     connection.execute(query("confirm_attempt"), parameters)
@@ -311,12 +310,12 @@ def _confirm(
     return _row(connection, row["id"])
 
 
-def _charge_of(row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf) -> tuple[int, int]:
+def _charge_of(row: sqlite3.Row, record: GenerationRecord, day_of: DayOf) -> tuple[int, int]:
     """Return the day in which the service charged for an attempt, and how much, by its first record of it.
 
     A record without a date may be of a create in any day until now: of these, only the last can still be overstepped.
     """
-    day = to_milliseconds(day_of(record.created_at or from_milliseconds(now)))
+    day = to_milliseconds(day_of(record.created_at))
     day = max(day, row["day_start_at"]) if record.created_at is None else day
     return day, row["quote_credits"] if record.cost_credits is None else record.cost_credits
 

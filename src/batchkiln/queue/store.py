@@ -233,7 +233,7 @@ class QueueStore:
     async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
         """Note the generation's id and price, and how far it is."""
         at = to_milliseconds(now.instant)
-        return await self._record_and_look(look, _accept, attempt.id, record, at, self._day.start_of)
+        return await self._record_and_look(look, _accept, attempt.id, record, at, self._day_of(now))
 
     async def record_generation(
         self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look, *, sighting: Sighting | None = None
@@ -241,8 +241,11 @@ class QueueStore:
         """Take over what a poll said, and what was seen of the duration of a success."""
         at = to_milliseconds(now.instant)
         return await self._record_and_look(
-            look, _take_over, attempt.id, record, at, self._day.start_of, sighting=sighting
+            look, _take_over, attempt.id, record, at, self._day_of(now), sighting=sighting
         )
+
+    def _day_of(self, now: Now) -> attempts.DayOf:
+        return lambda instant: self._day.start_of(instant or now.latest)
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
         """Note that the service denies a generation's id."""

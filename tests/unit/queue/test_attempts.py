@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt
 from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import NewAttempt, RequestKind, RequestNote, Scope
+from batchkiln.core.views import Look, NewAttempt, RequestKind, RequestNote, Scope
 from batchkiln.queue import attempts
 from batchkiln.queue.resolve import Decision, resolve
 from support.builders import NO, NOON, day_of
@@ -55,7 +56,13 @@ def sent(world: World) -> Attempt:
 
 
 def accept(world: World, attempt: Attempt, reply: GenerationRecord | None = None, *, now: int = NOW_MS) -> ItemState:
-    return world.write(attempts.record_accepted, attempt.id, reply or generation(), now, day_of)
+    return world.write(
+        attempts.record_accepted,
+        attempt.id,
+        reply or generation(),
+        now,
+        lambda at: day_of(at or from_milliseconds(now)),
+    )
 
 
 def resend(world: World, attempt: Attempt) -> Attempt:
@@ -308,6 +315,17 @@ def test_plan_of_an_account_that_is_no_longer_first_is_stale(world: World) -> No
     assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None
 
 
+async def test_reply_without_a_date_counts_in_the_day_that_may_have_begun(world: World, sent: Attempt) -> None:
+    """Law 5: in the second in which the service's clock is not known, today may be over."""
+    look = Look(viewpoint_of(world), (day_of(NOON),))
+    midnight = day_of(NOON) + timedelta(days=1)
+    now = Now(0.0, instant=midnight - timedelta(seconds=0.2), latest=midnight + timedelta(seconds=0.5))
+
+    await world.store.record_accepted(sent, generation(created_at=None), now, look)
+
+    assert standing(world) == Standing("active", "active", (0, 10, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10})
+
+
 def test_plan_for_a_job_that_is_not_of_this_run_is_stale(world: World) -> None:
     """What a run is for is asked where an attempt is recorded, as everything else that a plan rests on."""
     quote(world, 1, 10)
@@ -322,9 +340,9 @@ def test_record_without_a_date_changes_no_guess_of_it(world: World, sent: Attemp
     world.write(attempts.record_conflict, sent.id, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
 
-    world.write(
-        attempts.record_generation, sent.id, generation(created_at=None), NOW_MS + 10 * (NEXT_DAY_MS - DAY_MS), day_of
-    )
+    later = NOON + timedelta(days=10)
+    reply = generation(created_at=None)
+    world.write(attempts.record_generation, sent.id, reply, to_milliseconds(later), lambda at: day_of(at or later))
 
     assert world.one("SELECT generation_created_at FROM attempt") == NOW_MS
 
