@@ -107,6 +107,11 @@ class Lane:
         """The account's id in the queue."""
         return self.viewpoint.account_id
 
+    @property
+    def has_key(self) -> bool:
+        """Whether the account has an API key at all: without one it only fetches what is ready, or has it held."""
+        return bool(self.ports.service.fingerprints)
+
     # --- looking ---
 
     async def look(self, now: Now) -> tuple[QueueView, AccountView, int]:
@@ -149,7 +154,7 @@ class Lane:
             reads=self.reads,
             machine=self.machine.log,
             today=self._today(snapshot.usages, now),
-            may_start=self.control.may_start_at(now.instant),
+            may_start=self.control.may_start_at(now.instant) and self.has_key,
             is_blocked=self.account_id in self.control.blocked,
             credits_left=self._credits_left(unresolved),
             creates_held=_wait_of(self.creates_held, snapshot.creates_held, now, is_told=self.is_told_creates),

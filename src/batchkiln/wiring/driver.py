@@ -156,7 +156,7 @@ class Driver:
             if profile is not None:
                 for account in job.accounts or profile.account_names[:1]:
                     wanted[profile.name, account] = True
-        have = {(lane.viewpoint.profile, lane.viewpoint.account) for lane in self.lanes}
+        have = {(lane.viewpoint.profile, lane.viewpoint.account): lane for lane in self.lanes}
         for (profile_name, account), is_beginning in wanted.items():
             is_wanted = self.setting.profile in {None, profile_name}  # --profile drives that one alone
             if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
@@ -166,6 +166,9 @@ class Driver:
                     if is_start:
                         raise
                     log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
+            elif is_wanted and is_beginning and not have[profile_name, account].has_key:
+                reason = "it has no API key, and is driven for what it has under way; set one, and start again"
+                log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
 
     def _profile_of(self, job: str, name: str) -> Profile | None:
         if name not in self.setting.config.profiles:

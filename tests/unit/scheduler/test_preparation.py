@@ -93,6 +93,17 @@ async def test_refused_account_prepares_nothing_more(world: World) -> None:
     assert world.states() == {"queued": 2}
 
 
+async def test_account_without_a_key_begins_nothing(world: World) -> None:
+    """It is driven for what it has under way, and was given more to do meanwhile; the others' run goes on."""
+    world.keys["main"] = ()
+    world.enqueue("a")
+
+    await world.run()
+
+    assert world.states() == {"queued": 1}
+    assert world.service.requests == []
+
+
 async def test_image_is_uploaded_once_for_all_items(world: World) -> None:
     """One upload serves every item that uses the image."""
     owl = world.inputs.put("owl.png", b"owl")
