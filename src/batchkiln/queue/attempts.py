@@ -264,7 +264,7 @@ def record_generation(
     """
     row = _row(connection, attempt_id)
     if row["generation_status"] is None:
-        row = _confirm(connection, row, record, day_of)
+        row = _confirm(connection, row, record, now, day_of)
     if sighting is not None:
         going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
         parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
@@ -296,13 +296,17 @@ def record_generation(
             return ItemState.ACTIVE
 
 
-def _confirm(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, day_of: DayOf) -> sqlite3.Row:
+def _confirm(
+    connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf
+) -> sqlite3.Row:
     """Take over when a generation that a person named was made, and what it cost: until now both were guesses.
 
-    Retention and the day of the credits follow from the one (Service section 8). Return the attempt as it is then.
+    Retention and the day of the credits follow from the one (Service section 8). Where the record tells no date, it
+    may have been made just now: a result is given up only when it is surely gone (Law 3). Return the attempt as it
+    is then.
     """
     day, cost = _charge_of(row, record, day_of)
-    made_at = stored(record.created_at) or row["generation_created_at"]
+    made_at = stored(record.created_at) or now
     parameters = {"attempt_id": row["id"], "created_at": made_at, "cost": cost, "day": day}
     connection.execute(query("confirm_attempt"), parameters)
     _move_credits(connection, row, day=day, cost=cost)

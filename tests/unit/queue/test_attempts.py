@@ -335,8 +335,8 @@ def test_plan_for_a_job_that_is_not_of_this_run_is_stale(world: World) -> None:
     assert world.write(attempts.record_attempt, NewAttempt(1, viewpoint, "key-1", 10, note), keep_seconds=300.0) is None
 
 
-def test_record_without_a_date_changes_no_guess_of_it(world: World, sent: Attempt) -> None:
-    """Retention is counted from the earliest that it can be: the first read of a named generation may tell no date."""
+def test_named_generation_without_a_date_may_have_been_made_just_now(world: World, sent: Attempt) -> None:
+    """Law 3: what is paid is given up only when its retention has surely ended; it may have been sent late."""
     world.write(attempts.record_conflict, sent.id, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
 
@@ -344,7 +344,7 @@ def test_record_without_a_date_changes_no_guess_of_it(world: World, sent: Attemp
     reply = generation(created_at=None)
     world.write(attempts.record_generation, sent.id, reply, to_milliseconds(later), lambda at: day_of(at or later))
 
-    assert world.one("SELECT generation_created_at FROM attempt") == NOW_MS
+    assert world.one("SELECT generation_created_at FROM attempt") == to_milliseconds(later)
 
 
 def test_lost_for_less_than_an_hour_is_active(world: World, sent: Attempt) -> None:
