@@ -18,7 +18,8 @@ def end_doubts(queue: Path, service: Path) -> int:
     """Queue the items again that were in doubt and are refused, since their uploads have expired meanwhile.
 
     The program cannot know whether such an item was paid for. A person looks at the account: what the service made
-    for its prompt, the queue has to know. Return how many there were.
+    for its prompt, the queue has to know. Return how many there were. Where the history has an answer to every
+    send, nothing was in doubt: the item stays held, and is found.
     """
     with closing(sqlite3.connect(service / "service.db")) as books:
         sql = "SELECT id, json_extract(drawing_json, '$.prompt') FROM generations"
@@ -27,7 +28,8 @@ def end_doubts(queue: Path, service: Path) -> int:
         sql = "SELECT generation_id FROM attempt WHERE generation_id IS NOT NULL"
         known = {row["generation_id"] for row in connection.execute(sql)}
         unknown = {prompt for generation_id, prompt in made if generation_id not in known}
-        held = [row for row in _held(connection, "asset_expired") if row["prompt"] not in unknown]
+        in_doubt = [row for row in _held(connection, "asset_expired") if row["sends"] > row["answers_noted"] + 1]
+        held = [row for row in in_doubt if row["prompt"] not in unknown]
         _end_holds(connection, held, Decision.NOT_CREATED)
     return len(held)
 
@@ -41,7 +43,10 @@ def _queue(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
     return connection.execute(
-        "SELECT job.name AS job, item.name AS item, item.prompt FROM item JOIN job ON job.id = item.job_id"
+        "SELECT job.name AS job, item.name AS item, item.prompt, attempt.sends,"
+        " (SELECT count(*) FROM event WHERE event.attempt_id = attempt.id"
+        "  AND event.kind IN ('create_postponed', 'account_blocked')) AS answers_noted"
+        " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.attempt_id"
         " WHERE item.state = 'held' AND item.error_code = ?",
         (code,),
     ).fetchall()

@@ -331,6 +331,13 @@ BUGS: Final = (
         caught_by="tests/unit/scheduler",
     ),
     Bug(
+        "an answer to a create is not counted",
+        "queue/queries/scheduling.sql",
+        "UPDATE attempt SET answers = answers + 1 WHERE",
+        "UPDATE attempt SET answers = answers WHERE",
+        caught_by="tests/simulation/test_person.py",
+    ),
+    Bug(
         "a refused account fetches nothing more",
         "scheduler/lane.py",
         "self.control.block(self.account_id, trouble, is_cut_off=about_paid)",

@@ -4,10 +4,14 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
+import pytest
+
+from batchkiln.queue.sql import query
 from batchkiln.service import LocalService
+from batchkiln.service.faults import Misbehaviour
 
 from .plan import Outage, Plan
-from .playing import play
+from .playing import Outcome, play
 from .quiet import silence
 
 HOUR: Final = 3600.0
@@ -23,20 +27,24 @@ items:
 """
 
 
-def test_an_item_in_doubt_whose_upload_has_expired_is_ended_by_a_person() -> None:
-    """The program cannot know that it was never made, and holds it; a person looks, and it is made and paid once."""
+def away(fault: Misbehaviour) -> Outcome:
+    """Play a world whose second create meets only this fault, until the program dies and stays away for a fortnight."""
     plan = Plan(
         manifests={"pictures.yaml": MANIFEST},
         pictures=("owl.png",),
         outages=(Outage(HOUR, 1.0),),
-        prepare=_reset_creates_after_the_first(),
+        prepare=_in_the_second_life(fault),
         kills=(MIDNIGHT + 60.0,),
         calm_at=MIDNIGHT + HOUR,
         rests=(13.5 * 24 * HOUR,),
     )
-
     with silence():
-        outcome = play(plan, tells=True)
+        return play(plan, tells=True)
+
+
+def test_an_item_in_doubt_whose_upload_has_expired_is_ended_by_a_person() -> None:
+    """The program cannot know that it was never made, and holds it; a person looks, and it is made and paid once."""
+    outcome = away("reset_before")
 
     told = "\n".join(outcome.story)
     assert outcome.violations == ()
@@ -45,12 +53,34 @@ def test_an_item_in_doubt_whose_upload_has_expired_is_ended_by_a_person() -> Non
     assert outcome.generations == 2
 
 
-def _reset_creates_after_the_first() -> Callable[[LocalService], None]:
-    """Return what makes the service's second life drop the connection before it looks at a create."""
+def test_an_item_that_was_answered_each_time_needs_nobody() -> None:
+    """It was refused for a while, each time in words: its upload is made again."""
+    outcome = away("throttle")
+
+    assert outcome.violations == ()
+    assert "refused_in_doubt" not in "\n".join(outcome.story)
+    assert outcome.generations == 2
+
+
+def test_a_needless_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The person of these worlds ends no hold that should not be."""
+
+    def without_counting(name: str) -> str:
+        return query(name).replace("answers + 1", "answers") if name == "count_answer" else query(name)
+
+    monkeypatch.setattr("batchkiln.queue.attempts.query", without_counting)
+
+    outcome = away("throttle")
+
+    assert outcome.violations[0] == "item tomorrow is held, not as it should be: asset_expired"
+
+
+def _in_the_second_life(fault: Misbehaviour) -> Callable[[LocalService], None]:
+    """Return what makes the service treat each create so, from its second life on."""
     lives = count(1)
 
     def prepare(service: LocalService) -> None:
         if next(lives) > 1:
-            service.faults.add("reset_before", "create", times=None)
+            service.faults.add(fault, "create", times=None)
 
     return prepare
