@@ -203,6 +203,23 @@ async def test_journal_of_another_file_is_not_written_into_the_queue(tmp_path: P
 
 
 @MODES
+async def test_journal_that_may_be_its_own_is_not_told_to_be_moved(tmp_path: Path, mode: str) -> None:
+    """A person's tool was killed in a change of a file without a log: what is in the file may be half of it."""
+    path = sound_queue(tmp_path)
+    with closing(sqlite3.connect(path)) as tool:
+        tool.execute("PRAGMA journal_mode = DELETE")
+    journal = Path(f"{path}-journal")
+    journal.write_bytes(foreign_journal(tmp_path))
+    before = path.read_bytes(), journal.read_bytes()
+
+    refusal = str(await refusal_of(path, mode))
+
+    assert "a change that did not end" in refusal
+    assert "Move" not in refusal
+    assert (path.read_bytes(), journal.read_bytes()) == before
+
+
+@MODES
 async def test_journal_that_is_no_file_is_not_waited_for(tmp_path: Path, mode: str) -> None:
     """Whoever reads from a pipe waits for somebody to write."""
     path = sound_queue(tmp_path)

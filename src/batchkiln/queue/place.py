@@ -14,6 +14,8 @@ from batchkiln.core.errors import QueueBusy, QueueUnusable
 
 APPLICATION_ID: Final = 0x626B6C6E  # "bkln": tells a queue from any other SQLite file
 _APPLICATION_ID_OFFSET: Final = 68
+_MODE_OFFSET: Final = 18  # in the header: with a log, or with a journal
+_WAL_MODE: Final = b"\x02\x02"
 
 _LOG_MAGIC: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _NO_LOG_YET: Final = b"\x00\x00\x00\x00"
@@ -85,6 +87,10 @@ def look(path: Path, *, is_connected: bool = False) -> bool:
         raise QueueUnusable(
             f"{path}: a -journal that is not its own lies beside it, and would be written into it; nothing more is "
             f"sent. Move {path}-journal away and keep it: the queue is whole, and goes on without it"
+            if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE
+            else f"{path}: beside it lies a -journal of a change that did not end, and the file is not as batchkiln "
+            "leaves it: another program has worked on it. Nothing more is sent, and nothing was changed. Copy both "
+            "files away; the sqlite3 tool ends that change when it opens the copy"
         )
     return status.st_size > 0
 
