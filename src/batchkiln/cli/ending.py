@@ -68,6 +68,11 @@ def _next_steps(ending: Ending, common: Common) -> Iterator[str]:
             "An account's one place belongs to a held item whose API key is not configured: put that key back beside "
             "the new one, or end the item with `batchkiln resolve`."
         )
+    if ending.left and Reason.NO_KEY in ending.rests:
+        yield (
+            "An account has no API key, and was driven for what it had under way alone: put its key where the "
+            "configuration looks for it."
+        )
     status = ending.exit_status
     if status is ExitStatus.ITEMS_NOT_DONE and ending.left:
         reasons = {REASONS[reason] for reason in ending.rests if reason not in {Reason.NOTHING, Reason.NOW}}

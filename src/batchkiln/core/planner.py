@@ -43,6 +43,7 @@ class Reason(StrEnum):
     PREPARING = "preparing"  # its quote or its images are under way
     SETTLING = "settling"  # the job's budget depends on what is under way
     ACCOUNT_BLOCKED = "account_blocked"  # the service refuses the account until a person acts
+    NO_KEY = "no_key"  # the account has none, and only fetches what is ready
     HELD = "held"  # the slot belongs to a held item (Law 4)
     ENOUGH = "spending_limit"  # --max-credits, --until or a signal: nothing new is begun
     NOTHING = "nothing_to_do"
@@ -107,6 +108,7 @@ class AccountView:
     today: Today
     may_start: bool = True
     is_blocked: bool = False  # the service refuses what is new; what is paid is fetched all the same
+    has_key: bool = True
     credits_left: int | None = None  # of --max-credits, what is unresolved here included; None without it
     creates_held: Due = field(default_factory=lambda: Due(-inf))
     reads_held: Due = field(default_factory=lambda: Due(-inf))
@@ -120,6 +122,8 @@ class AccountView:
         """Why nothing new is begun for this account; None where something may be."""
         if self.is_blocked:
             return Reason.ACCOUNT_BLOCKED
+        if not self.has_key:
+            return Reason.NO_KEY
         return None if self.may_start else Reason.ENOUGH
 
     def create_due(self, now: Now, *, places: int = 1) -> Due:

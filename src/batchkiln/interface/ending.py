@@ -34,7 +34,7 @@ class Ending:
         """The status of the contract's section 4."""
         if self.signal_status is not None:
             return ExitStatus(self.signal_status)
-        if self.left and (self.blocked or Reason.HELD in self.rests):
+        if self.left and (self.blocked or {Reason.HELD, Reason.NO_KEY} & set(self.rests)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT

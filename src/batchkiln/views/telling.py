@@ -91,6 +91,7 @@ WAITS: Final[Mapping[Reason, str]] = {
         + " when what is under way has ended; or raise budget.credits in the manifest: `batchkiln run {manifest}`"
     ),
     Reason.ACCOUNT_BLOCKED: "`batchkiln doctor` says what the service has against the account; then `batchkiln work`",
+    Reason.NO_KEY: "put the account's API key where the configuration looks for it; then `batchkiln work`",
     Reason.HELD: "end the held item first: `batchkiln show {holder}` tells how",
     Reason.ENOUGH: "`batchkiln work` without --until and --max-credits goes on",
     Reason.NOTHING: _BY_ITSELF,

@@ -22,6 +22,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.PREPARING: "its price or its images, which are under way",
     Reason.SETTLING: "the job's budget, which depends on what is under way",
     Reason.ACCOUNT_BLOCKED: "a person: the service refuses the account",
+    Reason.NO_KEY: "a person: the account has no API key",
     Reason.HELD: "a person: the account's one place belongs to a held item",
     Reason.ENOUGH: "nothing new is begun (--until, --max-credits or a signal)",
     Reason.NOTHING: "nothing to do",

@@ -60,9 +60,10 @@ def test_an_account_that_cannot_work_is_no_matter_once_all_is_done() -> None:
     assert Ending((DONE,), blocked=(REFUSED,)).exit_status is ExitStatus.OK
 
 
-def test_a_slot_held_for_a_key_is_four() -> None:
+@pytest.mark.parametrize("reason", [Reason.HELD, Reason.NO_KEY])
+def test_a_slot_held_for_a_key_is_four(reason: Reason) -> None:
     """The account's one place belongs to an item whose key is missing, and others wait: 4."""
-    assert Ending((LEFT,), rests=(Reason.HELD,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+    assert Ending((LEFT,), rests=(reason,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
 
 
 def test_stopped_as_wished_with_work_left_is_five() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.core.planner import Reason
 from batchkiln.core.replies import (
     AccountBlocked,
     AccountProblem,
@@ -18,6 +19,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
+from batchkiln.scheduler.loop import rest_of
 from support.builders import NO
 from support.fake_service import Lost
 from support.world import World
@@ -102,6 +104,7 @@ async def test_account_without_a_key_begins_nothing(world: World) -> None:
 
     assert world.states() == {"queued": 1}
     assert world.service.requests == []
+    assert (await rest_of(world.lanes[0])).reason is Reason.NO_KEY
 
 
 async def test_image_is_uploaded_once_for_all_items(world: World) -> None:
