@@ -41,6 +41,7 @@ def test_queue_has_one_driver_and_takes_more_meanwhile(tmp_path: Path) -> None:
                 refused = trials.first_to_end(one, other)
                 works = other if refused is one else one
                 trials.wait_until(ground, works, proxy.is_holding.is_set)
+                late = trials.outcome(ground, "run", "manifest.yaml")  # the first was refused by one just beginning
                 ground.image_prompts = [*IMAGES[:3], *MORE, *IMAGES[3:6]]
                 ground.write_manifest("manifest.yaml", job=JOB, image_prompts=ground.image_prompts)
                 added = trials.outcome(ground, "enqueue", "manifest.yaml")
@@ -50,7 +51,7 @@ def test_queue_has_one_driver_and_takes_more_meanwhile(tmp_path: Path) -> None:
             said = ground.log()
             trials.finish(ground)
 
-    assert (refused.returncode, added) == (6, 0)
+    assert (refused.returncode, late, added) == (6, 6, 0)
     assert f"process {works.pid} on" in said
     assert "drives this queue; nothing was sent or changed. `batchkiln enqueue` adds to it" in said
     assert ground.violations() == []
