@@ -85,9 +85,12 @@ def _lost(durations: list[float], following: Callable[[float], float]) -> Lost:
     return Lost(lost.seconds / len(durations), lost.reads / len(durations))
 
 
-def _through(parts: list[tuple[list[float], list[float]]]) -> float:
+def _through(parts: list[tuple[list[float], list[float]]], *, draws: bool = True) -> float:
     """Return the seconds lost where the service changes its pace, learning from the first to the last."""
-    lost = [learned([*old, *new], random.Random(seed).random) for seed, (old, new) in enumerate(parts)]
+    lost = [
+        learned([*old, *new], random.Random(seed).random if draws else lambda: 0.5)
+        for seed, (old, new) in enumerate(parts)
+    ]
     return _mean(lost).seconds
 
 
@@ -132,7 +135,7 @@ def _change(first: float, then: float, runs: int) -> str:
     ours = _through(parts)
     with mock.patch("batchkiln.core.durations._SHARPNESS", 1.0):
         plain = _through(parts)
-    middle = _mean([learned([*old, *new], lambda: 0.5) for old, new in parts]).seconds
+    middle = _through(parts, draws=False)
     known_olds = _mean([best(old, first, FIGURE_CV) for old, _ in parts]).seconds * BEFORE
     known_news = _mean([best(new, then, FIGURE_CV) for _, new in parts]).seconds * AFTER
     known = (known_olds + known_news) / (BEFORE + AFTER)
