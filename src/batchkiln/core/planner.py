@@ -91,9 +91,7 @@ class QueueView:
     unresolved: Attempt | None
     candidates: tuple[Candidate, ...]
     downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
-    is_unwanted: bool = (
-        False  # the unresolved attempt's job is paused, or over a budget, or not this account's any more
-    )
+    is_unwanted: bool = False  # the unresolved attempt would not be begun any more: by its job, cap or budgets
     is_slot_held: bool = False  # the unresolved attempt belongs to a held item: a person has to end it
 
 

@@ -84,14 +84,7 @@ def look(path: Path, *, is_connected: bool = False) -> bool:
     if status.st_size == 0 and (has_log or (was_driven and not is_connected)):
         raise damaged(path, "it is empty, yet held something; to begin anew on purpose, remove it and its -wal")
     if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
-        raise QueueUnusable(
-            f"{path}: a -journal that is not its own lies beside it, and would be written into it; nothing more is "
-            f"sent. Move {path}-journal away and keep it: the queue is whole, and goes on without it"
-            if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE
-            else f"{path}: beside it lies a -journal of a change that did not end, and the file is not as batchkiln "
-            "leaves it: another program has worked on it. Nothing more is sent, and nothing was changed. Copy both "
-            "files away; the sqlite3 tool ends that change when it opens the copy"
-        )
+        raise _beside_a_journal(path)
     return status.st_size > 0
 
 
@@ -133,6 +126,20 @@ def _is_hot(journal: Path) -> bool:
     status = _status(journal)
     return status is not None and (
         not stat.S_ISREG(status.st_mode) or _read(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC
+    )
+
+
+def _beside_a_journal(path: Path) -> QueueUnusable:
+    """Return the error of a queue that SQLite would change as it opens it. One with a log has no journal of its own."""
+    if _read(path, len(_WAL_MODE), _MODE_OFFSET) == _WAL_MODE:
+        return QueueUnusable(
+            f"{path}: a -journal that is not its own lies beside it, and would be written into it; nothing more is "
+            f"sent. Move {path}-journal away and keep it: the queue is whole, and goes on without it"
+        )
+    return QueueUnusable(
+        f"{path}: beside it lies a -journal of a change that did not end, and the file is not as batchkiln leaves it: "
+        "another program has worked on it. Nothing more is sent, and nothing was changed. Copy both files away; the "
+        "sqlite3 tool ends that change when it opens the copy"
     )
 
 
