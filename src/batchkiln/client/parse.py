@@ -19,6 +19,7 @@ from batchkiln.client.refusals import (
     trouble,
     unlike_api,
 )
+from batchkiln.client.shape import describe_shape
 from batchkiln.client.wire import (
     AssetWire,
     GenerationWire,
@@ -33,6 +34,7 @@ from batchkiln.core.replies import (
     AssetsReady,
     BalanceRead,
     BalanceReply,
+    Busy,
     CompleteReply,
     CreateReply,
     Described,
@@ -42,6 +44,7 @@ from batchkiln.core.replies import (
     KeyConflict,
     NoReply,
     NotFound,
+    NotUnderstood,
     OutputLink,
     PrepareReply,
     Quoted,
@@ -89,7 +92,10 @@ def parse_create(raw: RawReply) -> CreateReply:
         return Refused(RefusalKind.OVER_QUOTE, read_error(raw))
     if raw.status == HTTPStatus.CONFLICT:
         return _conflict(raw)
-    return trouble(raw) or refusal(raw)
+    if (met := trouble(raw)) is not None:
+        return met
+    refused = refusal(raw)
+    return Busy(refused.retry_after, refused.error) if isinstance(refused, Throttled) else refused
 
 
 def parse_read(raw: RawReply, generation_id: str) -> ReadReply:
@@ -201,10 +207,10 @@ def find_record(raw: RawReply) -> GenerationRecord | None:
     )
 
 
-def _conflict(raw: RawReply) -> KeyConflict | Throttled:
+def _conflict(raw: RawReply) -> KeyConflict | Busy:
     """Tell a changed body (Service rule 4.3) from another active generation of the account."""
     error = read_error(raw)
-    return Throttled(retry_after(raw), error) if is_busy(raw) else KeyConflict(error)
+    return Busy(retry_after(raw), error) if is_busy(raw) else KeyConflict(error)
 
 
 def _status(word: str | None) -> GenerationStatus:
@@ -266,8 +272,8 @@ def _by_key(entries: Mapping[str, object]) -> list[object]:
     return [{"asset_id": key, "name": key, **value} for key, value in entries.items() if isinstance(value, Mapping)]
 
 
-def _not_understood(raw: RawReply, what: str) -> NoReply:
+def _not_understood(raw: RawReply, lacking: str) -> NotUnderstood | NoReply:
     document = raw.document()
     if not isinstance(document, dict | list):
         return unlike_api(raw)
-    return NoReply(f"the reply {what} (status {raw.status}, {len(raw.body)} bytes of JSON)")
+    return NotUnderstood(lacking, describe_shape(document), raw.status)

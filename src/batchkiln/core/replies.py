@@ -88,6 +88,18 @@ class NoReply:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class NotUnderstood:
+    """A success (2xx) without what was asked for (Law 10). For a create its outcome is unknown (Law 2).
+
+    `lacking` says what was not found, as "names no price"; `shape` is what came: names and types, no values.
+    """
+
+    lacking: str
+    shape: str
+    status: int
+
+
 class AccountProblem(StrEnum):
     """Why an account cannot work until a person acts."""
 
@@ -105,7 +117,7 @@ class AccountBlocked:
     error: ServiceError
 
 
-Trouble = Throttled | Unavailable | EdgeBlocked | NoReply | AccountBlocked
+Trouble = Throttled | Unavailable | EdgeBlocked | NoReply | NotUnderstood | AccountBlocked
 
 
 class RefusalKind(StrEnum):
@@ -138,7 +150,18 @@ class KeyConflict:
     error: ServiceError
 
 
-CreateReply = Accepted | Refused | KeyConflict | Trouble
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The account's one place is taken, or the first request under this key is still being processed.
+
+    It says nothing about an earlier send of the same attempt (Law 2).
+    """
+
+    retry_after: timedelta | None
+    error: ServiceError
+
+
+CreateReply = Accepted | Refused | KeyConflict | Busy | Trouble
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from batchkiln.core.replies import (
     AccountProblem,
     EdgeBlocked,
     NoReply,
+    NotUnderstood,
     Throttled,
     Trouble,
     Unavailable,
@@ -19,6 +20,8 @@ def describe_trouble(trouble: Trouble) -> str:
     match trouble:
         case NoReply(reason=reason):
             return f"the service does not answer ({reason})"
+        case NotUnderstood(lacking=lacking, shape=shape, status=status):
+            return f"the service's reply {lacking}; it is not understood (status {status}: {shape})"
         case EdgeBlocked():
             return "the firewall before the API refused the request"
         case Throttled(error=error):

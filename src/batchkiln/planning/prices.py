@@ -23,6 +23,7 @@ from batchkiln.core.replies import (
     BalanceRead,
     EdgeBlocked,
     NoReply,
+    NotUnderstood,
     Quoted,
     Refused,
     ServiceError,
@@ -274,7 +275,7 @@ class _Visit:
                 case Refused(error=error):
                     self.book.refused[place] = error
                     return
-                case AccountBlocked():
+                case AccountBlocked() | NotUnderstood():
                     self._give_up(reply)
                     return
                 case Throttled() | Unavailable() | NoReply() | EdgeBlocked():

@@ -11,11 +11,13 @@ from batchkiln.core.planner import Poll, Reason, Replay, Submit, Withdraw
 from batchkiln.core.replies import (
     Accepted,
     AccountBlocked,
+    Busy,
     EdgeBlocked,
     GenerationRecord,
     KeyConflict,
     NoReply,
     NotFound,
+    NotUnderstood,
     RecordRead,
     Refused,
     ServiceError,
@@ -24,6 +26,7 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
+from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.views import NewAttempt, Progress, RequestKind, RequestNote
 from batchkiln.scheduler.lane import Lane
 
@@ -122,19 +125,19 @@ async def _record_answer(
             assert_never(reply)
 
 
-async def _record_trouble(lane: Lane, attempt: Attempt, reply: Trouble, now: Now) -> None:
+async def _record_trouble(lane: Lane, attempt: Attempt, reply: Busy | Trouble, now: Now) -> None:
     """Record that a create was not decided; the wait is known to all tracks before the record wakes them."""
     queue = lane.ports.queue
     match reply:
         case Throttled(error=error):
             await lane.meet(reply, creates=True, reason=_reason_of(error, attempt))
             await queue.record_answered(attempt, error, now)
-        case Unavailable(error=error):
+        case Busy(retry_after=retry_after, error=error):
+            await lane.meet(Throttled(retry_after, error), creates=True, reason=_reason_of(error, attempt))
+            await queue.record_answered(attempt, error, now)
+        case Unavailable() | NotUnderstood() | NoReply():
             await lane.meet(reply, creates=True)
-            await queue.record_unknown(attempt, f"{error.code}: {error.message}", now)
-        case NoReply(reason=reason):
-            await lane.meet(reply, creates=True)
-            await queue.record_unknown(attempt, reason, now)
+            await queue.record_unknown(attempt, _unknown_since(reply), now)
         case EdgeBlocked():
             await lane.meet(reply, creates=True)
             await queue.record_answered(attempt, _EDGE, now)
@@ -147,6 +150,18 @@ async def _record_trouble(lane: Lane, attempt: Attempt, reply: Trouble, now: Now
                 await lane.meet(reply, creates=True)
             elif is_in_doubt and not await lane.outlasts_refusal(attempt, reply, creates=True):
                 await queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
+        case _:
+            assert_never(reply)
+
+
+def _unknown_since(reply: Unavailable | NotUnderstood | NoReply) -> str:
+    match reply:
+        case Unavailable(error=error):
+            return f"{error.code}: {error.message}"
+        case NoReply(reason=reason):
+            return reason
+        case NotUnderstood():
+            return describe_trouble(reply)
         case _:
             assert_never(reply)
 
@@ -180,7 +195,7 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
             if not await lane.outlasts_refusal(attempt, reply, creates=False):
                 await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
-        case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
+        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False, about_paid=True)
         case _:
             assert_never(reply)

@@ -26,6 +26,7 @@ from batchkiln.core.replies import (
     LinkRefused,
     NoReply,
     NotFound,
+    NotUnderstood,
     OutputLink,
     RecordRead,
     Throttled,
@@ -149,7 +150,7 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
                 return _Links.LATER
             await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
             return _Links.NEVER
-        case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
+        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False, about_paid=True)
             return _Links.LATER
         case _:

@@ -24,10 +24,12 @@ from batchkiln.core.replies import (
     GenerationRecord,
     GenerationStatus,
     NoReply,
+    NotUnderstood,
     Throttled,
     Trouble,
     Unavailable,
 )
+from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.views import (
     DownloadTask,
     HeldUntil,
@@ -360,7 +362,7 @@ class Lane:
                 await self._hold(now, retry_after, creates=creates, reason=reason or Reason.THROTTLED)
             case Unavailable(retry_after=retry_after):
                 await self._hold(now, retry_after, creates=creates, reason=Reason.UNAVAILABLE)
-            case NoReply():
+            case NoReply() | NotUnderstood():
                 await self._hold(now, None, creates=creates, reason=Reason.UNREACHABLE)
             case EdgeBlocked():
                 # The window may have begun with our last request, so a whole one has to pass.
@@ -442,6 +444,8 @@ def _described(trouble: Trouble) -> str:
     match trouble:
         case NoReply(reason=reason):
             return reason
+        case NotUnderstood():
+            return describe_trouble(trouble)
         case EdgeBlocked():
             return "the firewall before the API refused the request; this machine waits for a whole minute"
         case Throttled(error=error) | Unavailable(error=error) | AccountBlocked(error=error):

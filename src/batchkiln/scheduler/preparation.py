@@ -20,6 +20,7 @@ from batchkiln.core.replies import (
     CompleteReply,
     EdgeBlocked,
     NoReply,
+    NotUnderstood,
     PrepareReply,
     Quoted,
     RefusalKind,
@@ -96,7 +97,7 @@ async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
         case Refused(kind=kind, error=error):
             lane.recovered(creates=False)
             await _quote_refused(lane, candidate, kind, error, after)
-        case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
+        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=False)
         case _:
             assert_never(reply)
@@ -217,7 +218,7 @@ async def _upload_failed(lane: Lane, candidate: Candidate, reply: PrepareReply |
             now = lane.ports.clock.now()
             until = None if retry_after is None else now.steady + retry_after.total_seconds()
             lane.postpone_uploads(now, until=until, reason=Reason.DAY_REQUESTS)
-        case Throttled() | Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
+        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=True)
         case UploadsPrepared() | AssetsReady():
             raise AssertionError("a success is no failure")

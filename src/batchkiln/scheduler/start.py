@@ -10,6 +10,7 @@ from batchkiln.core.replies import (
     Described,
     EdgeBlocked,
     NoReply,
+    NotUnderstood,
     Throttled,
     Unavailable,
 )
@@ -65,7 +66,7 @@ async def _ask_time(lane: Lane, logged: Sequence[LoggedRequest]) -> bool:
         case Described() | AccountBlocked() | Throttled():
             lane.recovered(creates=False)
             return True
-        case Unavailable() | NoReply() | EdgeBlocked():
+        case Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked():
             await lane.meet(reply, creates=False)
             return False
         case _:

@@ -26,12 +26,14 @@ from batchkiln.core.planner import Due, Reason
 from batchkiln.core.replies import (
     Accepted,
     AccountBlocked,
+    Busy,
     EdgeBlocked,
     GenerationRecord,
     KeyConflict,
     LinkRefused,
     NoReply,
     NotFound,
+    NotUnderstood,
     RecordRead,
     Refused,
     ServiceError,
@@ -372,6 +374,7 @@ def _error_of(reply: object) -> str | None:
         case (
             Refused(error=error)
             | KeyConflict(error=error)
+            | Busy(error=error)
             | Throttled(error=error)
             | Unavailable(error=error)
             | AccountBlocked(error=error)
@@ -382,6 +385,8 @@ def _error_of(reply: object) -> str | None:
             return "edge_firewall"
         case NoReply():
             return "no_reply"
+        case NotUnderstood():
+            return "not_understood"
         case LinkRefused() | TicketRefused():
             return "link_refused"
         case _:

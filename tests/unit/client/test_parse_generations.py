@@ -11,12 +11,14 @@ from batchkiln.core.replies import (
     Accepted,
     AccountBlocked,
     AccountProblem,
+    Busy,
     EdgeBlocked,
     GenerationRecord,
     GenerationStatus,
     KeyConflict,
     NoReply,
     NotFound,
+    NotUnderstood,
     OutputLink,
     Quoted,
     RecordRead,
@@ -266,7 +268,7 @@ def test_a_refusal_that_is_no_json_object_is_no_outcome(status: int, body: bytes
 )
 def test_a_create_that_names_no_generation_has_no_outcome(status: int, document: object) -> None:
     """Neither accepted nor refused: it may have been charged, so it stays unresolved. Service rule 4.2."""
-    assert isinstance(parse_create(answer(status, document)), NoReply)
+    assert isinstance(parse_create(answer(status, document)), NotUnderstood | NoReply)
 
 
 def test_a_conflict_is_the_key_unless_it_speaks_of_another_generation() -> None:
@@ -274,8 +276,8 @@ def test_a_conflict_is_the_key_unless_it_speaks_of_another_generation() -> None:
     assert isinstance(parse_create(answer(409, failure("idempotency_conflict"))), KeyConflict)
     assert isinstance(parse_create(answer(409, b"<html>")), KeyConflict)
     assert isinstance(parse_create(answer(409, failure("idempotency", "concurrent use of the key"))), KeyConflict)
-    assert isinstance(parse_create(answer(409, failure("active_generation_exists"))), Throttled)
-    assert isinstance(parse_create(answer(422, failure("busy", "Another generation is in progress"))), Throttled)
+    assert isinstance(parse_create(answer(409, failure("active_generation_exists"))), Busy)
+    assert isinstance(parse_create(answer(422, failure("busy", "Another generation is in progress"))), Busy)
 
 
 DATED = {"date": "Sat, 21 Nov 2026 10:00:00 GMT"}
@@ -329,8 +331,8 @@ def test_every_5xx_is_unavailable(status: int) -> None:
         (400, failure("bad"), NoReply),
         (409, failure("bad"), NoReply),
         (200, b"<html>", NoReply),
-        (200, {}, NoReply),
-        (200, {"status": "failed", "message": "internal"}, NoReply),
+        (200, {}, NotUnderstood),
+        (200, {"status": "failed", "message": "internal"}, NotUnderstood),
     ],
 )
 def test_a_vanished_generation_is_only_what_the_api_says(status: int, document: object, expected: type) -> None:
@@ -361,4 +363,4 @@ def test_a_price_in_any_sensible_shape(document: object, cost: int) -> None:
 @pytest.mark.parametrize("document", [{}, {"cost_credits": -1}, {"cost_credits": "free"}, b"", b"<html>", []])
 def test_a_quote_without_a_price_is_no_reply(document: object) -> None:
     """An item is never sent on a guess of its price."""
-    assert isinstance(parse_quote(answer(200, document)), NoReply)
+    assert isinstance(parse_quote(answer(200, document)), NotUnderstood | NoReply)

@@ -1,0 +1,52 @@
+"""What a JSON reply looks like, without what it says: names and types, so that a person can see what came (Law 10)."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_FIELDS_MAX: Final = 12
+_DEPTH_MAX: Final = 5
+_TEXT_MAX_CHARACTERS: Final = 400
+_NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@.\-]{0,39}")
+
+
+def describe_shape(document: object) -> str:
+    """Return names and types, no values, as `{data: [{id: text, price: number}]}`; at most 400 characters.
+
+    A name that does not look like a field's, as a map keyed by ids has them, is shown as `*`: it might be a secret.
+    """
+    shown = _shape(document, 0)
+    return shown if len(shown) <= _TEXT_MAX_CHARACTERS else shown[: _TEXT_MAX_CHARACTERS - 1] + "…"
+
+
+_WORDS: Final[Mapping[type, str]] = {type(None): "null", bool: "boolean", int: "number", float: "number", str: "text"}
+
+
+def _shape(value: object, depth: int) -> str:
+    if isinstance(value, list):
+        return _list_shape(value, depth)
+    if isinstance(value, Mapping):
+        return _map_shape(value, depth)
+    return _WORDS.get(type(value), "unknown")
+
+
+def _list_shape(values: list[object], depth: int) -> str:
+    if not values or depth >= _DEPTH_MAX:
+        return "[…]" if values else "[]"
+    kinds = list(dict.fromkeys(_shape(value, depth + 1) for value in values[:_FIELDS_MAX]))
+    return f"[{' | '.join(kinds)}]"
+
+
+def _map_shape(fields: Mapping[object, object], depth: int) -> str:
+    if not fields or depth >= _DEPTH_MAX:
+        return "{…}" if fields else "{}"
+    shown = {_name(name): _shape(value, depth + 1) for name, value in list(fields.items())[:_FIELDS_MAX]}
+    more = ", …" if len(fields) > _FIELDS_MAX else ""
+    return "{" + ", ".join(f"{name}: {shape}" for name, shape in shown.items()) + more + "}"
+
+
+def _name(name: object) -> str:
+    """Return a field's name; one with several digits may be an id or a key, and is not told."""
+    text = str(name)
+    looks_like_id = sum(character.isdigit() for character in text) > 2  # noqa: PLR2004  v1, x2 are names
+    return "*" if looks_like_id or not _NAME.fullmatch(text) else text
