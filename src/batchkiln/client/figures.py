@@ -28,8 +28,34 @@ _CREDITS: Final = frozenset({"credits", "credit"})
 _GENERIC: Final = frozenset({"amount", "total", "value", "credits", "credit"})
 _OTHER: Final = frozenset(
     {
-        *("used", "spent", "limit", "limits", "max", "maximum", "reserved", "pending", "daily", "day", "today", "budget"),
-        *("cost", "price", "id", "time", "timestamp", "at", "expires", "request", "requests", "reads", "files", "quota"),
+        *(
+            "used",
+            "spent",
+            "limit",
+            "limits",
+            "max",
+            "maximum",
+            "reserved",
+            "pending",
+            "daily",
+            "day",
+            "today",
+            "budget",
+        ),
+        *(
+            "cost",
+            "price",
+            "id",
+            "time",
+            "timestamp",
+            "at",
+            "expires",
+            "request",
+            "requests",
+            "reads",
+            "files",
+            "quota",
+        ),
         *("uploads", "bytes", "minute", "rate", "reset", "version", "count", "code", "status", "previous", "monthly"),
         *("ms", "duration", "latency", "page", "key", "keys"),
     }

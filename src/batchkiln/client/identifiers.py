@@ -12,7 +12,9 @@ _ID_MAX_CHARACTERS: Final = 500
 _SURE: Final = 60  # from here on a name alone decides
 _FLOORS: Final = (90, 75, _SURE)
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_IDS: Final = frozenset({"id", "uid", "uuid", "guid", "identifier", "key", "ref", "handle", "token", "reference", "oid"})
+_IDS: Final = frozenset(
+    {"id", "uid", "uuid", "guid", "identifier", "key", "ref", "handle", "token", "reference", "oid"}
+)
 _THINGS: Final = frozenset({"file", "image", "media", "object", "resource", "blob", "document", "item", "attachment"})
 # Words of names that are never the asset's identifier.
 _NEVER: Final = frozenset(
@@ -39,7 +41,9 @@ def choose_ids(entries: Sequence[Entry], names: Sequence[str], hint: tuple[str, 
 
     `hint` is where the service's own description says that it stands.
     """
-    told = [_candidates(entry, name, position) for position, (entry, name) in enumerate(zip(entries, names, strict=True))]
+    told = [
+        _candidates(entry, name, position) for position, (entry, name) in enumerate(zip(entries, names, strict=True))
+    ]
     if hint and (hinted := _hinted(entries, told, hint)):
         return hinted
     if len(entries) == 1 and (nearest := _nearest(entries[0], names[0])):

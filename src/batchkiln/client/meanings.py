@@ -119,7 +119,7 @@ _CODES: Final = (
             r"\bstill (?:processing|running|active|pending)\b|\balready (?:processing|running|active)\b",
             r"\b(?:generation|task|job|account|user|slot) (?:is )?(?:active|busy|running|in use)\b",
             r"\bactive (?:api )?(?:generation|task|job)s?\b|\bkey (?:in use|locked|busy|pending)\b",
-            r"\bconcurren\w*\b|\btoo many (?:active|concurrent|running|parallel) \w+\b|^(?:resource )?(?:busy|locked)$",
+            r"\bconcurren\w*\b|\btoo many (?:active|concurrent|running|parallel) \w+\b|^(?:resource )?busy$|^resource locked$",
             r"\brequest (?:processing|being processed|pending|outstanding|locked)\b|\bparallel\b",
         ),
     ),
@@ -132,7 +132,7 @@ _PROSE: Final = (
         _any(
             r"\b(?:different|changed|modified|other) (?:request )?(?:body|payload|parameters?|params|content|bytes|data)\b",
             r"\b(?:body|payload|parameters?|fingerprint)\b[^.;]{0,30}\b(?:mismatch|differs?|differ from"
-            r"|(?:does|do|did) ?n[o'’]t match|has changed|changed)\b",
+            r"|(?:does|do|did) ?n[o']t match|has changed|changed)\b",
             r"\bsame parameters they were first used with\b",
             r"\bidempot\w+[^.;]{0,60}\b(?:already )?(?:been )?(?:used|reused)[^.;]{0,20}"
             r"\b(?:for|with) (?:a |an )?(?:different|another|other)\b",

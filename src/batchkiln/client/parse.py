@@ -14,6 +14,7 @@ from batchkiln.client.raw import RawReply
 from batchkiln.client.records import find_record
 from batchkiln.client.redact import safe_text
 from batchkiln.client.refusals import (
+    configured,
     create_refusal,
     is_api_error,
     read_error,
@@ -27,9 +28,11 @@ from batchkiln.client.tree import Place, as_jmespath, squash, squashed, walk
 from batchkiln.client.uploads import Lacking, read_asset_urls, read_tickets
 from batchkiln.core.replies import (
     Accepted,
+    AccountBlocked,
     AssetsReady,
     BalanceRead,
     BalanceReply,
+    Busy,
     CompleteReply,
     CreateReply,
     Described,
@@ -45,11 +48,13 @@ from batchkiln.core.replies import (
     RefusalKind,
     Refused,
     ServiceError,
+    Throttled,
     UploadsPrepared,
 )
 from batchkiln.core.reply_rules import ReplyField, remedy_line
 
 _TITLE_MAX_CHARACTERS: Final = 120
+_OTHER: Final = "is about another generation"
 
 
 def parse_create(raw: RawReply, guide: Guide = UNGUIDED) -> CreateReply:
@@ -59,9 +64,7 @@ def parse_create(raw: RawReply, guide: Guide = UNGUIDED) -> CreateReply:
     record = find_record(raw, guide)
     if record is not None:
         return Accepted(record)
-    return create_refusal(raw, guide, of_success=True) or _not_understood(
-        raw, "names no generation", ReplyField.GENERATION_ID, guide
-    )
+    return configured(raw, guide) or _not_understood(raw, "names no generation", ReplyField.GENERATION_ID, guide)
 
 
 def parse_read(raw: RawReply, generation_id: str, guide: Guide = UNGUIDED) -> ReadReply:
@@ -71,7 +74,7 @@ def parse_read(raw: RawReply, generation_id: str, guide: Guide = UNGUIDED) -> Re
         if record is None:
             return _not_understood(raw, "is no generation record", ReplyField.GENERATION, guide)
         if record.id != generation_id:
-            return _not_understood(raw, "is about another generation", ReplyField.GENERATION_ID, guide)
+            return _not_understood(raw, _OTHER, ReplyField.GENERATION_ID, guide)
         return RecordRead(record)
     if (met := trouble(raw, guide)) is not None:
         return met
@@ -87,7 +90,7 @@ def parse_quote(raw: RawReply, guide: Guide = UNGUIDED) -> QuoteReply:
     cost = find_price(raw.document(), guide)
     if cost is not None:
         return Quoted(cost)
-    return refusal(raw, guide, of_success=True) or _not_understood(raw, "names no price", ReplyField.PRICE, guide)
+    return _said_so(raw, guide) or _not_understood(raw, "names no price", ReplyField.PRICE, guide)
 
 
 def parse_prepare(raw: RawReply, names: Sequence[str], guide: Guide = UNGUIDED) -> PrepareReply:
@@ -97,8 +100,7 @@ def parse_prepare(raw: RawReply, names: Sequence[str], guide: Guide = UNGUIDED) 
     try:
         return UploadsPrepared(read_tickets(raw.document(), names, guide))
     except Lacking as lacking:
-        said = refusal(raw, guide, of_success=True)
-        return said or _not_understood(raw, lacking.lacking, lacking.field, guide)
+        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide)
 
 
 def parse_complete(raw: RawReply, asset_ids: Sequence[str], guide: Guide = UNGUIDED) -> CompleteReply:
@@ -112,8 +114,7 @@ def parse_complete(raw: RawReply, asset_ids: Sequence[str], guide: Guide = UNGUI
             error = _error_of_asset(place, raw)
             if error is not None:
                 return Refused(RefusalKind.ASSET_GONE, error)
-        said = refusal(raw, guide, of_success=True)
-        return said or _not_understood(raw, lacking.lacking, lacking.field, guide)
+        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide)
 
 
 def parse_balance(raw: RawReply, guide: Guide = UNGUIDED) -> BalanceReply:
@@ -144,6 +145,12 @@ def parse_describe(raw: RawReply) -> DescribeReply:
     )
 
 
+def _said_so(raw: RawReply, guide: Guide) -> Refused | Throttled | AccountBlocked | None:
+    """Return what a person says of a success that is none."""
+    met = configured(raw, guide)
+    return Throttled(met.retry_after, met.error) if isinstance(met, Busy) else met
+
+
 def _error_of_asset(place: Place, raw: RawReply) -> ServiceError | None:
     """Return why an asset of a completion failed: an error beside its other fields, and no url."""
     if not isinstance(place.value, Mapping) or not place.path:
@@ -166,7 +173,8 @@ def _not_understood(raw: RawReply, lacking: str, field: ReplyField, guide: Guide
         path = guide.rules.fields[field]
         lacking = f"{lacking} at {path}, where replies.fields.{field} says that it is"
         return NotUnderstood(lacking, describe_shape(document), raw.status)
-    guess = next(_guesses(document, field), None)
+    # What was read as the id is no guess of where the right one stands.
+    guess = None if lacking == _OTHER else next(_guesses(document, field), None)
     return NotUnderstood(lacking, describe_shape(document), raw.status, remedy_line(field, guess))
 
 

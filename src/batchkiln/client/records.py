@@ -312,7 +312,8 @@ def _nearby(place: Place, name: str, read: Callable[[object], T | None]) -> T | 
         return here.name in _ERRORS or here.name in _OTHERS
 
     for here in walk_below(place, skip=is_other):
-        if here.name == name and (found := read(here.value)) is not None:
+        is_named = here.name == name and bool(here.path) and isinstance(here.path[-1], str)
+        if is_named and (found := read(here.value)) is not None:
             return found
     *_, root = place.climb()
     told = [here for here in walk_below(root, skip=is_other) if here.name == name and isinstance(here.path[-1], str)]

@@ -75,29 +75,22 @@ def read_error_object(document: object, secrets: tuple[str, ...]) -> ServiceErro
     return _service_error(code, message or code or "the service gave no reason", secrets)
 
 
-def create_refusal(raw: RawReply, guide: Guide = UNGUIDED, *, of_success: bool = False) -> RefusedOrBusy | None:
-    """Read a create's reply that names no generation; of a success only what a person's rules say, else None."""
+def create_refusal(raw: RawReply, guide: Guide = UNGUIDED) -> RefusedOrBusy:
+    """Read a create's reply that is no success."""
     error = read_error(raw, guide)
-    meaning = _configured(raw, guide, error)
-    if meaning is RefusalMeaning.BUSY:
-        return Busy(retry_after(raw), error)
-    if meaning is not None:
-        return _as_configured(raw, meaning, error)
-    if of_success:
-        return None
-    met = _by_words(raw, error) or trouble(raw)
+    met: RefusedOrBusy | None = configured(raw, guide) or _by_words(raw, error)
+    is_locked = raw.status in _LOCKED or error.code.lower() == "locked"
+    if met is None and is_locked and is_api_error(raw):
+        met = Busy(retry_after(raw), error)
+    met = met or trouble(raw)
     if met is not None:
         return met
-    if raw.status == HTTPStatus.CONFLICT:
-        return KeyConflict(error)
-    if raw.status in _LOCKED and is_api_error(raw):
-        return Busy(retry_after(raw), error)
-    return _about_request(raw, error)
+    return KeyConflict(error) if raw.status == HTTPStatus.CONFLICT else _about_request(raw, error)
 
 
-def refusal(raw: RawReply, guide: Guide = UNGUIDED, *, of_success: bool = False) -> Refused | Trouble | None:
-    """Read the refusal of a call that creates nothing: there a busy account is only a wait. As `create_refusal`."""
-    met = create_refusal(raw, guide, of_success=of_success)
+def refusal(raw: RawReply, guide: Guide = UNGUIDED) -> Refused | Trouble:
+    """Read the refusal of a call that creates nothing: there a busy account is only a wait."""
+    met = create_refusal(raw, guide)
     match met:
         case Busy(retry_after=wait, error=error):
             return Throttled(wait, error)
@@ -107,13 +100,32 @@ def refusal(raw: RawReply, guide: Guide = UNGUIDED, *, of_success: bool = False)
             return met
 
 
+def configured(raw: RawReply, guide: Guide) -> Refused | Busy | AccountBlocked | None:
+    """Return what a person says of this reply, None for nothing. Of a success a rule has to name status or code."""
+    if raw.is_success and not any(rule.status == raw.status or rule.code for rule in guide.rules.refusals):
+        return None
+    error = read_error(raw, guide)
+    match guide.meaning(raw.status, error.code, error.message):
+        case None:
+            return None
+        case RefusalMeaning.BUSY:
+            return Busy(retry_after(raw), error)
+        case RefusalMeaning.NO_CREDITS:
+            return AccountBlocked(AccountProblem.NO_CREDITS, error)
+        case meaning:
+            return Refused(RefusalKind(meaning.value), error)
+
+
 def trouble(raw: RawReply, guide: Guide = UNGUIDED) -> Trouble | None:
     """Name the trouble that any call may meet; None for the 4xx that speak of this one request."""
     error = read_error(raw, guide)
-    meaning = _configured(raw, guide, error)
-    if meaning in {RefusalMeaning.BUSY, RefusalMeaning.NO_CREDITS}:
-        found = _as_configured(raw, meaning, error)
-        return None if isinstance(found, Refused) else found
+    match configured(raw, guide):
+        case AccountBlocked() as blocked:
+            return blocked
+        case Busy(retry_after=wait):
+            return Throttled(wait, error)
+        case _:
+            pass
     met: Trouble | None = None
     match raw.status:
         case HTTPStatus.UNAUTHORIZED:
@@ -149,27 +161,6 @@ def unlike_api(raw: RawReply) -> NoReply:
     return NoReply(
         f"the address does not answer like this API (status {raw.status}, {kind}: {said.message}); check the base URL"
     )
-
-
-def _configured(raw: RawReply, guide: Guide, error: ServiceError) -> RefusalMeaning | None:
-    """Return what a person says of this reply. A success needs a rule that names its status, or a code."""
-    if raw.is_success and not any(rule.status == raw.status or rule.code for rule in guide.rules.refusals):
-        return None
-    return guide.meaning(raw.status, error.code, error.message)
-
-
-def _as_configured(raw: RawReply, meaning: RefusalMeaning, error: ServiceError) -> Refused | Throttled | AccountBlocked:
-    match meaning:
-        case RefusalMeaning.BUSY:
-            return Throttled(retry_after(raw), error)
-        case RefusalMeaning.NO_CREDITS:
-            return AccountBlocked(AccountProblem.NO_CREDITS, error)
-        case RefusalMeaning.OVER_QUOTE:
-            return Refused(RefusalKind.OVER_QUOTE, error)
-        case RefusalMeaning.ASSET_GONE:
-            return Refused(RefusalKind.ASSET_GONE, error)
-        case RefusalMeaning.INVALID:
-            return Refused(RefusalKind.INVALID, error)
 
 
 def _by_words(raw: RawReply, error: ServiceError) -> RefusedOrBusy | None:

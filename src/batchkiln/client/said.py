@@ -31,7 +31,9 @@ _INNER: Final = (
 # A word for programs, as `insufficient_credits`, `InsufficientCredits`, `credits.insufficient` or `CREDITS-LOW`.
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.:\-/#]+[A-Za-z0-9]+)*")
 _CODE_MAX_CHARACTERS: Final = 80
-_QUOTED: Final = re.compile(r"([\"`“‘'])(?=\S+\s)[^\"`“”‘’']{3,2000}[\"`”’']")
+# Typographic quotes and apostrophes become plain ones first.
+_PLAIN: Final = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
+_QUOTED: Final = re.compile(r"""(?<!\w)["'`](?=\S+\s)[^"'`]{3,2000}["'`](?!\w)""")
 _NAMES_OF_NOTHING: Final = frozenset({"aboutblank", "error", "errors", "failed", "failure", "fail", "false", "object"})
 
 
@@ -103,7 +105,8 @@ def _short_code(text: str | None) -> str:
     """Return the last part of a problem type that is an address."""
     if text is None:
         return ""
-    return text.rstrip("/").rpartition("/")[2].rpartition("#")[2] if "://" in text else text
+    is_address = "://" in text and " " not in text
+    return text.rstrip("/").rpartition("/")[2].rpartition("#")[2] if is_address else text
 
 
 def _message(fields: Mapping[str, object], depth: int) -> str:
@@ -129,24 +132,26 @@ def _parts(document: object, depth: int) -> Iterator[tuple[bool, str]]:
     """Give every code word and every sentence, the outermost first: (whether it is a code, its text)."""
     if depth > _DEPTH_MAX:
         return
-    if isinstance(document, list):
-        for entry in document[:_ENTRIES_MAX]:
-            yield from _parts(entry, depth + 1)
-        return
-    if isinstance(document, str):
-        inner = _nested(document)
-        if inner is not None:
+    match document:
+        case list():
+            for entry in document[:_ENTRIES_MAX]:
+                yield from _parts(entry, depth + 1)
+        case Mapping():
+            yield from _parts_of_object(document, depth)
+        case str() if (inner := _nested(document)) is not None:
             yield from _parts(inner, depth + 1)
-        elif document.strip():
-            yield _is_code(document.strip()), document.strip()[:_TEXT_MAX_CHARACTERS]
-        return
-    if not isinstance(document, Mapping):
-        return
+        case str() if text := document.strip()[:_TEXT_MAX_CHARACTERS]:
+            yield _is_code(text), text
+        case _:
+            pass
+
+
+def _parts_of_object(document: Mapping[str, object], depth: int) -> Iterator[tuple[bool, str]]:
     fields = squashed(document)
     for name in (*_CODES, *_MESSAGES):
         text = fields.get(squash(name))
         if isinstance(text, str):
-            yield from _parts(_short_code(text) if name == "type" else text, depth + 1)
+            yield from _parts(_short_code(text), depth + 1)
     known = {squash(name) for name in (*_CODES, *_MESSAGES)}
     for name in _INNER:
         if name in fields and (name not in known or not isinstance(fields[name], str)):
@@ -180,5 +185,5 @@ def _spaced(code: str) -> str:
 
 def _line(text: str) -> str:
     """Write sentences in lower case on one line, without what they quote at length."""
-    text = _QUOTED.sub(" ", text[:20_000]).replace("’", "'")
+    text = _QUOTED.sub(" ", text[:20_000].translate(_PLAIN))
     return re.sub(r"[_\-\s]+", " ", text).lower()

@@ -33,7 +33,7 @@ _ASSET_URLS: Final = (
 _REFERENCE: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 
-class Lacking(Exception):  # noqa: N818  told to a person as what the reply lacks
+class Lacking(Exception):
     """The reply cannot be used: what it lacks, and for which field a person could tell the place."""
 
     def __init__(self, lacking: str, field: ReplyField) -> None:
@@ -87,13 +87,11 @@ def _upload_anchors(document: object, wanted: int, guide: Guide) -> Iterator[Pla
         places = [place for place in walk(document) if isinstance(place.value, str) and read_url(place.value)]
         yield from _once(place for url in urls for place in places if place.value == url)
         return
-    for names in _UPLOAD_URLS:
-        found = _in_document_order(_valued(document, names, read_url))
-        if len(found) > wanted:
-            found = list(_once(found))
-        if found:
-            yield from found
-            return
+    documented, *others = (_in_document_order(_valued(document, names, read_url)) for names in _UPLOAD_URLS)
+    if documented:
+        yield from _once(documented) if len(documented) > wanted else documented
+        return
+    yield from next((found for found in others if len(found) == wanted), [place for found in others for place in found])
 
 
 def _valued(document: object, names: frozenset[str], read: Callable[[object], str | None]) -> list[Place]:
@@ -121,11 +119,13 @@ def _in_document_order(places: list[Place]) -> list[Place]:
 
 
 def _once(places: Iterator[Place] | list[Place]) -> Iterator[Place]:
-    seen: set[object] = set()
+    """Give each address once where all are told equally often, as in a list and once more by name; else all."""
+    told: dict[object, list[Place]] = {}
     for place in places:
-        if place.value not in seen:
-            seen.add(place.value)
-            yield place
+        told.setdefault(place.value, []).append(place)
+    is_repeated = len({len(alike) for alike in told.values()}) == 1
+    for alike in told.values():
+        yield from alike[:1] if is_repeated else alike
 
 
 def _headers(document: object, entries: list[Entry], guide: Guide) -> list[tuple[tuple[str, str], ...]]:
@@ -142,17 +142,13 @@ def _headers(document: object, entries: list[Entry], guide: Guide) -> list[tuple
 
 
 def _found_headers(document: object, entries: list[Entry]) -> list[tuple[tuple[str, str], ...] | None]:
-    for names in _HEADERS:
-        told = [_header_place(entry, names) for entry in entries]
-        if all(place is not None for place in told):
-            return [header_pairs(place.value) for place in told if place is not None]
-        shared = [place for place in walk(document) if place.name in names and isinstance(place.parent, Place)]
-        shared = [place for place in shared if place.parent is not None and place.parent.name not in names]
-        if len(shared) == 1 and not any(told):
-            return [header_pairs(shared[0].value)] * len(entries)
-        if any(place is not None for place in told):
-            return [() if place is None else header_pairs(place.value) for place in told]
-    return [()] * len(entries)
+    told: list[Place | None] = [
+        next((place for names in _HEADERS if (place := _header_place(entry, names))), None) for entry in entries
+    ]
+    if not any(told):
+        shared = [place for place in walk(document) if place.name in _HEADERS[0] and isinstance(place.value, Mapping)]
+        told = [shared[0]] * len(entries) if len(shared) == 1 else told
+    return [() if place is None else header_pairs(place.value) for place in told]
 
 
 def _header_place(entry: Entry, names: frozenset[str]) -> Place | None:

@@ -75,10 +75,7 @@ def _seconds(value: object, sent_at: datetime | None, scale: float) -> float | N
     parts = _SPAN.findall(text)
     if parts and not _SPAN.sub("", text).strip(" ,"):
         return sum(
-            float(figure) * scale
-            for figure, *units in parts
-            for unit, scale in zip(units, _UNITS, strict=True)
-            if unit
+            float(figure) * scale for figure, *units in parts for unit, scale in zip(units, _UNITS, strict=True) if unit
         )
     if "," in text and (number := read_number(text.partition(",")[0])) is not None:
         return number * scale
