@@ -7,6 +7,7 @@ behind the planner. Every fault of the network is a `NoReply`; only cancellation
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 from urllib.parse import quote as percent_encoded
@@ -18,7 +19,9 @@ from yarl import URL
 
 from batchkiln.client import parse, transfers
 from batchkiln.client.catalog import parse_catalog
+from batchkiln.client.described import learned_hints
 from batchkiln.client.faults import FAULTS, describe_fault
+from batchkiln.client.guide import Guide
 from batchkiln.client.keys import Keys
 from batchkiln.client.meter import NO_REPLY, RequestMeter
 from batchkiln.client.raw import RawReply, read_date
@@ -29,6 +32,7 @@ from batchkiln.core.replies import (
     CatalogReply,
     CompleteReply,
     CreateReply,
+    Described,
     DescribeReply,
     DownloadReply,
     NoReply,
@@ -39,6 +43,7 @@ from batchkiln.core.replies import (
     ReadReply,
     UploadTicket,
 )
+from batchkiln.core.reply_rules import ReplyRules
 
 REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
 CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -70,8 +75,13 @@ class ServiceClient:
         clock: ReplyClock,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
         meter: RequestMeter | None = None,
+        rules: ReplyRules = ReplyRules(),  # noqa: B008 - likewise
     ) -> None:
-        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`."""
+        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`.
+
+        `rules` is what a person says of the service's replies; what its description says is learned by `describe`.
+        """
+        self._guide = Guide(rules)
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
@@ -104,18 +114,18 @@ class ServiceClient:
         """
         headers = self._keys.authorization(key_fingerprint) | {"Idempotency-Key": idempotency_key}
         raw = await self._call("POST", "/videos" if is_video else "/images", headers=headers, body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_create(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_create(raw, self._guide)
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
         """Poll a generation with the API key that created it (Service rule 5.7)."""
         path = f"/generations/{_segment(generation_id)}"
         raw = await self._call("GET", path, headers=self._keys.authorization(key_fingerprint))
-        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id)
+        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id, self._guide)
 
     async def quote(self, body: bytes) -> QuoteReply:
         """Ask what a request would cost; nothing is generated or charged (Service section 2.4)."""
         raw = await self._call("POST", "/quotes", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw, self._guide)
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
         """Ask where to put files, given as (name, media type, size in bytes), at most five (Service section 8)."""
@@ -123,7 +133,9 @@ class ServiceClient:
             raise InvariantBroken(f"An upload request takes one to {UPLOADS_MAX_FILES} files, not {len(files)}.")
         body = _json({"files": [{"name": name, "type": kind, "size": size} for name, kind, size in files]})
         raw = await self._call("POST", "/uploads", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_prepare(raw, [name for name, _, _ in files])
+        return (
+            raw if isinstance(raw, NoReply) else parse.parse_prepare(raw, [name for name, _, _ in files], self._guide)
+        )
 
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
@@ -148,24 +160,27 @@ class ServiceClient:
         """Ask for the urls of uploaded assets, for use in `inputs`."""
         body = _json({"asset_ids": list(asset_ids)})
         raw = await self._call("POST", "/uploads/complete", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids)
+        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids, self._guide)
 
     async def models(self) -> CatalogReply:
         """Read the catalog."""
         headers = self._newest_authorization()
         raw = await self._call("GET", "/models", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoReply) else parse_catalog(raw)
+        return raw if isinstance(raw, NoReply) else parse_catalog(raw, self._guide)
 
     async def balance(self) -> BalanceReply:
         """Read the account's remaining credits."""
         raw = await self._call("GET", "/credits/balance", headers=self._newest_authorization())
-        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw, self._guide)
 
     async def describe(self) -> DescribeReply:
-        """Read the service's description, without a key (Service rule 5.9)."""
+        """Read the service's description, without a key (Service rule 5.9), and learn where it says that fields stand."""
         headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
         raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+        reply = raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+        if isinstance(reply, Described):
+            self._guide = replace(self._guide, hints=learned_hints(reply.document))
+        return reply
 
     def download(
         self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None

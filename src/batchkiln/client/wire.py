@@ -66,7 +66,7 @@ def _entries(value: object) -> list[object]:
     return [value]
 
 
-def _header_pairs(value: object) -> tuple[tuple[str, str], ...] | None:
+def header_pairs(value: object) -> tuple[tuple[str, str], ...] | None:
     """Read headers given as an object, as pairs, or as objects of name and value; None where one cannot be sent."""
     if isinstance(value, Mapping):
         raw: list[tuple[object, object]] = list(value.items())
@@ -173,7 +173,7 @@ class TicketWire(Tolerant):
         None,
         validation_alias=AliasChoices("upload_url", "put_url", "signed_url", "presigned_url", "upload", "url", "href"),
     )
-    upload_headers: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(_header_pairs)] = Field(
+    upload_headers: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(header_pairs)] = Field(
         (), validation_alias=AliasChoices("upload_headers", "headers", "required_headers", "put_headers")
     )
 

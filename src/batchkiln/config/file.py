@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from batchkiln.config.notifiers import Address, Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
+from batchkiln.config.replies import Replies
 from batchkiln.config.traces import checked_endpoint
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.instants import EPOCH
@@ -95,6 +96,7 @@ class _Profile(_Model):
     base_url: str | None = None
     accounts: tuple[_Account, ...] = ()
     limits: _Limits = _Limits()
+    replies: Replies = Replies()
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -242,6 +244,7 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         day=ServiceDay(entry.day_seconds, entry.day_start),
         scale=entry.time_scale,
         folder=folder,
+        replies=entry.replies.rules(),
     )
 
 

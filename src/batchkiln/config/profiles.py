@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from batchkiln.core.errors import InputError
+from batchkiln.core.reply_rules import ReplyRules
 from batchkiln.core.windows import Limits, ServiceDay
 
 LOCAL_TIME_SCALE: Final = 60.0
@@ -52,7 +53,8 @@ class Account:
 class Profile:
     """A service. Without `base_url` it is the local one, embedded in the process that drives the queue.
 
-    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up.
+    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up;
+    `replies` is what a person knows of the service's replies.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Profile:
     day: ServiceDay = field(default_factory=ServiceDay)
     scale: float | None = None
     folder: Path = field(default_factory=Path)
+    replies: ReplyRules = field(default_factory=ReplyRules)
 
     @property
     def is_embedded(self) -> bool:

@@ -37,11 +37,15 @@ class ServiceError:
 
 @dataclass(frozen=True, slots=True)
 class OutputLink:
-    """A signed download link: a secret (Law 8), short-lived (Service section 2.1)."""
+    """A signed download link: a secret (Law 8), short-lived (Service section 2.1).
+
+    `name` is what the record calls this output, by an id or a name; None where it tells none.
+    """
 
     type: str
     url: str = field(repr=False)
     expires_at: datetime | None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +101,13 @@ class NotUnderstood:
     """A success (2xx) without what was asked for (Law 10). For a create its outcome is unknown (Law 2).
 
     `lacking` says what was not found, as "names no price"; `shape` is what came: names and types, no values.
+    `remedy` is the configuration line to paste below the profile, with a guess of the path where there is one.
     """
 
     lacking: str
     shape: str
     status: int
+    remedy: str | None = None
 
 
 class AccountProblem(StrEnum):

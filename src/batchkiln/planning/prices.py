@@ -201,7 +201,8 @@ async def _desk(profile: Profile, account: str, known: Known, manner: Manner) ->
             base_url, keys = str(profile.base_url), profile.keys(account)
         session = await stack.enter_async_context(new_session(manner.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
-        client = ServiceClient(session, base_url=base_url, keys={fingerprint(key): key for key in keys}, clock=clock)
+        named = {fingerprint(key): key for key in keys}
+        client = ServiceClient(session, base_url=base_url, keys=named, clock=clock, rules=profile.replies)
         reads, machine = _windows(profile.limits, known, clock.now())
         note = None if profile.is_embedded else manner.note
         yield Desk(
