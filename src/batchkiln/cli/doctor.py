@@ -1,42 +1,105 @@
 """`batchkiln doctor`."""
 
+import asyncio
 import os
-from collections.abc import Callable
-from typing import Any, Final
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import print_json
-from batchkiln.core.errors import ExitStatus
+from batchkiln.cli.output import is_terminal, print_json, tell
+from batchkiln.cli.signals import Signals, listening_to_signals
+from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.doctor.examination import Patient, examine
-from batchkiln.doctor.findings import Finding, Level, exit_status_of
+from batchkiln.doctor.findings import Finding, Level, exit_status_of, warn
 from batchkiln.views.words import one_line
+from batchkiln.wiring.setting import Setting
+
+if TYPE_CHECKING:
+    from batchkiln.doctor.trial import Person
 
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
 
-@command("doctor", example="batchkiln doctor\nbatchkiln doctor --profile studio --json", logs=True)
-def doctor(common: Common) -> ExitStatus:
+@command(
+    "doctor",
+    example="batchkiln doctor\nbatchkiln doctor --profile studio --json\nbatchkiln doctor --probe",
+    logs=True,
+)
+@click.option("--probe", "is_probing", is_flag=True, help="Also ask what the service leaves open; costs no credits.")
+@click.option(
+    "--with-generation", "is_paid", is_flag=True, help="With --probe: also make one picture, after naming its price."
+)
+@click.option("--yes", "is_agreed", is_flag=True, help="Agree to the price of that picture.")
+def doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed: bool) -> ExitStatus:
     """Check configuration, keys, service, clock, disk and queue, and spend nothing.
 
     Each line is ok, warn or fail, with what to do. It works without a network, without a queue, and with a broken
-    configuration; what could not be checked is told.
+    configuration; what could not be checked is told. With --probe it asks the service a few things more, tells
+    beforehand what that takes of the limits, and afterwards how each reply is understood.
     """
-    return run_async(_doctor(common))
+    if is_paid and not is_probing:
+        raise InputError("--with-generation is a part of --probe: batchkiln doctor --probe --with-generation")
+    if is_paid and not is_agreed and not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        raise InputError(
+            "--with-generation spends credits, and nobody is there to be asked: add --yes to agree to the price of "
+            "the cheapest picture; nothing was sent"
+        )
+    return run_async(_doctor(common, is_probing=is_probing, is_paid=is_paid, is_agreed=is_agreed))
 
 
-async def _doctor(common: Common) -> ExitStatus:
+async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed: bool) -> ExitStatus:
     patient = Patient(common.queue, common.config_path, common.profile, os.environ)
     findings: list[Finding] = []
     show = None if common.is_json else _printer()
-    async for finding in examine(patient):
-        findings.append(finding)
-        if show is not None:
-            show(finding)
-    status = exit_status_of(findings)
+    with listening_to_signals() as signals:
+        person = _person(signals, is_agreed=is_agreed) if is_paid else None
+        async for finding in _all(common, patient, findings, person, is_probing=is_probing):
+            findings.append(finding)
+            if show is not None:
+                show(finding)
+    status = exit_status_of(findings) if signals.exit_status is None else ExitStatus(signals.exit_status)
     if show is None:
         print_json({"exit": int(status), "checks": [_document(finding) for finding in findings]})
     return status
+
+
+async def _all(
+    common: Common, patient: Patient, so_far: list[Finding], person: "Person | None", *, is_probing: bool
+) -> AsyncIterator[Finding]:
+    """Give the ordinary findings, then the probe's where nothing stands in its way."""
+    async for finding in examine(patient):
+        yield finding
+    if not is_probing:
+        return
+    if any(finding.level is Level.FAIL and not finding.check.startswith("description") for finding in so_far):
+        yield warn("probe", "not begun: nothing is asked while something above fails", "put that right first")
+        return
+    from batchkiln.doctor.probing import probe  # noqa: PLC0415  the scheduler, which no other check needs
+
+    async for finding in probe(Setting(common.queue, common.load_config(), common.profile), person=person):
+        yield finding
+
+
+def _person(signals: Signals, *, is_agreed: bool) -> "Person":
+    from batchkiln.doctor.trial import Person  # noqa: PLC0415  as above
+
+    async def agrees(question: str) -> bool:
+        if is_agreed:
+            tell(f"{question} Yes.")
+            return True
+        try:  # in a thread: a signal has to be heard while the person thinks
+            return await asyncio.to_thread(click.confirm, question, err=True)
+        except click.Abort:
+            return False
+
+    def hand_over(stop: Callable[[], None]) -> None:
+        signals.stop = stop
+
+    return Person(agrees, hand_over)
 
 
 def _printer() -> Callable[[Finding], None]:

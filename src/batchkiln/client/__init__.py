@@ -3,6 +3,16 @@
 from batchkiln.client.client import ReplyClock, ServiceClient
 from batchkiln.client.keys import fingerprint
 from batchkiln.client.meter import RequestMeter
+from batchkiln.client.observed import ObservingClient
 from batchkiln.client.session import Timeouts, new_connector, new_session
 
-__all__ = ["ReplyClock", "RequestMeter", "ServiceClient", "Timeouts", "fingerprint", "new_connector", "new_session"]
+__all__ = [
+    "ObservingClient",
+    "ReplyClock",
+    "RequestMeter",
+    "ServiceClient",
+    "Timeouts",
+    "fingerprint",
+    "new_connector",
+    "new_session",
+]

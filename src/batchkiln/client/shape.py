@@ -1,12 +1,16 @@
 """What a JSON reply looks like, without what it says: names and types, so that a person can see what came (Law 10)."""
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
 _FIELDS_MAX: Final = 12
 _DEPTH_MAX: Final = 5
 _TEXT_MAX_CHARACTERS: Final = 400
+_PLACES_MAX: Final = 300
+_PLACES_DEPTH_MAX: Final = 8
+_NODES_MAX: Final = 20_000
 _NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@.\-]{0,39}")
 
 
@@ -17,6 +21,35 @@ def describe_shape(document: object) -> str:
     """
     shown = _shape(document, 0)
     return shown if len(shown) <= _TEXT_MAX_CHARACTERS else shown[: _TEXT_MAX_CHARACTERS - 1] + "…"
+
+
+def field_types(document: object) -> dict[str, str]:
+    """Return the type of each place of a reply by its path, as `data[].id`: what a later reply is held against.
+
+    Lists are united, names that may be ids are `*`, and a null is left out where another type is known. Bounded.
+    """
+    found: dict[str, set[str]] = {}
+    waiting: deque[tuple[str, object, int]] = deque([("", document, 0)])
+    seen = 0
+    while waiting and seen < _NODES_MAX:
+        path, value, depth = waiting.popleft()
+        seen += 1
+        if path in found or len(found) < _PLACES_MAX:
+            found.setdefault(path, set()).add(_kind(value))
+        if depth >= _PLACES_DEPTH_MAX:
+            continue
+        if isinstance(value, Mapping):
+            inner = ((_name(name), each) for name, each in value.items())
+            waiting.extend((f"{path}.{name}" if path else name, each, depth + 1) for name, each in inner)
+        elif isinstance(value, list):
+            waiting.extend((f"{path}[]", each, depth + 1) for each in value)
+    return {path: " or ".join(sorted(kinds - {"null"})) or "null" for path, kinds in found.items() if path}
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Mapping | list):
+        return "object" if isinstance(value, Mapping) else "list"
+    return _WORDS.get(type(value), "unknown")
 
 
 _WORDS: Final[Mapping[type, str]] = {type(None): "null", bool: "boolean", int: "number", float: "number", str: "text"}

@@ -1,16 +1,17 @@
 """All checks in their order: here first, then the service, so that the network's absence hides nothing."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import ClientSession
 
-from batchkiln.client import ServiceClient, new_session
+from batchkiln.client import ObservingClient, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.replies import Described, DescribeReply
 from batchkiln.core.reply_rules import ReplyRules
 from batchkiln.doctor.configuration import (
     check_address,
@@ -20,6 +21,7 @@ from batchkiln.doctor.configuration import (
     check_notifiers,
 )
 from batchkiln.doctor.findings import Finding, fail, warn
+from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Types, check_unchanged, description_digest, load_learned
 from batchkiln.doctor.machine import check_folders, check_program, check_proxies
 from batchkiln.doctor.queue import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
@@ -82,21 +84,41 @@ async def _examine_service(patient: Patient, profile: Profile) -> AsyncIterator[
             if not profile.is_embedded:
                 async for finding in check_accounts(visit.client, profile):
                     yield finding
+            for finding in _unchanged(patient, profile, reply, visit.made):
+                yield finding
     except InputError as error:
         yield fail("service", str(error), exit_status=ExitStatus.USAGE)
 
 
+def _unchanged(
+    patient: Patient, profile: Profile, reply: DescribeReply, made: Sequence[ObservingClient]
+) -> Iterator[Finding]:
+    """Hold what was read against what the last probe learned."""
+    learned = load_learned(patient.queue, profile.name, profile.base_url or "embedded")
+    seen: dict[str, Types] = {}
+    if isinstance(reply, Described):
+        seen[DESCRIPTION] = description_digest(reply.document)
+    if not profile.is_embedded:  # the first client read the description, the others balances
+        seen[BALANCE] = next((came for client in made[1:] if (came := client.last_types())), {})
+    for call, types in seen.items():
+        if (finding := check_unchanged(learned, call, types)) is not None:
+            yield finding
+
+
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """A way to the service. `client` makes one with some keys, by fingerprint."""
+    """A way to the service. `client` makes one with some keys, by fingerprint; `made` are all of them."""
 
     session: ClientSession
     base_url: str
     clock: ServiceClock
     rules: ReplyRules
+    made: list[ObservingClient] = field(default_factory=list)
 
-    def client(self, keys: Mapping[str, str]) -> ServiceClient:
-        return ServiceClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, rules=self.rules)
+    def client(self, keys: Mapping[str, str]) -> ObservingClient:
+        made = ObservingClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, rules=self.rules)
+        self.made.append(made)
+        return made
 
 
 @asynccontextmanager

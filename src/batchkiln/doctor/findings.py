@@ -19,7 +19,7 @@ class Finding:
     """One line: what was checked, how it is, and what to do about it.
 
     `exit_status` is what a failure makes `doctor` end with: USAGE for what a person has configured,
-    ACCOUNT_CANNOT_WORK for the account, else UNEXPECTED.
+    ACCOUNT_CANNOT_WORK for the account, QUEUE_HELD where another process drives the queue, else UNEXPECTED.
     """
 
     check: str
@@ -44,7 +44,7 @@ def fail(check: str, message: str, remedy: str | None = None, *, exit_status: Ex
     return Finding(check, Level.FAIL, message, remedy, exit_status)
 
 
-_GRAVEST = (ExitStatus.USAGE, ExitStatus.ACCOUNT_CANNOT_WORK, ExitStatus.UNEXPECTED)
+_GRAVEST = (ExitStatus.USAGE, ExitStatus.QUEUE_HELD, ExitStatus.ACCOUNT_CANNOT_WORK, ExitStatus.UNEXPECTED)
 
 
 def exit_status_of(findings: list[Finding]) -> ExitStatus:

@@ -176,11 +176,17 @@ class Driver:
             return None
         return self.setting.config.profiles[name]
 
-    async def _lane(self, profile_name: str, account: str, *, needs_key: bool) -> Lane:
+    async def lane_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> Lane:
+        """Build a lane that is not driven, for requests of one's own within the account's windows."""
+        return await self._lane(profile_name, account, needs_key=True, client_type=client_type)
+
+    async def _lane(
+        self, profile_name: str, account: str, *, needs_key: bool, client_type: type[ServiceClient] = ServiceClient
+    ) -> Lane:
         service = await self._service(profile_name)
         profile, limits = service.profile, service.profile.limits
         keys = self._keys(service, account, needs_key=needs_key)
-        client = ServiceClient(
+        client = client_type(
             await self._http(),
             base_url=service.base_url,
             keys=keys,

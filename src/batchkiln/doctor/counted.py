@@ -1,0 +1,91 @@
+"""Requests of the probe within the account's windows, each written down before it leaves (Law 5).
+
+A lane that is not driven keeps them, in the process that holds the queue's lock: what an earlier run has used counts,
+and what is used here counts for the next run.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final, TypeVar
+
+from batchkiln.client import ObservingClient
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.planner import AccountView, Reason
+from batchkiln.core.replies import DescribeReply, NoReply, Throttled, Unavailable
+from batchkiln.core.views import RequestKind
+from batchkiln.scheduler.control import Control
+from batchkiln.scheduler.lane import Lane
+from batchkiln.views.words import REASONS, duration
+from batchkiln.wiring.driver import Driver
+
+T = TypeVar("T")
+
+LONGEST_WAIT_SECONDS: Final = 120.0
+"""How long, in service time, a place in a window is waited for; a longer wait is only told."""
+
+
+class NoPlace(Exception):
+    """The windows have no place that is near enough; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One account's way to the service, with its windows."""
+
+    lane: Lane
+    client: ObservingClient
+
+    @classmethod
+    async def of(cls, driver: Driver, profile: str, account: str) -> "Counted":
+        """Build the way. Raises `InputError` where the account has no key."""
+        lane = await driver.lane_of(profile, account, client_type=ObservingClient)
+        lane.control = Control()  # the end of a drive is not the end of this
+        if not isinstance(lane.ports.service, ObservingClient):
+            raise InvariantBroken("a lane has another client than it was built with")
+        return cls(lane, lane.ports.service)
+
+    async def begin(self) -> DescribeReply:
+        """Read the description, which tells the time and counts in no account's window; take over the windows."""
+        lane = self.lane
+        logged = await lane.ports.queue.logged_requests()
+        lane.take_over_machine(logged, lane.ports.clock.now())
+        described = await self.ask(RequestKind.OTHER, self.client.describe)
+        if not isinstance(described, NoReply):
+            now = lane.ports.clock.now()
+            await lane.ports.queue.remember_time(now)
+            lane.take_over(logged, now)
+            await lane.count_across_reset(logged, now)
+        return described
+
+    async def ask(
+        self, kind: RequestKind, send: Callable[[], Awaitable[T]], *, files: int = 0, size_bytes: int = 0
+    ) -> T:
+        """Wait for a place, write the request down, and send it. Raises `NoPlace`."""
+        lane = self.lane
+        if kind is not RequestKind.OTHER:
+            await self._place(kind, files, size_bytes)
+        request = lane.note(kind, lane.ports.clock.now(), files=files, size_bytes=size_bytes)
+        async with lane.sending(request):
+            await lane.ports.queue.note_request(request)
+            reply = await send()
+        if isinstance(reply, Throttled | Unavailable) and reply.retry_after is not None:
+            until = lane.ports.clock.now().latest + reply.retry_after
+            is_create = kind.is_create
+            await lane.ports.queue.hold(lane.account_id, creates=is_create, until=until, reason=Reason.THROTTLED)
+        return reply
+
+    async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
+        lane, due_of = self.lane, AccountView.create_due if kind.is_create else AccountView.read_due
+        now = lane.ports.clock.now()
+        _, account, _ = await lane.look(now)
+        due, limits, used = due_of(account, now), lane.limits, account.today.usage
+        if due.at - now.steady > LONGEST_WAIT_SECONDS:
+            how_long = "" if due.at == inf else f" {duration(due.at - now.steady)}"
+            raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
+        if used.upload_files + files > limits.upload_files_per_day or (
+            used.upload_bytes + size_bytes > limits.upload_bytes_per_day
+        ):
+            raise NoPlace("today's uploads of the account are used up")
+        if not await lane.wait_until_due(due_of):
+            raise NoPlace("the program is being stopped")

@@ -1,0 +1,43 @@
+"""The probe from its announcement to what is kept of it, in the process that holds the queue's lock."""
+
+from collections.abc import AsyncIterator
+
+from batchkiln.config import Profile
+from batchkiln.core.errors import BatchkilnError
+from batchkiln.doctor.counted import Counted
+from batchkiln.doctor.findings import Finding, fail
+from batchkiln.doctor.learned import load_learned, save_learned
+from batchkiln.doctor.probe import CHECK, Probe, announce
+from batchkiln.doctor.trial import Person, Trial
+from batchkiln.interface.opening import opened
+from batchkiln.scheduler.control import Control
+from batchkiln.wiring.setting import Setting
+
+
+async def probe(setting: Setting, *, person: Person | None = None) -> AsyncIterator[Finding]:
+    """Give the findings of a probe of the setting's profile, by its first account.
+
+    `person` is who agrees to one paid picture; without one nothing is spent. Nothing is sent while another process
+    drives the queue: it keeps its windows in memory, and together both would overstep them (Law 5).
+    """
+    profile = setting.config.profile(setting.profile)
+    account = profile.account_names[0]
+    yield announce(f"{profile.name}/{account}")
+    try:
+        async for finding in _probe(setting, profile, account, person):
+            yield finding
+    except BatchkilnError as error:
+        yield fail(CHECK, str(error), exit_status=error.exit_status)
+
+
+async def _probe(setting: Setting, profile: Profile, account: str, person: Person | None) -> AsyncIterator[Finding]:
+    address = profile.base_url or "embedded"
+    async with opened(setting) as queue, queue.driving(Control(), command="doctor --probe") as driver:
+        learned = load_learned(setting.queue, profile.name, address)
+        one = Probe(await Counted.of(driver, profile.name, account), profile.name, learned)
+        async for finding in one.findings():
+            yield finding
+        save_learned(setting.queue, profile.name, one.learned)
+        if person is not None and not one.is_over:
+            async for finding in Trial(queue, driver, one, account, person).findings():
+                yield finding

@@ -1,0 +1,227 @@
+"""`doctor --probe --with-generation`: one real picture, the cheapest, by the ordinary engine, so that all laws hold.
+
+It is a job of one item with its price as its budget. Afterwards the same bytes are sent once more under the same key:
+that a replay is not charged again (Service rule 4.2) is what every recovery after a lost reply relies on.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.job import Recipe
+from batchkiln.core.replies import Accepted, CreateReply, Quoted, ReadReply, RecordRead
+from batchkiln.core.states import ItemState
+from batchkiln.core.views import RequestKind
+from batchkiln.doctor.counted import Counted, NoPlace
+from batchkiln.doctor.findings import Finding, fail, ok, warn
+from batchkiln.doctor.probe import Probe, described
+from batchkiln.doctor.samples import PROMPT, text_recipes
+from batchkiln.interface.drive import Drive
+from batchkiln.interface.queue import Queue
+from batchkiln.interface.wishes import Wishes
+from batchkiln.queue.stories import ItemStory, item_requests
+from batchkiln.views.words import count, duration
+from batchkiln.wiring.applying import scope_of
+from batchkiln.wiring.driver import Driver
+
+CHECK: Final = "generation"
+ITEM: Final = "picture"
+QUOTES_MAX: Final = 8
+_KEEPING: Final = re.compile(r"expir|retain|retention|ttl|until|delet", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who pays: is asked before anything is spent, and may stop what goes on from the moment that `hand_over` gives."""
+
+    agrees: Callable[[str], Awaitable[bool]]
+    hand_over: Callable[[Callable[[], None]], None]
+
+
+@dataclass(slots=True)
+class Trial:
+    """The one paid picture of a profile's first account."""
+
+    queue: Queue
+    driver: Driver
+    probe: Probe
+    account: str
+    person: Person
+
+    async def findings(self) -> AsyncIterator[Finding]:
+        """Price, ask, make, and tell."""
+        try:
+            cheapest = await self._cheapest()
+        except NoPlace as reason:
+            yield warn(CHECK, f"not made: {reason}", "the same command later")
+            return
+        if cheapest is None:
+            yield warn(CHECK, "not made: no price is known of any picture", "see what the probe says of quotes")
+            return
+        recipe, price = cheapest
+        if not await self.person.agrees(_question(recipe, price)):
+            yield warn(CHECK, "not made: not agreed to; nothing was sent or spent")
+            return
+        job = await self._make(recipe, price)
+        story = await self.queue.show(job, ITEM)
+        for finding in _of_story(story, price):
+            yield finding
+        if story.item.state is ItemState.DONE:
+            async for finding in self._again(story, price):
+                yield finding
+
+    async def _cheapest(self) -> tuple[Recipe, int] | None:
+        """Ask the prices of pictures at their smallest sizes; nothing is paid. Raises `NoPlace`."""
+        recipes = text_recipes(self.probe.models) if self.probe.text is None or self.probe.models else [self.probe.text]
+        found: list[tuple[int, int]] = []
+        for number, recipe in enumerate(recipes[:QUOTES_MAX]):
+            reply = await self.probe.quote(recipe)
+            if isinstance(reply, Quoted):
+                found.append((reply.cost_credits, number))
+        return (recipes[min(found)[1]], min(found)[0]) if found else None
+
+    async def _make(self, recipe: Recipe, price: int) -> str:
+        """Enqueue a job of one item, and drive it to its end; return its name."""
+        now = self.probe.counted.lane.ports.clock.now().instant
+        job = f"probe-{now:%Y%m%d-%H%M%S}"
+        item = {
+            "id": ITEM,
+            "prompt": PROMPT,
+            "model": recipe.model,
+            "mode": recipe.mode.value,
+            "parameters": dict(recipe.parameters),
+            "max_cost_credits": price,
+            "attempts": 1,
+        }
+        applied = await self.queue.enqueue_items(
+            [item],
+            job=job,
+            profile=self.probe.profile,
+            account=self.account,
+            budget={"credits": price},
+            output={"dir": "out"},
+        )
+        self.driver.control.scope = scope_of([applied])
+        self.person.hand_over(self._stop)
+        await Drive(self.driver, self.queue.reader, Wishes(max_credits=price), jobs=[job]).run()
+        return job
+
+    def _stop(self) -> None:
+        self.driver.control.stop()
+        self.driver.announce()
+
+    async def _again(self, story: ItemStory, price: int) -> AsyncIterator[Finding]:
+        """Read the generation once more, and send its create once more."""
+        counted = await Counted.of(self.driver, self.probe.profile, self.account)
+        await counted.begin()
+        try:
+            yield await _of_record(counted, story)
+            yield await self._replayed(counted, story, price)
+        except NoPlace as reason:
+            yield warn(f"{CHECK}, replay", f"not sent: {reason}")
+
+    async def _replayed(self, counted: Counted, story: ItemStory, price: int) -> Finding:
+        attempt = story.attempts[-1]
+        (request,) = await self.queue.reader.read(item_requests, story.item.id)
+
+        async def send() -> CreateReply:
+            return await counted.client.create(
+                is_video=request.is_video,
+                body=request.body,
+                idempotency_key=attempt.idempotency_key,
+                key_fingerprint=attempt.key_fingerprint,
+            )
+
+        reply = await counted.ask(RequestKind.CREATE, send)
+        check = f"{CHECK}, replay"
+        if not isinstance(reply, Accepted):
+            came = counted.client.describe_last()
+            return warn(
+                check,
+                f"the same request under the same key was not answered with its generation\ncame: {came}",
+                "after a lost reply such an item would be held for you to decide; it would not be paid twice",
+            )
+        if reply.record.id == attempt.generation_id:
+            return ok(
+                check, "the same request under the same key answered the same generation: it is not charged again"
+            )
+        return fail(
+            check,
+            f"the same request under the same key made another generation, {reply.record.id}: the service does not "
+            f"keep its rule 4.2, and may have charged {count(price, 'credit')} once more",
+            "do not use this service before its support has explained it: a lost reply would be paid twice",
+            exit_status=ExitStatus.UNEXPECTED,
+        )
+
+
+def _question(recipe: Recipe, price: int) -> str:
+    credits_told = count(price, "credit")
+    return (
+        f"Make one picture with {described(recipe)} for {credits_told}, in one create? The same request is then sent "
+        "once more, a second create, which the service's document says is not charged; a service that does not keep "
+        f"that would take {credits_told} again. Go on?"
+    )
+
+
+def _of_story(story: ItemStory, price: int) -> list[Finding]:
+    """Tell what became of the item, its times, its cost and its files."""
+    name, state = f"{story.job}/{story.item.name}", story.item.state
+    first = story.events[0].at if story.events else None
+    history = "; ".join(
+        f"{_event(event.kind, event.detail.get('status'))} after {duration((event.at - first).total_seconds())}"
+        for event in story.events
+        if first is not None
+    )
+    if state is not ItemState.DONE:
+        said = "" if story.item.error is None else f": {story.item.error.code}: {story.item.error.message}"
+        return [
+            fail(
+                CHECK,
+                f"{name} is {state}{said}\n{history}",
+                f"`batchkiln show {story.job} {story.item.name}` says what was charged and what to do",
+                exit_status=ExitStatus.UNEXPECTED,
+            )
+        ]
+    found = [ok(CHECK, f"{name} is done\n{history}"), _of_cost(story, price)]
+    files = [f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in story.item.outputs]
+    fetched = "fetched by the link alone, without the API key"
+    return [*found, ok(f"{CHECK}, outputs", "\n".join([f"{count(len(files), 'output')}, {fetched}", *files]))]
+
+
+def _event(kind: str, status: object) -> str:
+    return kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
+
+
+def _of_cost(story: ItemStory, price: int) -> Finding:
+    check, cost = f"{CHECK}, cost", story.attempts[-1].cost_credits
+    if cost is None:
+        return warn(check, f"the record names no credits.cost; the quote, {count(price, 'credit')}, is booked")
+    if cost > price:
+        return fail(
+            check,
+            f"the service charged {count(cost, 'credit')}, above the maximum of {price:,} that was sent",
+            "ask its support before a batch: no budget can hold what is charged above the maximum",
+            exit_status=ExitStatus.UNEXPECTED,
+        )
+    word = "as quoted" if cost == price else f"and the quote was {price:,}"
+    return ok(check, f"credits.cost is {cost:,}, {word}")
+
+
+async def _of_record(counted: Counted, story: ItemStory) -> Finding:
+    """Read the record of the ended generation: its names and types, and which of them tell how long it is kept."""
+    attempt, clock, client = story.attempts[-1], counted.lane.ports.clock, counted.client
+    await clock.sleep_until(clock.now().steady + counted.lane.limits.poll_interval_seconds, asyncio.Event())
+
+    async def send() -> ReadReply:
+        return await client.read_generation(attempt.generation_id or "", key_fingerprint=attempt.key_fingerprint)
+
+    reply = await counted.ask(RequestKind.READ, send)
+    check, came = f"{CHECK}, record", client.describe_last()
+    if not isinstance(reply, RecordRead):
+        return warn(check, f"a second read of the ended generation was not understood\ncame: {came}")
+    keeping = [path for path in client.last_types() if _KEEPING.search(path)]
+    told = f"how long it is kept is told by {', '.join(keeping)}" if keeping else "it does not tell how long it is kept"
+    return ok(check, f"status word {reply.record.status_word}; {told}\ncame: {came}")
