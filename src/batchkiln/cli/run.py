@@ -72,7 +72,8 @@ def run(
     """Enqueue each MANIFEST, then drive the queue until their jobs have ended.
 
     The same command again is how to resume: known items are left alone, and nothing is paid twice. On a terminal
-    it shows first what it would come to, and asks where that is more than `confirm_above_credits`.
+    it shows first what it would come to, and asks where that is more than `confirm_above_credits`, or where a price
+    is not known yet and neither a cap nor a budget bounds it.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
     wishes = Wishes(until=until, max_credits=max_credits)
@@ -97,9 +98,10 @@ async def _run(
             control = Control()
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(last_event_id)
+                agreed = None
                 if manner.is_asking:
-                    await ask_before_spending(common, queue, manifests, options=options, wishes=wishes)
-                applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
+                    agreed = await ask_before_spending(common, queue, manifests, options=options, wishes=wishes)
+                applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed)
                 tell_applied(common, applied)
                 control.scope = scope_of(applied)
                 drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])

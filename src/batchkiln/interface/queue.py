@@ -105,12 +105,27 @@ class Queue:
         return await self._apply("-", spelled({"version": 1} | header, items), "<items>", options)
 
     async def apply(
-        self, paths: Sequence[str], *, options: ApplyOptions, stdin: BinaryIO, stdin_name: str = "<stdin>"
+        self,
+        paths: Sequence[str],
+        *,
+        options: ApplyOptions,
+        stdin: BinaryIO,
+        stdin_name: str = "<stdin>",
+        agreed: Mapping[str, str] | None = None,
     ) -> list[Applied]:
-        """Apply manifests by their paths; where one of several is wrong, none is. `-` is `stdin`."""
+        """Apply manifests by their paths; where one of several is wrong, none is. `-` is `stdin`.
+
+        `agreed`: see `apply_manifests`.
+        """
         async with self._to_change() as database:
             return await apply_manifests(
-                database, self.setting, paths, options=options, stdin=stdin, stdin_name=stdin_name
+                database,
+                self.setting,
+                paths,
+                options=options,
+                stdin=stdin,
+                stdin_name=stdin_name,
+                agreed=agreed,
             )
 
     async def _apply(self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions) -> Applied:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
+from types import MappingProxyType
 from typing import BinaryIO
 
 from batchkiln.config import Config, Profile
@@ -13,6 +14,7 @@ from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, hopeless
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
+from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
 from batchkiln.queue.connection import Database
 from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
@@ -27,7 +29,12 @@ from batchkiln.wiring.setting import Setting, kept_seconds
 
 
 class SameJobTwice(InputError):
-    """Two manifests of one job: each would be planned against a queue without the other."""
+    """Two manifests of one job: each would be planned against a queue without the other.
+
+    `digests` are those of all the manifests, by path.
+    """
+
+    digests: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +60,23 @@ class RefusedClass:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One manifest's part of the plan. `end_at` is None where it cannot be foretold, or the job is paused."""
+    """One manifest's part of the plan. `end_at` is None where it cannot be foretold, or the job is paused.
+
+    `most` is what it may cost at most, by prices and by what bounds the items without one.
+    """
 
     manifest: ManifestPlan
     now: datetime
     end_at: datetime | None
     unpayable: tuple[Unpayable, ...]
     refused: tuple[RefusedClass, ...]
-    unpriced: int
-    lacks_uploads: int
+    unpriced: tuple[UnpricedGroup, ...]
+    most: int
+
+    @property
+    def unpriced_items(self) -> int:
+        """How many of its items have no price yet."""
+        return sum(group.items for group in self.unpriced)
 
     @property
     def has_changes(self) -> bool:
@@ -85,11 +100,22 @@ class Plan:
     book: PriceBook
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
+    digests: Mapping[str, str]
 
     @property
     def credits(self) -> int:
-        """What all of it would cost; what has no price yet counts with the mean of what has one."""
+        """What all that has a price would cost, budgets being kept."""
         return sum(day.credits for outlook in self.outlooks for day in outlook.forecast.days)
+
+    @property
+    def most(self) -> int:
+        """What all of it may cost at most; the same as `credits` where everything has a price."""
+        return max(self.credits, sum(job.most for job in self.jobs)) if self.unpriced else self.credits
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a person's own cap or budget bounds each item without a price."""
+        return all(group.is_wished for job in self.jobs for group in job.unpriced)
 
     @property
     def unpriced(self) -> int:
@@ -111,6 +137,7 @@ class _Survey:
     accounts: tuple[AccountSummary, ...]
     known: Mapping[tuple[str, str], Known]
     other_loads: tuple[QueuedLoad, ...]
+    digests: Mapping[str, str]
 
 
 async def make_plan(
@@ -164,7 +191,8 @@ def _survey(
             mistake_at=manifest.mistake_at,
         )
         manifests.append(planned)
-    _check_jobs_differ(manifests)
+    digests = {path: manifest.report.digest for path, manifest in zip(paths, manifests, strict=True)}
+    _check_jobs_differ(manifests, digests)
     accounts = tuple(account for account in account_summaries(connection) if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
@@ -175,14 +203,17 @@ def _survey(
         accounts=accounts,
         known=_known(connection, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
+        digests=digests,
     )
 
 
-def _check_jobs_differ(manifests: Sequence[ManifestPlan]) -> None:
+def _check_jobs_differ(manifests: Sequence[ManifestPlan], digests: Mapping[str, str]) -> None:
     names = [manifest.spec.name for manifest in manifests]
     for name in names:
         if names.count(name) > 1:
-            raise SameJobTwice(f"two of these manifests are of the job {name}; plan them one after the other")
+            error = SameJobTwice(f"two of these manifests are of the job {name}; plan them one after the other")
+            error.digests = digests
+            raise error
 
 
 def _known(
@@ -239,7 +270,14 @@ def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
     found = outlooks([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
     forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
     jobs = [
-        _job_plan(manifest, sendable, forecasts[manifest.spec.name], now=times[manifest.profile], book=book)
+        _job_plan(
+            manifest,
+            sendable,
+            forecasts[manifest.spec.name],
+            now=times[manifest.profile],
+            book=book,
+            profile=config.profiles[manifest.profile],
+        )
         for manifest, sendable in zip(priced, payable, strict=True)
     ]
     return Plan(
@@ -249,23 +287,44 @@ def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
         book=book,
         others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
+        digests=survey.digests,
     )
 
 
 def _job_plan(
-    manifest: ManifestPlan, sendable: ManifestPlan, foretold: Forecast, *, now: datetime, book: PriceBook
+    manifest: ManifestPlan,
+    sendable: ManifestPlan,
+    foretold: Forecast,
+    *,
+    now: datetime,
+    book: PriceBook,
+    profile: Profile,
 ) -> JobPlan:
     """Give one manifest's part; `sendable` is without what the service refuses."""
     name = manifest.spec.name
+    accounts = manifest.spec.accounts or profile.account_names[:1]
+    unpriced = tuple(unpriced_groups(sendable, book, profile.limits, accounts))
+    unpayable = tuple(each for each in foretold.unpayable if each.job == name)
     return JobPlan(
         manifest=manifest,
         now=now,
         end_at=None if manifest.is_paused else foretold.ends.get(name),
-        unpayable=tuple(each for each in foretold.unpayable if each.job == name),
+        unpayable=unpayable,
         refused=tuple(_refused(manifest, book)),
-        unpriced=_unpriced(sendable),
-        lacks_uploads=_lacking_uploads(sendable, book),
+        unpriced=unpriced,
+        most=_most(sendable, unpriced, unpayable),
     )
+
+
+def _most(sendable: ManifestPlan, unpriced: Iterable[UnpricedGroup], unpayable: Iterable[Unpayable]) -> int:
+    """Return what a job may cost at most: prices, bounds where there is none, and its budget over all of them."""
+    priced = sum(
+        entry.count * (entry.cost_credits or 0) for entry in sendable.counts if entry.state is ItemState.QUEUED
+    )
+    priced -= sum(each.count * each.cost for each in unpayable)
+    most = priced + sum(group.items * group.bound for group in unpriced)
+    left = budget_left(sendable)
+    return most if left is None else min(most, left)
 
 
 def _age(manifest: ManifestPlan) -> float:
@@ -301,17 +360,6 @@ def _refused(manifest: ManifestPlan, book: PriceBook) -> Iterator[RefusedClass]:
         if _is_refused(entry, manifest, book):
             error = book.refused[manifest.profile, entry.price_key]
             yield RefusedClass(entry.model, entry.count, items.get(entry.price_key, "another job's item"), error)
-
-
-def _unpriced(manifest: ManifestPlan) -> int:
-    return sum(
-        entry.count for entry in manifest.counts if entry.state is ItemState.QUEUED and entry.cost_credits is None
-    )
-
-
-def _lacking_uploads(manifest: ManifestPlan, book: PriceBook) -> int:
-    lacking = book.lacking_uploads
-    return sum(entry.count for entry in manifest.counts if (manifest.profile, entry.price_key) in lacking)
 
 
 def _costs(

@@ -76,6 +76,8 @@ class PriceQuestion:
 class ManifestPlan:
     """What a manifest comes to. `counts` is what it would leave to send, and what is under way already.
 
+    `recipes` are those of what it would leave to send, by the id in `counts`.
+
     `numbers` counts the changes, each item once, of which `changes` names the first few of each kind. `committed` is
     what the job has cost so far, `taken` what it took of the present day.
     """
@@ -86,6 +88,7 @@ class ManifestPlan:
     numbers: Mapping[ChangeKind, int]
     changes: tuple[Change, ...]
     counts: tuple[RecipeCount, ...]
+    recipes: Mapping[int, Recipe]
     questions: tuple[PriceQuestion, ...]
     uploads: Uploads
     is_paused: bool
@@ -151,6 +154,7 @@ def plan_manifest(
             numbers=survey.numbers(),
             changes=tuple(survey.changes()),
             counts=survey.counts(),
+            recipes=survey.recipes,
             questions=tuple(survey.questions()),
             uploads=survey.uploads(),
             is_paused=job is not None and bool(job["is_paused"]),
@@ -289,6 +293,11 @@ class _Survey:
     def _asset_urls(self, count: int) -> tuple[str, ...]:
         place = {"profile": self._profile, "account": self._account, "limit": count}
         return tuple(url for (url,) in self._connection.execute(query("asset_urls"), place))
+
+    @property
+    def recipes(self) -> Mapping[int, Recipe]:
+        """What would be queued, by the id that `counts` has."""
+        return self._recipes
 
     def uploads(self) -> Uploads:
         """Tell what would be uploaded."""

@@ -5,6 +5,7 @@ long the manifest is; never synced; gone at the end, or with the process. The qu
 but for recipes and images that it lacks: those are stored on the way, and harmless when nothing follows.
 """
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,6 +105,12 @@ class Staging:
         self._recipe_ids: dict[str, int] = {}
         self._input_ids: dict[InputFile, int] = {}
         self._last_recipe: tuple[Recipe, str] | None = None
+        self._digest = hashlib.sha256(repr(job).encode())
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that was staged, images by their contents: equal where the very same would be enqueued."""
+        return self._digest.hexdigest()
 
     def fill(self, placed: Iterable[Placed]) -> list[Mistake]:
         """Stage all items, and give the mistakes that were found in reading them."""
@@ -159,6 +166,8 @@ class Staging:
         self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
         self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
         rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
+        for placed, key in zip(chunk, recipe_keys, strict=True):
+            self._digest.update(_told(placed.spec, key))
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
         self._connection.execute("COMMIT")
@@ -242,3 +251,9 @@ class Staging:
             staged = {**row, "id": known[0] if known else None}
             ids.append(self._connection.execute(query(f"stage_{noun}"), staged).fetchone()[0])
         return ids
+
+
+def _told(spec: ItemSpec, recipe: str) -> bytes:
+    """Give an item as bytes that no other item has; `repr` sets its parts apart."""
+    images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
+    return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

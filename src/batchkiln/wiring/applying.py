@@ -1,7 +1,7 @@
 """Manifests on their way into the queue."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,21 +39,23 @@ async def apply_manifests(
     options: ApplyOptions,
     stdin: BinaryIO,
     stdin_name: str = "<stdin>",
+    agreed: Mapping[str, str] | None = None,
 ) -> list[Applied]:
     """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
 
+    `agreed` are the digests of what a person saw of them, by path: nothing else is enqueued.
     Raises `InputError` with all mistakes of the first wrong manifest.
     """
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
     reading = partial(read_manifest, stdin=stdin, stdin_name=stdin_name)
+    wanted = {path: replace(options, agreed=(agreed or {}).get(path)) for path in paths}
     if len(paths) > 1 and not options.dry_run:
-        trial = ApplyOptions(on_change=options.on_change, prune=options.prune, dry_run=True)
         if "-" in paths:
             raise InputError("standard input can be the only manifest, not one of several")
         for path in paths:
-            await database.run(_apply, setting, reading, path, trial)
-    applied = [await database.run(_apply, setting, reading, path, options) for path in paths]
+            await database.run(_apply, setting, reading, path, replace(wanted[path], dry_run=True))
+    applied = [await database.run(_apply, setting, reading, path, wanted[path]) for path in paths]
     ring(database.path)
     return applied
 
