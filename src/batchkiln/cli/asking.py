@@ -18,6 +18,7 @@ from batchkiln.queue.preparations import keep_quotes
 from batchkiln.views.words import count
 
 if TYPE_CHECKING:
+    from batchkiln.planning.catalogues import Catalogues
     from batchkiln.planning.plan import Plan
 
 
@@ -34,6 +35,7 @@ async def ask_before_spending(
     *,
     options: ApplyOptions,
     wishes: Wishes,
+    catalogues: "Catalogues",
 ) -> Mapping[str, str]:
     """Show what the run would come to, and ask where that is more than `confirm_above_credits`, or may be anything.
 
@@ -50,7 +52,15 @@ async def ask_before_spending(
     database, setting = queue.writer, queue.setting
     manner = Manner(setting.surroundings, note=Notes(database, setting).note, is_alone=True)
     try:
-        plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
+        plan = await make_plan(
+            database,
+            setting,
+            manifests,
+            options=options,
+            stdin=sys.stdin.buffer,
+            manner=manner,
+            catalogues=catalogues,
+        )
     except SameJobTwice as error:  # which a run may well have, one after the other
         await _confirm(
             "an unknown number of credits"

@@ -10,7 +10,7 @@ import click
 from batchkiln.cli.asking import ask_before_spending, may_ask
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.dashboard import dashboard_beside
-from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
+from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
 from batchkiln.cli.options import Common
 from batchkiln.cli.session import Session
 from batchkiln.cli.signals import listening_to_signals
@@ -18,11 +18,12 @@ from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
 from batchkiln.interface.drive import Drive
 from batchkiln.interface.opening import opened
+from batchkiln.interface.queue import Queue
 from batchkiln.interface.wishes import Until, Wishes
 from batchkiln.queue.history import last_event_id
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
-from batchkiln.wiring.applying import scope_of
+from batchkiln.wiring.applying import Applied, scope_of
 from batchkiln.wiring.setting import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,15 +99,38 @@ async def _run(
             control = Control()
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(last_event_id)
-                agreed = None
-                if manner.is_asking:
-                    agreed = await ask_before_spending(common, queue, manifests, options=options, wishes=wishes)
-                applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed)
-                tell_applied(common, applied)
+                applied = await _applied(common, queue, manifests, options, wishes, is_asking=manner.is_asking)
                 control.scope = scope_of(applied)
                 drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
                 async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
                     return await Session(common, drive, queue.reader, signals, after_event=newest).run()
+
+
+async def _applied(
+    common: Common,
+    queue: Queue,
+    manifests: Sequence[str],
+    options: ApplyOptions,
+    wishes: Wishes,
+    *,
+    is_asking: bool,
+) -> list[Applied]:
+    """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
+    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
+    from batchkiln.planning.notes import Notes  # noqa: PLC0415  as above
+
+    catalogues = Catalogues(queue.writer, queue.setting, Notes(queue.writer, queue.setting).note, is_alone=True)
+    agreed = None
+    if is_asking:
+        agreed = await ask_before_spending(
+            common, queue, manifests, options=options, wishes=wishes, catalogues=catalogues
+        )
+    applied = await queue.apply(
+        manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
+    )
+    tell_applied(common, applied)
+    tell_warnings(common, [] if is_asking else applied, catalogues.complaints())
+    return applied
 
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)

@@ -15,6 +15,8 @@ from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
+from batchkiln.planning.catalogues import Catalogues
+from batchkiln.planning.known import known_of
 from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
 from batchkiln.queue.connection import Database
 from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
@@ -22,10 +24,9 @@ from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.overview import present_time
 from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
 from batchkiln.queue.summaries import AccountSummary, account_summaries
-from batchkiln.queue.windows import logged_requests
 from batchkiln.views.outlook import Outlook, outlooks, usage_today
-from batchkiln.wiring.applying import read_manifest
-from batchkiln.wiring.setting import Setting, kept_seconds
+from batchkiln.wiring.applying import ReadManifest, opened_in_thread, with_catalogue
+from batchkiln.wiring.setting import Setting
 
 
 class SameJobTwice(InputError):
@@ -92,7 +93,10 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `run` would do. `others` are jobs that have items queued as well, which `run` leaves alone."""
+    """What `run` would do. `others` are jobs that have items queued as well, which `run` leaves alone.
+
+    `digests` are of what was read, by path; `complaints` say why a catalogue is missing.
+    """
 
     jobs: tuple[JobPlan, ...]
     outlooks: tuple[Outlook, ...]
@@ -101,6 +105,7 @@ class Plan:
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
+    complaints: tuple[str, ...]
 
     @property
     def credits(self) -> int:
@@ -148,8 +153,9 @@ async def make_plan(
     options: ApplyOptions,
     stdin: BinaryIO,
     manner: Manner | None = None,
+    catalogues: Catalogues | None = None,
 ) -> Plan:
-    """Plan manifests, and ask the prices that the queue does not know.
+    """Plan manifests, hold them against the service's catalogue, and ask the prices that the queue does not know.
 
     Neither the queue nor anything of the account is changed. Raises `InputError` with the mistakes of the first
     wrong manifest, and `SameJobTwice`.
@@ -158,32 +164,38 @@ async def make_plan(
         raise InputError("standard input can be the only manifest, not one of several")
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
-    survey = await database.run(_survey, setting, paths, options, stdin)
+    manner = manner or Manner(setting.surroundings)
+    catalogues = catalogues or Catalogues(database, setting, manner.note, is_alone=manner.is_alone)
+    found = [await database.run(opened_in_thread, setting, path, stdin, "<stdin>") for path in paths]
+    read = [await with_catalogue(each, catalogues.of) for each in found]
+    survey = await database.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
     profiles = setting.config.profiles
+    known = dict(survey.known)
+    known.update((place, known[place].after_a_read()) for place in catalogues.asked)
     book = await ask_prices(
         [question for manifest in survey.manifests for question in manifest.questions],
         profiles=profiles,
-        known=survey.known,
+        known=known,
         wants_balance=_payers(survey.manifests, profiles),
-        manner=manner or Manner(setting.surroundings),
+        manner=manner,
     )
-    return _compose(survey, book, setting.config)
+    return _compose(survey, book, setting.config, tuple(catalogues.complaints()))
 
 
 def _survey(
-    connection: sqlite3.Connection, setting: Setting, paths: Sequence[str], options: ApplyOptions, stdin: BinaryIO
+    connection: sqlite3.Connection, setting: Setting, read: Mapping[str, ReadManifest], options: ApplyOptions
 ) -> _Survey:
-    """Read the manifests and hold them against the queue, one after the other."""
+    """Read the items of the manifests, by path, and hold them against the queue, one after the other."""
     now = setting.surroundings.wall()
     profiles = setting.config.profiles
     times = {name: present_time(connection, name, now) for name in profiles}
     manifests: list[ManifestPlan] = []
-    for path in paths:
-        manifest, profile = read_manifest(setting, path, stdin)
+    for each in read.values():
+        manifest, profile = each.manifest, each.profile
         planned = plan_manifest(
             connection,
             manifest.job,
-            manifest.items(),
+            manifest.items(each.catalogue),
             profile=profile.name,
             account=(manifest.job.accounts or profile.account_names)[0],
             day=profile.day.start_of(times[profile.name]),
@@ -191,7 +203,7 @@ def _survey(
             mistake_at=manifest.mistake_at,
         )
         manifests.append(planned)
-    digests = {path: manifest.report.digest for path, manifest in zip(paths, manifests, strict=True)}
+    digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
     _check_jobs_differ(manifests, digests)
     accounts = tuple(account for account in account_summaries(connection) if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
@@ -201,7 +213,7 @@ def _survey(
         manifests=tuple(manifests),
         times=times,
         accounts=accounts,
-        known=_known(connection, accounts, profiles, times),
+        known=known_of(connection, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
         digests=digests,
     )
@@ -216,26 +228,6 @@ def _check_jobs_differ(manifests: Sequence[ManifestPlan], digests: Mapping[str, 
             raise error
 
 
-def _known(
-    connection: sqlite3.Connection,
-    accounts: Iterable[AccountSummary],
-    profiles: Mapping[str, Profile],
-    times: Mapping[str, datetime],
-) -> dict[tuple[str, str], Known]:
-    """Return what the prices of each configured account have to be asked with."""
-    known = {(name, account): Known(times[name]) for name in profiles for account in profiles[name].account_names}
-    for summary in accounts:
-        profile, now = profiles[summary.profile], times[summary.profile]
-        known[summary.profile, summary.name] = Known(
-            now=now,
-            usage=usage_today(summary, profile, now),
-            logged=tuple(logged_requests(connection, summary.profile, kept_seconds(profile.limits))),
-            account_id=summary.id,
-            reads_held_until=summary.reads_held.until if summary.reads_held else None,
-        )
-    return known
-
-
 def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:
     """Return the accounts that would pay, each once."""
     return list(
@@ -248,7 +240,7 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
+def _compose(survey: _Survey, book: PriceBook, config: Config, complaints: tuple[str, ...]) -> Plan:
     """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
     times = {**survey.times, **book.times}
     usages = {
@@ -288,6 +280,7 @@ def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
         others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
         digests=survey.digests,
+        complaints=complaints,
     )
 
 

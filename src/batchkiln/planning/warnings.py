@@ -6,6 +6,7 @@ from math import ceil
 from typing import Final
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.errors import Mistake
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.windows import MIB, Limits
@@ -34,6 +35,7 @@ def cautions(plan: Plan) -> tuple[Caution, ...]:
     found = [caution for job in plan.jobs for caution in _of_job(job, plan)]
     found += _of_balances(plan)
     found += _of_accounts(plan)
+    found += [Caution("catalogue_unknown", None, complaint) for complaint in plan.complaints]
     if plan.others:
         names = ", ".join(plan.others[:_NAMES]) + (
             f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
@@ -58,6 +60,8 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
             f"{_items(report.changed_count)} changed after being sent: `run` refuses the manifest (exit 2). Give them "
             "new ids to have both, or use --on-change keep",
         )
+    for warning in report.warnings:
+        yield Caution("catalogue", name, told_in_a_line(warning))
     for unpayable in job.unpayable:
         yield _never(unpayable)
     for refused in job.refused:
@@ -88,6 +92,12 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
         yield Caution("unpriced", name, f"{_items(items)} of {len(more):,} other kinds without a price; see --json")
     if job.manifest.is_paused:
         yield Caution("paused", name, f"it is paused and begins nothing: `batchkiln unpause {name}` lets it go on")
+
+
+def told_in_a_line(warning: Mistake) -> str:
+    """Give what the catalogue says against an item, with its place."""
+    place = ":".join(str(part) for part in (warning.file, warning.line, warning.column) if part is not None)
+    return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
 
 def _never(unpayable: Unpayable) -> Caution:

@@ -56,7 +56,8 @@ class ApplyReport:
     `changed_count`, whose request changed after they were sent; `kept` counts them where they were to be left
     alone. `requeued`: may run again, by a larger budget, a mended request or an image that is back.
     `missing`: in the job, not canceled and not in the manifest; `pruned` of them were canceled.
-    `digest` is a hash of all that the manifest asks for, images by their contents.
+    `digest` is a hash of all that the manifest asks for, images by their contents. `warnings` are what the service's
+    catalogue says against items, where that is not clear, or they are queued already.
     """
 
     job_id: int | None
@@ -70,6 +71,7 @@ class ApplyReport:
     missing: int = 0
     pruned: int = 0
     digest: str = field(default="", compare=False)
+    warnings: tuple[Mistake, ...] = ()
 
 
 def apply_manifest(
@@ -117,6 +119,9 @@ def compared(
         mistakes += intake.disagreement(staging.digest) if not mistakes else []
         intake.report = replace(intake.compare(mistake_at, observe), digest=staging.digest)
         mistakes += intake.mistakes
+        objected, warnings = staging.objected(intake.report.job_id, mistake_at)
+        mistakes += objected
+        intake.report = replace(intake.report, warnings=tuple(warnings))
         if mistakes:
             raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + intake.omitted)
         yield intake
@@ -197,6 +202,8 @@ class Intake:
         for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
             observe(difference)
             verdict = difference.verdict
+            if verdict is Verdict.TAKE_OVER and self._staging.has_objections:
+                self._staging.object_to(difference.seq)
             if verdict is Verdict.SENT:
                 changed += 1
                 if changed <= CHANGED_SHOWN:

@@ -8,11 +8,12 @@ but for recipes and images that it lacks: those are stored on the way, and harml
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol
 
+from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe
 from batchkiln.core.naming import fields, identifies_item, render
@@ -23,6 +24,9 @@ ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
 """The most that are shown of one kind of mistake; the others are counted."""
 
+OBJECTIONS_KEPT: Final = 1_000
+_MORE_CLEAR: Final = -1  # in place of an objection's number: one that is not kept
+_MORE: Final = -2
 _IDS_KEPT: Final = 20_000  # recipes, and images, whose ids are kept in memory; the others are looked up again
 _SETUP: Final = (
     "PRAGMA staging.journal_mode = OFF",
@@ -30,8 +34,12 @@ _SETUP: Final = (
     "PRAGMA staging.cache_size = -16384",
 )
 
-MistakeAt = Callable[[str, int, str, str | None], Mistake]
-"""(file, line, reason, remedy) -> the mistake as the manifest shows it, with the text of the line."""
+
+class MistakeAt(Protocol):
+    """Makes a mistake as the manifest shows it, with the text of the line."""
+
+    def __call__(self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /) -> Mistake:
+        """Take the place, the reason and the remedy; without `column` the whole line is meant."""
 
 
 class Placed(Protocol):
@@ -48,6 +56,10 @@ class Placed(Protocol):
     @property
     def line(self) -> int:
         """The line there."""
+
+    @property
+    def objections(self) -> tuple[PlacedObjection, ...]:
+        """What the service's catalogue says against it."""
 
 
 @contextmanager
@@ -80,6 +92,7 @@ def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool)
             "stage_differences",
             "stage_fresh",
             "stage_wishes",
+            "stage_objections",
         ):
             connection.execute(query(name))
         yield Staging(connection, job, may_store=may_store)
@@ -105,6 +118,8 @@ class Staging:
         self._recipe_ids: dict[str, int] = {}
         self._input_ids: dict[InputFile, int] = {}
         self._last_recipe: tuple[Recipe, str] | None = None
+        self._staged = 0
+        self._objections: dict[PlacedObjection, int] = {}
         self._digest = hashlib.sha256(repr(job).encode())
 
     @property
@@ -119,6 +134,7 @@ class Staging:
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
             self._stage(chunk)
         self._connection.execute(query("index_placed_names"))
+        self._connection.execute(query("index_objections"))
         return mistakes
 
     def duplicates(self, mistake_at: MistakeAt) -> list[Mistake]:
@@ -140,6 +156,37 @@ class Staging:
         reason = "the output name {!r} is the one of the item at {}"
         remedy = f"let `output.filename`, now {self._job.filename!r}, hold {{item}} or {{index}} as well"
         return self._shared("duplicate_outputs", reason, remedy, mistake_at)
+
+    @property
+    def has_objections(self) -> bool:
+        """Whether the service's catalogue says anything against any item."""
+        return bool(self._objections)
+
+    def object_to(self, seq: int) -> None:
+        """Count an item that is known among those that are to be sent otherwise than before."""
+        self._connection.execute(query("object_to"), {"seq": seq})
+
+    def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Mistake], list[Mistake]]:
+        """Give what the catalogue says against items that are still to be sent: mistakes, and warnings.
+
+        A mistake is what is clear, of items that are new or changed. What is in the queue already, and what is not
+        clear, is warned of: neither may keep a job from going on.
+        """
+        if not self._objections:
+            return [], []
+        known = list(self._objections)
+        mistakes: list[Mistake] = []
+        warnings: list[Mistake] = []
+        for number, is_new, items in self._connection.execute(query("objections"), {"job_id": job_id}).fetchall():
+            is_clear = number == _MORE_CLEAR or (number >= 0 and known[number].is_clear)
+            found = mistakes if is_clear and is_new else warnings
+            if number < 0 or len(found) >= MISTAKES_SHOWN:
+                self.omitted += items if found is mistakes else 0
+                continue
+            one = known[number]
+            reason = one.reason if items == 1 else f"{one.reason} ({items:,} items)"
+            found.append(mistake_at(one.file, one.line, reason, one.remedy, one.column))
+        return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:
         """Give a staged place as a person reads it."""
@@ -170,7 +217,18 @@ class Staging:
             self._digest.update(_told(placed.spec, key))
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
+        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
         self._connection.execute("COMMIT")
+
+    def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
+        """Give the items with objections by their `seq`; those beyond the bound of what is shown are counted only."""
+        for placed in chunk:
+            self._staged += 1
+            for objection in placed.objections:
+                if objection not in self._objections and len(self._objections) < OBJECTIONS_KEPT:
+                    self._objections[objection] = len(self._objections)
+                unkept = _MORE_CLEAR if objection.is_clear else _MORE
+                yield self._staged, self._objections.get(objection, unkept)
 
     def _row(self, placed: Placed, key: str) -> tuple[object, ...]:
         spec = placed.spec

@@ -40,6 +40,10 @@ TWO_MODELS = """\
 """
 
 
+SQUARE = 'parameters: {resolution: 512x512, aspect_ratio: "16:9"}'
+"""Each is offered, and the two do not go together: the catalogue does not tell so, as it is understood."""
+
+
 async def planned(
     setting: Setting, *paths: str, options: ApplyOptions | None = None, manner: Manner | None = None
 ) -> Plan:
@@ -67,12 +71,12 @@ def codes(plan: Plan) -> list[str]:
 
 
 async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: GroundMaker) -> None:
-    """Quotes and a balance: no create, no upload; and no queue is made."""
+    """The catalogue, quotes and a balance: no create, no upload; and no queue is made."""
     ground = await make_ground()
 
     plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
 
-    assert await ground.sent() == ["/quotes", "/quotes", "/credits/balance"]
+    assert await ground.sent() == ["/models", "/quotes", "/quotes", "/credits/balance"]
     assert {cost.model: (cost.items, cost.credits) for cost in plan.costs} == {
         "alpha-2.5-lite": (1, 20),
         "epsilon-2": (3, 6),
@@ -99,7 +103,7 @@ async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMake
 
     plan = await planned(ground.setting, manifest)
 
-    assert await ground.sent() == ["/credits/balance"]
+    assert await ground.sent() == ["/models", "/credits/balance"]
     assert plan.credits == 28
     assert ground.queue.read_bytes() == before
 
@@ -140,17 +144,17 @@ async def test_the_read_window_is_kept(make_ground: GroundMaker) -> None:
 
     plan = await planned(ground.setting, ground.manifest(items))
 
-    assert [request["status"] for request in await ground.answered()] == [200] * 5
+    assert [request["status"] for request in await ground.answered()] == [200] * 6
     assert plan.unpriced == 0
 
 
 async def test_a_day_without_reads_left_is_told_and_not_overstepped(make_ground: GroundMaker) -> None:
     """The second price would be one read too many. Service section 8."""
-    ground = await make_ground(limits=Limits(reads_per_day=1))
+    ground = await make_ground(limits=Limits(reads_per_day=2))
 
     plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
 
-    assert await ground.sent() == ["/quotes"]
+    assert await ground.sent() == ["/models", "/quotes"]
     assert "reads and quotes of the account are used up" in plan.book.hindrances[0].reason
     assert 0 < plan.unpriced < 4
 
@@ -199,7 +203,7 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     await driver.close()
     assert plan.unpriced == 0
     assert [request.kind for request in noted] == [RequestKind.QUOTE] * len(await ground.sent())
-    assert reads == 3
+    assert reads == 4
 
 
 async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
@@ -286,7 +290,7 @@ async def test_what_the_service_refuses_is_told_before_it_is_sent(make_ground: G
     """A combination that no model offers: nothing was paid, and the reason is the service's own."""
     ground = await make_ground()
 
-    plan = await planned(ground.setting, ground.manifest("- {id: fox, prompt: x, parameters: {resolution: 7x7}}"))
+    plan = await planned(ground.setting, ground.manifest(f"- {{id: fox, prompt: x, {SQUARE}}}"))
 
     assert codes(plan) == ["refused"]
     assert plan.jobs[0].refused[0].item == "fox"
@@ -374,7 +378,7 @@ async def test_mistakes_of_a_manifest_are_told_as_ever(make_ground: GroundMaker)
     with pytest.raises(InputError, match="propmt"):
         await planned(ground.setting, ground.manifest("- {id: a, propmt: x}"))
 
-    assert await ground.sent() == []
+    assert await ground.sent() == ["/models"]
 
 
 async def test_keys_are_nowhere_in_a_plan(make_ground: GroundMaker, caplog: pytest.LogCaptureFixture) -> None:
