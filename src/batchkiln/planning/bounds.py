@@ -37,11 +37,16 @@ class UnpricedGroup:
     @property
     def title(self) -> str:
         """The group as a person tells it from others."""
-        words = {name: json.dumps(value).strip('"') for name, value in self.parameters.items()}
-        parts = [f"{self.model} {self.mode}", *(f"{name} {word}" for name, word in words.items())]
-        if self.images:
-            parts.append("1 image" if self.images == 1 else f"{self.images} images")
-        return ", ".join(parts)
+        return title_of(self.model, self.mode, self.parameters, self.images)
+
+
+def title_of(model: str, mode: Mode, parameters: Mapping[str, str | int | bool], images: int) -> str:
+    """Name what a price depends on."""
+    words = {name: json.dumps(value).strip('"') for name, value in parameters.items()}
+    parts = [f"{model} {mode}", *(f"{name} {word}" for name, word in words.items())]
+    if images:
+        parts.append("1 image" if images == 1 else f"{images} images")
+    return ", ".join(parts)
 
 
 def unpriced_groups(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from batchkiln.config import Profile
 from batchkiln.core.catalogue import Catalogue
-from batchkiln.core.errors import InputError
-from batchkiln.core.replies import CatalogRead
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.replies import AccountBlocked, CatalogRead
 from batchkiln.core.troubles import describe_trouble
 from batchkiln.queue.connection import Database
 from batchkiln.wiring.embedded import embedded_catalogue
@@ -29,18 +29,20 @@ MOST_SECONDS: Final = 15.0
 class Catalogues:
     """The catalogues of one command, each read once.
 
-    `asked` are the accounts that were asked.
+    `asked` are the accounts that were asked. `exit_status` is what a command comes to that wants nothing else.
     """
 
     def __init__(self, reader: Database, setting: Setting, note: "Note | None", *, is_alone: bool = False) -> None:
         """Take the queue, which tells what was used of the windows; `note` and `is_alone` are those of `Manner`."""
         self.asked: set[tuple[str, str]] = set()
+        self.exit_status = ExitStatus.OK
         self._reader = reader
         self._setting = setting
         self._note = note
         self._is_alone = is_alone
         self._read: dict[str, Catalogue | None] = {}
         self._lacking: dict[str, str] = {}
+        self._told: set[str] = set()
 
     async def of(self, profile: Profile, account: str) -> Catalogue | None:
         """Return the catalogue of a profile by way of an account; None where it is not to be had."""
@@ -51,11 +53,14 @@ class Catalogues:
     async def _of(self, profile: Profile, account: str) -> Catalogue | None:
         if profile.is_embedded:
             return embedded_catalogue(profile)
+        self.exit_status = ExitStatus.UNEXPECTED
         found = await self._asked(profile, account)
         if isinstance(found, str):
             self._lacking[profile.name] = f"it could not be read: {found}"
             return None
-        if not found.models:
+        if found.models:
+            self.exit_status = ExitStatus.OK
+        else:
             self._lacking[profile.name] = "it was not understood"
         return found
 
@@ -76,18 +81,26 @@ class Catalogues:
                     async with asyncio.timeout(MOST_SECONDS):
                         reply = await desk.client.models()
         except InputError as error:
+            self.exit_status = error.exit_status
             return str(error)
         except TimeoutError:
             return f"the service did not answer in {MOST_SECONDS:.0f} s"
         if isinstance(reply, CatalogRead):
             return Catalogue(profile.name, {entry.id: entry for entry in reply.models})
+        if isinstance(reply, AccountBlocked):
+            self.exit_status = ExitStatus.ACCOUNT_CANNOT_WORK
         return describe_trouble(reply)
+
+    def reasons(self) -> list[str]:
+        """Give why a catalogue is missing."""
+        return list(self._lacking.values())
 
     def complaints(self) -> list[str]:
         """Give, once, why items were not held against a catalogue."""
         found = [
             f"profile {name}: items were not held against the service's catalogue, since {reason}; the service decides"
             for name, reason in self._lacking.items()
+            if name not in self._told
         ]
-        self._lacking.clear()
+        self._told.update(self._lacking)
         return found

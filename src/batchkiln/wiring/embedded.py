@@ -82,3 +82,25 @@ def embedded_catalogue(profile: Profile) -> Catalogue:
         for model in load_catalog().values()
     )
     return Catalogue(profile.name, {entry.id: entry for entry in entries})
+
+
+def embedded_folder(queue: Path, profile: Profile) -> Path:
+    """Return where the embedded service of a profile keeps its state: beside the queue."""
+    return queue.absolute().parent / "embedded" / profile.name
+
+
+def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
+    """Return what the accounts of the embedded service have left, also while it runs; before its first start, all.
+
+    Raises `InputError` for books that cannot be read.
+    """
+    from batchkiln.service.books.desk import open_desk  # noqa: PLC0415  as above
+
+    config = embedded_config(profile, folder)
+    if not folder.is_dir():
+        return {account.name: account.credits for account in config.accounts}
+    try:
+        with open_desk(config) as desk:
+            return {name: desk.purse(name).available_credits for name in profile.account_names}
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise InputError(f"the local service's books in {folder} cannot be read: {error}") from error
