@@ -106,7 +106,7 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
                 "profile": profile.name,
                 "models": [_entry_document(entry) for entry in entries],
                 "prices": [_price_document(price) for price in prices],
-                "problem": next(iter(catalogues.reasons()), None),
+                "problem": next((f"the catalogue {reason}" for reason in catalogues.reasons()), None),
             }
         )
     else:
@@ -116,7 +116,7 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
         for line in _price_lines(prices):
             say(line)
     for reason in catalogues.reasons():
-        tell(f"batchkiln: the catalogue of the profile {profile.name}: {one_line(reason)}")
+        tell(f"batchkiln: the catalogue of the profile {profile.name} {one_line(reason)}")
     return catalogues.exit_status
 
 

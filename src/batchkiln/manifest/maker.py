@@ -129,7 +129,7 @@ class Maker:
             checked_id(name), settled.recipe, checked_prompt(prompt), files, settled.priority, text, file_name
         )
         limit = settled.prompt_limit
-        if limit is not None and (found := against_prompt(prompt, limit)):
+        if limit is not None and len(prompt) * 4 > limit and (found := against_prompt(prompt, limit)):
             entry = f" (the entry at {self._findings.file}:{self._entry.start_mark.line + 1})"
             return spec, (*settled.objections, placed_objection(found, Place(self._file, line), where=entry))
         return spec, settled.objections

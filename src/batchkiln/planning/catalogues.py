@@ -56,12 +56,12 @@ class Catalogues:
         self.exit_status = ExitStatus.UNEXPECTED
         found = await self._asked(profile, account)
         if isinstance(found, str):
-            self._lacking[profile.name] = f"it could not be read: {found}"
+            self._lacking[profile.name] = f"could not be read: {found}"
             return None
         if found.models:
             self.exit_status = ExitStatus.OK
         else:
-            self._lacking[profile.name] = "it was not understood"
+            self._lacking[profile.name] = "was not understood"
         return found
 
     async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
@@ -98,7 +98,7 @@ class Catalogues:
     def complaints(self) -> list[str]:
         """Give, once, why items were not held against a catalogue."""
         found = [
-            f"profile {name}: items were not held against the service's catalogue, since {reason}; the service decides"
+            f"profile {name}: items were not held against the service's catalogue, which {reason}; the service decides"
             for name, reason in self._lacking.items()
             if name not in self._told
         ]

@@ -85,7 +85,7 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
             code,
             name,
             f"{_items(group.items)} of {group.title} without a price: {group.reason}. "
-            f"At most {count(group.bound, 'credit')} each, by {group.bound_by}",
+            f"At most {count(group.bound, 'credit')} each ({group.bound_by})",
         )
     if more := job.unpriced[_GROUPS:]:
         items = sum(group.items for group in more)
