@@ -340,6 +340,39 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
     assert plan.jobs[0].manifest.uploads.files == 2
 
 
+@pytest.mark.parametrize(
+    ("cap", "more", "bound", "bound_by", "most"),
+    [
+        ("", "", 2000, "what the account may spend in a day", 4006),
+        ("max_cost_credits: 30, ", "", 30, "max_cost_credits", 66),
+        ("", "budget: {credits: 50}", 50, "what is left of budget.credits", 50),
+        ("", "budget: {credits_per_day: 40}", 40, "budget.credits_per_day", 86),
+    ],
+    ids=["account", "cap", "budget", "daily budget"],
+)
+async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR0917  a table's columns
+    make_ground: GroundMaker, cap: str, more: str, bound: int, bound_by: str, most: int
+) -> None:
+    """By model, mode, parameters and images, with the reason; what others cost says nothing about it."""
+    ground = await make_ground()
+    Image.new("RGB", (300, 300)).save(ground.folder / "a.png")
+    clips = (
+        f'- {{matrix: {{n: [1, 2]}}, id: "c-{{{{ n }}}}", model: alpha-2.5, mode: image-to-video, prompt: x, {cap}'
+        "inputs: [a.png], parameters: {resolution: 480p, duration_seconds: 4}}"
+    )
+    foxes = '- {matrix: {n: [1, 2, 3]}, id: "f-{{ n }}", prompt: x}'
+
+    plan = await planned(ground.setting, ground.manifest(f"{foxes}\n{clips}", more=more))
+
+    document = plan_document(plan)
+    (group,) = document["jobs"][0]["unpriced_groups"]
+    assert (group["model"], group["mode"], group["items"], group["images"]) == ("alpha-2.5", "image-to-video", 2, 1)
+    assert (group["at_most_each"], group["bound_by"]) == (bound, bound_by)
+    assert "they are uploaded only when it runs" in group["reason"]
+    assert (document["cost"]["credits"], document["cost"]["at_most"]) == (6, most)
+    assert plan.is_bounded is bool(cap or more)
+
+
 async def test_the_local_service_prices_images_and_is_gone_afterwards(tmp_path: Path) -> None:
     """Without any configuration, also of items with images: uploads go to a service that nobody else has."""
     Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
