@@ -24,8 +24,14 @@ MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, require
 
 
 def on_change_options(function: F) -> F:
-    """Add what to do with items that changed or left the manifest."""
+    """Add what to do with items that changed or left the manifest, or that the catalogue speaks against."""
     for option in (
+        click.option(
+            "--no-catalogue",
+            "is_unchecked",
+            is_flag=True,
+            help="Do not hold items against the service's catalogue: the service decides.",
+        ),
         click.option("--prune", is_flag=True, help="Cancel items that left the manifest and were never sent."),
         click.option(
             "--on-change",
@@ -42,23 +48,31 @@ def on_change_options(function: F) -> F:
 @MANIFESTS
 @on_change_options
 def enqueue(
-    common: Common, manifests: tuple[str, ...], *, on_change: Literal["error", "keep"], prune: bool
+    common: Common,
+    manifests: tuple[str, ...],
+    *,
+    on_change: Literal["error", "keep"],
+    prune: bool,
+    is_unchecked: bool,
 ) -> ExitStatus:
     """Put each MANIFEST into the queue and return; `-` reads standard input.
 
     Items are held against the catalogue of their service, where it can be read: what it would refuse is a mistake.
     Works while another process drives the queue, which then takes up the new items at once.
     """
-    return run_async(_enqueue(common, manifests, ApplyOptions(on_change=on_change, prune=prune)))
+    options = ApplyOptions(on_change=on_change, prune=prune)
+    return run_async(_enqueue(common, manifests, options, is_unchecked=is_unchecked))
 
 
-async def _enqueue(common: Common, manifests: Sequence[str], options: ApplyOptions) -> ExitStatus:
+async def _enqueue(
+    common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_unchecked: bool
+) -> ExitStatus:
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who enqueues needs them
     from batchkiln.planning.notes import noting_beside  # noqa: PLC0415  as above
 
     setting = Setting(common.queue, common.load_config(), common.profile)
     async with opened(setting) as queue, noting_beside(setting) as note:
-        catalogues = Catalogues(queue.reader, setting, note)
+        catalogues = Catalogues(queue.reader, setting, note, is_off=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
     tell_warnings(common, applied, catalogues.complaints())
     if common.is_json:

@@ -69,6 +69,7 @@ def run(
     has_dashboard: bool,
     on_change: Literal["error", "keep"],
     prune: bool,
+    is_unchecked: bool,
 ) -> ExitStatus:
     """Enqueue each MANIFEST, then drive the queue until their jobs have ended.
 
@@ -79,16 +80,20 @@ def run(
     options = ApplyOptions(on_change=on_change, prune=prune)
     wishes = Wishes(until=until, max_credits=max_credits)
     is_asking = may_ask(manifests, is_agreed=is_agreed)
-    manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard)
+    manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, wishes, manner))
 
 
 @dataclass(frozen=True, slots=True)
 class _Manner:
-    """How a run deals with a person: whether it asks first, and whether they can watch it in a browser."""
+    """How a run deals with a person: whether it asks first, and whether they can watch it in a browser.
+
+    `is_unchecked`: they want nothing held against the service's catalogue.
+    """
 
     is_asking: bool
     has_dashboard: bool
+    is_unchecked: bool
 
 
 async def _run(
@@ -99,7 +104,7 @@ async def _run(
             control = Control()
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(last_event_id)
-                applied = await _applied(common, queue, manifests, options, wishes, is_asking=manner.is_asking)
+                applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
                 control.scope = scope_of(applied)
                 drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
                 async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
@@ -113,15 +118,16 @@ async def _applied(
     options: ApplyOptions,
     wishes: Wishes,
     *,
-    is_asking: bool,
+    manner: _Manner,
 ) -> list[Applied]:
     """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
     from batchkiln.planning.notes import Notes  # noqa: PLC0415  as above
 
-    catalogues = Catalogues(queue.writer, queue.setting, Notes(queue.writer, queue.setting).note, is_alone=True)
+    note = Notes(queue.writer, queue.setting).note
+    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=manner.is_unchecked)
     agreed = None
-    if is_asking:
+    if manner.is_asking:
         agreed = await ask_before_spending(
             common, queue, manifests, options=options, wishes=wishes, catalogues=catalogues
         )
@@ -129,7 +135,7 @@ async def _applied(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
     )
     tell_applied(common, applied)
-    tell_warnings(common, [] if is_asking else applied, catalogues.complaints())
+    tell_warnings(common, [] if manner.is_asking else applied, catalogues.complaints())
     return applied
 
 

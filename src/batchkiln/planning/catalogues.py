@@ -32,8 +32,20 @@ class Catalogues:
     `asked` are the accounts that were asked. `exit_status` is what a command comes to that wants nothing else.
     """
 
-    def __init__(self, reader: Database, setting: Setting, note: "Note | None", *, is_alone: bool = False) -> None:
-        """Take the queue, which tells what was used of the windows; `note` and `is_alone` are those of `Manner`."""
+    def __init__(
+        self,
+        reader: Database,
+        setting: Setting,
+        note: "Note | None",
+        *,
+        is_alone: bool = False,
+        is_off: bool = False,
+    ) -> None:
+        """Take the queue, which tells what was used of the windows; `note` and `is_alone` are those of `Manner`.
+
+        `is_off`: a person wants none, since it is wrong or wrongly understood.
+        """
+        self._is_off = is_off
         self.asked: set[tuple[str, str]] = set()
         self.exit_status = ExitStatus.OK
         self._reader = reader
@@ -46,6 +58,8 @@ class Catalogues:
 
     async def of(self, profile: Profile, account: str) -> Catalogue | None:
         """Return the catalogue of a profile by way of an account; None where it is not to be had."""
+        if self._is_off:
+            return None
         if profile.name not in self._read:
             self._read[profile.name] = await self._of(profile, account)
         return self._read[profile.name]

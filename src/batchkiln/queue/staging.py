@@ -27,6 +27,7 @@ MISTAKES_SHOWN: Final = 100
 OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # in place of an objection's number: one that is not kept
 _MORE: Final = -2
+_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, --no-catalogue lets the service decide"
 _IDS_KEPT: Final = 20_000  # recipes, and images, whose ids are kept in memory; the others are looked up again
 _SETUP: Final = (
     "PRAGMA staging.journal_mode = OFF",
@@ -185,7 +186,8 @@ class Staging:
                 continue
             one = known[number]
             reason = one.reason if items == 1 else f"{one.reason} ({items:,} items)"
-            found.append(mistake_at(one.file, one.line, reason, one.remedy, one.column))
+            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_IN_SPITE_OF_IT}"
+            found.append(mistake_at(one.file, one.line, reason, remedy, one.column))
         return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:

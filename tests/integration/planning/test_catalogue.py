@@ -78,6 +78,18 @@ def test_what_the_service_would_refuse_is_a_mistake_with_its_place(workspace: Wo
     assert command == "plan" or workspace.call("status", "--json").document["jobs"] == []
 
 
+@pytest.mark.parametrize("command", ["plan", "enqueue"])
+def test_a_catalogue_that_is_wrong_keeps_nobody_from_going_on(workspace: Workspace, command: str) -> None:
+    """It may be misunderstood: the mistake names the option with which the service decides."""
+    manifest = written(workspace, "- {id: a, prompt: x, parameters: {resolution: 9x9}}")
+
+    refused, taken = workspace.call(command, manifest), workspace.call(command, manifest, "--no-catalogue")
+
+    assert (refused.exit, taken.exit) == (2, 0)
+    assert "--no-catalogue lets the service decide" in refused.err
+    assert "catalogue" not in taken.err
+
+
 def test_what_stands_in_the_defaults_is_told_once_there(workspace: Workspace) -> None:
     """A million items may share it: one mistake, with their number."""
     manifest = written(workspace, "- one\n- two\n- three", header=HEADER.replace("512x512", "11x11"))
