@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +18,7 @@ from batchkiln.queue.preparations import keep_quotes
 from batchkiln.views.words import count
 
 if TYPE_CHECKING:
+    from batchkiln.planning.catalogues import Catalogues
     from batchkiln.planning.plan import Plan
 
 
@@ -34,8 +35,12 @@ async def ask_before_spending(
     *,
     options: ApplyOptions,
     wishes: Wishes,
-) -> None:
-    """Show what the run would come to, and ask where that is more than `confirm_above_credits`.
+    catalogues: "Catalogues",
+) -> Mapping[str, str]:
+    """Show what the run would come to, and ask where that is more than `confirm_above_credits`, or may be anything.
+
+    Where an item has no price yet and neither cap nor budget bounds it, the person is asked in any case. Returns the
+    digests of what was shown, by path: nothing else may be enqueued then.
 
     The queue's lock is held: prices are kept in the queue, and reads noted there, so that nothing is asked twice and
     no window is overstepped (Law 5). Raises `InputError` for a no; nothing was enqueued then.
@@ -47,10 +52,22 @@ async def ask_before_spending(
     database, setting = queue.writer, queue.setting
     manner = Manner(setting.surroundings, note=Notes(database, setting).note, is_alone=True)
     try:
-        plan = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
-    except SameJobTwice:  # which a run may well have, one after the other
-        await _confirm("an unknown number of credits")
-        return
+        plan = await make_plan(
+            database,
+            setting,
+            manifests,
+            options=options,
+            stdin=sys.stdin.buffer,
+            manner=manner,
+            catalogues=catalogues,
+        )
+    except SameJobTwice as error:  # which a run may well have, one after the other
+        await _confirm(
+            "an unknown number of credits"
+            if wishes.max_credits is None
+            else f"at most {count(wishes.max_credits, 'credit')}"
+        )
+        return error.digests
     for profile in {job.manifest.profile for job in plan.jobs}:
         if prices := plan.book.of(profile):
             now = plan.book.times.get(profile, setting.surroundings.wall())
@@ -58,12 +75,22 @@ async def ask_before_spending(
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
-        return  # applying refuses it in a moment
-    cost = _most(plan, wishes)
-    if plan.unpriced and not plan.credits and wishes.max_credits is None:
-        await _confirm("an unknown number of credits")
-    elif cost > setting.config.confirm_above_credits:
-        await _confirm(f"about {count(cost, 'credit')}")
+        return plan.digests  # applying refuses it in a moment
+    most = _most(plan, wishes)
+    is_open = bool(plan.unpriced) and not plan.is_bounded and wishes.max_credits is None
+    if is_open or most > setting.config.confirm_above_credits:
+        await _confirm(_amount(plan, most))
+    return plan.digests
+
+
+def _amount(plan: "Plan", most: int) -> str:
+    """Say what may be spent; what has no price yet is told apart, and never guessed from what has one."""
+    if not plan.unpriced:
+        return f"about {count(most, 'credit')}"
+    return (
+        f"at most {count(most, 'credit')} ({plan.credits:,} by quotes, and {count(plan.unpriced, 'item')} without a "
+        "price yet)"
+    )
 
 
 def _show(plan: "Plan") -> None:
@@ -86,8 +113,13 @@ async def _confirm(amount: str) -> None:
 
 def _most(plan: "Plan", wishes: Wishes) -> int:
     """Return how many credits this run may spend, as far as it is bounded by wish."""
-    cost = plan.credits
-    if wishes.until.is_budget:
+    cost = plan.most
+    if wishes.until.is_budget and plan.unpriced:
+        days = [
+            plan.profiles[outlook.profile].limits.credits_per_day * len(outlook.accounts) for outlook in plan.outlooks
+        ]
+        cost = min(cost, sum(days))
+    elif wishes.until.is_budget:
         firsts = [outlook.forecast.days[0] for outlook in plan.outlooks if outlook.forecast.days]
         cost = sum(day.credits for day in firsts)
     return cost if wishes.max_credits is None else min(cost, wishes.max_credits)

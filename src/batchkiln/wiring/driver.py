@@ -27,7 +27,7 @@ from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.lane import Lane, Ports
 from batchkiln.scheduler.loop import drive
 from batchkiln.scheduler.pacing import Paces
-from batchkiln.wiring.embedded import embedded_config, serving
+from batchkiln.wiring.embedded import embedded_config, embedded_folder, serving
 from batchkiln.wiring.setting import Setting, kept_seconds
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class Driver:
         profile = self.setting.config.profiles[name]
         embedded = None
         if profile.is_embedded:
-            folder = self.setting.queue.absolute().parent / "embedded" / profile.name
+            folder = embedded_folder(self.setting.queue, profile)
             embedded = await self._stack.enter_async_context(serving(embedded_config(profile, folder)))
         store = QueueStore(
             self.database,

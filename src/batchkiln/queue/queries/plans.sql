@@ -76,3 +76,15 @@ ORDER BY i.id LIMIT :limit;
 -- name: planned_job  (what a known job has cost so far)
 SELECT j.is_paused, j.reserved + j.charged - j.refunded AS committed
 FROM job AS j WHERE j.id = :job_id;
+
+-- name: job_recipes  (all that a job has ever asked for, with an item of each)
+SELECT r.id, r.model, r.mode, r.parameters, r.price_key, r.inputs_count, r.max_cost_credits, r.attempts,
+    sum(t.n) AS n, q.cost_credits,
+    (SELECT i.id FROM item AS i WHERE i.job_id = :job_id AND i.recipe_id = r.id LIMIT 1) AS item_id
+FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
+LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
+WHERE t.job_id = :job_id AND t.n > 0
+GROUP BY r.id ORDER BY r.id;
+
+-- name: job_home
+SELECT profile, accounts FROM job WHERE id = :job_id;
