@@ -174,7 +174,7 @@ class ServiceClient:
         return raw if isinstance(raw, NoReply) else parse.parse_balance(raw, self._guide)
 
     async def describe(self) -> DescribeReply:
-        """Read the service's description, without a key (Service rule 5.9), and learn where it says that fields stand."""
+        """Read the service's description, without a key (Service rule 5.9), and learn where fields stand."""
         headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
         raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
         reply = raw if isinstance(raw, NoReply) else parse.parse_describe(raw)

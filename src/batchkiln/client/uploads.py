@@ -45,7 +45,7 @@ class Lacking(Exception):
 def read_tickets(document: object, names: Sequence[str], guide: Guide = UNGUIDED) -> tuple[UploadTicket, ...]:
     """Return one ticket per name, in the order asked. Raises `Lacking`."""
     anchors = list(_upload_anchors(document, len(names), guide))
-    entries = in_order(entries_around(document, anchors), names)
+    entries = in_order(entries_around(document, anchors), names) if len(anchors) == len(names) else None
     if entries is None:
         raise Lacking(f"has no usable upload for each of {len(names)} files", ReplyField.UPLOAD_URL)
     headers = _headers(document, entries, guide)
