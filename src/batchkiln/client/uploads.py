@@ -154,7 +154,9 @@ def _found_headers(document: object, entries: list[Entry]) -> list[tuple[tuple[s
 def _header_place(entry: Entry, names: frozenset[str]) -> Place | None:
     for part in entry.parts:
         for place in walk_below(part):
-            if place.name in names and isinstance(place.value, Mapping | list) and header_pairs(place.value) != ():
+            above = place.parent
+            is_meant = place.name in names or (place is part and above is not None and above.name in names)
+            if is_meant and isinstance(place.value, Mapping | list) and header_pairs(place.value) != ():
                 return place
     return None
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from batchkiln.client import ServiceClient, new_session
+from batchkiln.client import Guide, ServiceClient, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.reply_rules import ReplyRules
 from batchkiln.doctor.configuration import (
     check_address,
     check_configuration,
@@ -93,10 +92,10 @@ class _Visit:
     session: ClientSession
     base_url: str
     clock: ServiceClock
-    rules: ReplyRules
+    guide: Guide
 
     def client(self, keys: Mapping[str, str]) -> ServiceClient:
-        return ServiceClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, rules=self.rules)
+        return ServiceClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, guide=self.guide)
 
 
 @asynccontextmanager
@@ -108,4 +107,4 @@ async def _visit(patient: Patient, profile: Profile) -> AsyncIterator[_Visit]:
             base_url = (await stack.enter_async_context(throwaway_service(profile))).base_url
         session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
-        yield _Visit(session, base_url, clock, profile.replies)
+        yield _Visit(session, base_url, clock, Guide(profile.replies))
