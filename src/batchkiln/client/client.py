@@ -7,7 +7,6 @@ behind the planner. Every fault of the network is a `NoReply`; only cancellation
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 from urllib.parse import quote as percent_encoded
@@ -43,7 +42,6 @@ from batchkiln.core.replies import (
     ReadReply,
     UploadTicket,
 )
-from batchkiln.core.reply_rules import ReplyRules
 
 REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
 CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -75,13 +73,14 @@ class ServiceClient:
         clock: ReplyClock,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
         meter: RequestMeter | None = None,
-        rules: ReplyRules = ReplyRules(),  # noqa: B008 - likewise
+        guide: Guide | None = None,
     ) -> None:
         """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`.
 
-        `rules` is what a person says of the service's replies; what its description says is learned by `describe`.
+        `guide` is what a person says of the service's replies; the clients of one service share it, since what its
+        description says is learned by one of them (`describe`).
         """
-        self._guide = Guide(rules)
+        self._guide = guide or Guide()
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
@@ -174,12 +173,12 @@ class ServiceClient:
         return raw if isinstance(raw, NoReply) else parse.parse_balance(raw, self._guide)
 
     async def describe(self) -> DescribeReply:
-        """Read the service's description, without a key (Service rule 5.9), and learn where it says that fields stand."""
+        """Read the service's description, without a key (Service rule 5.9), and learn where fields stand."""
         headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
         raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
         reply = raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
         if isinstance(reply, Described):
-            self._guide = replace(self._guide, hints=learned_hints(reply.document))
+            self._guide.hints = learned_hints(reply.document)
         return reply
 
     def download(

@@ -106,8 +106,7 @@ class _Example:
 
     def _scalar(self, node: Node, path: Path, position: int) -> object:
         name = next((squash(step) for step in reversed(path) if isinstance(step, str)), "")
-        kind, shape, words = node.get("type"), node.get("format"), list(texts(node.get("enum")))
-        kind = next((each for each in as_list(kind) if each != "null"), kind)
+        kind, shape, words = _kind(node), str(node.get("format")), list(texts(node.get("enum")))
         value: object = f"x{self.nodes:05d}q"
         if words:
             value = words[0]
@@ -137,6 +136,12 @@ class _Example:
             return None
         is_key = bool(path) and path[-1] == value
         return f"keys({as_jmespath(path[:-1])})" if is_key else as_jmespath(path)
+
+
+def _kind(node: Node) -> str:
+    """Return a schema's type; of several the first that is not null."""
+    kind = node.get("type")
+    return str(next((each for each in as_list(kind) if each != "null"), kind))
 
 
 def _merged(schema: object, document: Node) -> Node:
@@ -199,7 +204,7 @@ def _described_asset(schema: Node, document: Node) -> Path | None:
     for path, node in _described(schema, document):
         is_value = not as_map(node.get("properties")) and "items" not in node and path and path[-1] not in {"*", 0}
         said = f"{node.get('title', '')} {node.get('description', '')}"
-        if is_value and node.get("type") not in {"boolean", "object"}:
+        if is_value and _kind(node) not in {"boolean", "object"}:
             is_told = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
             is_url = squash(path[-1]).endswith(("url", "headers"))
             points = 0 if is_url else name_score(path) + (200 if is_told else 0)
@@ -217,7 +222,7 @@ def _described_balance(schema: Node, document: Node) -> Path | None:
         path
         for path, node in _described(schema, document)
         if path
-        and node.get("type") in {"integer", "number", "string"}
+        and _kind(node) in {"integer", "number", "string"}
         and _ABOUT_BALANCE.search(f"{path[-1]} {node.get('description', '')}".lower())
     ]
     return told[0] if len(told) == 1 else None

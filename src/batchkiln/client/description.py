@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.client.redact import safe_text
-from batchkiln.client.schemas import STEPS_MAX, Node, as_list, as_map, content, operations, resolved, texts, variants
+from batchkiln.client.schemas import STEPS_MAX, Node, as_map, content, operations, resolved, texts, variants
 
 _NAME_MAX_CHARACTERS: Final = 60
 _SHOWN: Final = 8

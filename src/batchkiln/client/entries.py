@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.client.lenient import read_text
-from batchkiln.client.tree import Path, Place, plain, walk, walk_below
+from batchkiln.client.tree import Path, Place, is_field_name, plain, walk, walk_below
 
 SCALARS_MAX: Final = 500
 _POSITIONS: Final = frozenset({"index", "position", "order", "number", "sequence", "seq", "idx", "ordinal", "file"})
@@ -21,6 +21,7 @@ class Entry:
 
     anchor: Place
     parts: tuple[Place, ...]
+    is_whole: bool = False  # the only entry: its parts go up to the whole reply
 
     def scalars(self) -> list[Place]:
         """Return the texts and numbers of the entry, the anchor's surroundings first."""
@@ -33,7 +34,7 @@ class Entry:
                     return found
         return found
 
-    def keys(self) -> list[str]:
+    def keyed_by(self) -> list[str]:
         """Return the names under which the parts stand in maps, the first part's first."""
         return [step for part in self.parts for step in part.path[-1:] if isinstance(step, str)]
 
@@ -44,7 +45,7 @@ def entries_around(document: object, anchors: Sequence[Place]) -> list[Entry]:
         return []
     if len(anchors) == 1:
         *_, root = anchors[0].climb()
-        return [Entry(anchors[0], tuple(anchors[0].climb()))] if anchors[0] is not root else [Entry(root, (root,))]
+        return [Entry(anchors[0], tuple(anchors[0].climb()) if anchors[0] is not root else (root,), is_whole=True)]
     roots = [_largest(anchor, anchors) for anchor in anchors]
     parallels = list(_parallels(document, roots))
     return [
@@ -74,7 +75,7 @@ def _told_names(entry: Entry, names: Sequence[str]) -> set[str]:
     # The nearest part decides: a parallel list is only thought to be in the same order.
     for part in entry.parts:
         own = Entry(entry.anchor, (part,))
-        texts = {str(place.value) for place in own.scalars()} | set(own.keys())
+        texts = {str(place.value) for place in own.scalars()} | set(own.keyed_by())
         if found := texts & wanted:
             return found
     return set()
@@ -123,13 +124,16 @@ def _parallels(document: object, roots: Sequence[Place]) -> Iterator[list[Place]
         if all(isinstance(key, str) for key in keys) and set(steps) == set(keys):
             by_key = dict(zip(steps, parts, strict=True))
             yield [by_key[key] for key in keys if key is not None]
-        elif all(isinstance(step, int) for step in steps) or _are_alike(parts):
+        elif all(isinstance(step, int) for step in steps):
+            is_counted = sorted(map(str, keys)) == sorted(map(str, range(len(keys))))
+            yield [parts[key] for key in keys if isinstance(key, int)] if is_counted else parts
+        elif _are_alike(parts):
             yield parts
 
 
 def _are_alike(parts: list[Place]) -> bool:
     """Whether the values of a map are entries of one kind, and not fields of an object."""
-    if not all(isinstance(part.value, Mapping) for part in parts):
+    if any(is_field_name(part.path[-1]) or not isinstance(part.value, Mapping) for part in parts):
         return False
     return len({frozenset(map(str, part.value)) for part in parts if isinstance(part.value, Mapping)}) == 1
 

@@ -25,9 +25,12 @@ class Hints:
     balance: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Guide:
-    """Rules of a person, which are believed; hints of the service, which come before our own reading."""
+    """Rules of a person, which are believed; hints of the service, which come before our own reading.
+
+    The hints are replaced as a whole when the service has described itself.
+    """
 
     rules: ReplyRules = field(default_factory=ReplyRules)
     hints: Hints = field(default_factory=Hints)

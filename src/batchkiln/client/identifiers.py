@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from batchkiln.client.entries import Entry, told_text
@@ -63,13 +64,12 @@ def choose_ids(entries: Sequence[Entry], names: Sequence[str], hint: tuple[str, 
     return _left_over(entries, names, best)
 
 
-def guesses(entries: Sequence[Entry], names: Sequence[str]) -> Iterator[str]:
+def guesses(entry: Entry, name: str = "") -> Iterator[str]:
     """Give the places that a person could mean, as JMESPaths of field names."""
-    for entry, name in zip(entries[:1], names[:1], strict=True):
-        for place in entry.scalars():
-            value = told_text(place)
-            if value is not None and _may_be_id(value, name, 0) and not _is_never(place.path):
-                yield as_jmespath(place.path)
+    for place in entry.scalars():
+        value = told_text(place)
+        if value is not None and _may_be_id(value, name, 0) and not _is_never(place.path):
+            yield as_jmespath(place.path)
 
 
 def name_score(path: Path) -> int:
@@ -79,7 +79,8 @@ def name_score(path: Path) -> int:
 
 def _nearest(entry: Entry, name: str) -> str | None:
     """Return what names itself the identifier next to the only anchor, and not what names the whole reply."""
-    levels = [_candidates(Entry(entry.anchor, entry.parts[: count + 1]), name, 0) for count in range(len(entry.parts))]
+    nearer = [replace(entry, parts=entry.parts[: count + 1]) for count in range(len(entry.parts))]
+    levels = [_candidates(each, name, 0) for each in nearer]
     for least in _FLOORS:
         for level in levels:
             points, value = max(((_score(field), value) for field, value in level), default=(0, ""))
@@ -93,13 +94,35 @@ def _candidates(entry: Entry, name: str, position: int) -> list[tuple[tuple[str,
     found: dict[tuple[str, ...], str] = {}
     for place in entry.scalars():
         value = told_text(place)
-        if value is not None and not _is_never(place.path) and _is_sayable(value) and value != name:
-            found.setdefault(_field_of(place.path), value)
-    for key in entry.keys():
+        if value is None or _is_of_reply(place, entry):
+            continue
+        if not _is_never(place.path) and _is_sayable(value) and value != name:
+            found.setdefault(_field_of(_without_key(place.path, entry)), value)
+    for key in entry.keyed_by():
         is_told = key != name and not is_field_name(key) and not _is_position(key, position)
         if is_told and _is_sayable(key) and not _looks_like_file(key):
             found.setdefault(("*",), key)
     return list(found.items())
+
+
+def _is_of_reply(place: Place, entry: Entry) -> bool:
+    """Whether a value is about the reply as a whole: the only file stands in a list, and the value in none."""
+    if not entry.is_whole:
+        return False
+    ends = [number for number, step in enumerate(entry.anchor.path, 1) if isinstance(step, int)]
+    is_beside = bool(ends) and place.path[: ends[-1]] != entry.anchor.path[: ends[-1]]
+    return is_beside and not any(isinstance(step, int) for step in place.path)
+
+
+def _without_key(path: Path, entry: Entry) -> Path:
+    """Return a path without the key of the entry's own places in maps: it differs from entry to entry."""
+    if entry.is_whole:
+        return path
+    for part in entry.parts:
+        root = part.path
+        if path[: len(root)] == root and isinstance(root[-1], str):
+            return (*root[:-1], *path[len(root) :])
+    return path
 
 
 def _field_of(path: Path) -> tuple[str, ...]:
@@ -118,7 +141,7 @@ def _hinted(
     values: list[str | None]
     if hint[-1] == "*":
         values = [next((value for field, value in each if field == ("*",)), None) for each in told]
-        keys = [next(iter(entry.keys()), None) for entry in entries]
+        keys = [next(iter(entry.keyed_by()), None) for entry in entries]
         values = [value or key for value, key in zip(values, keys, strict=True)]
     else:
         values = [_at_hint(entry, hint) for entry in entries]
@@ -154,7 +177,7 @@ def _score(field: tuple[str, ...]) -> int:
         (80, squashed in {"id", "uuid", "uid", "identifier", "guid", "oid"} and not above & {"upload"}),
         (75, bool(own & _THINGS) and bool(own & _IDS)),
         (72, squashed in {"fileid", "imageid", "mediaid"} or (bool(above & _THINGS) and bool(own & _IDS))),
-        (70, squashed in {"uploadid", "id"} or ("upload" in own and "id" in own)),
+        (61, squashed in {"uploadid", "id"} or ("upload" in own and "id" in own)),
         (62, squashed in {"key", "ref", "handle", "reference"}),
         (20, bool(own & _IDS)),
     ):

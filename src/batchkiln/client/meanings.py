@@ -119,7 +119,8 @@ _CODES: Final = (
             r"\bstill (?:processing|running|active|pending)\b|\balready (?:processing|running|active)\b",
             r"\b(?:generation|task|job|account|user|slot) (?:is )?(?:active|busy|running|in use)\b",
             r"\bactive (?:api )?(?:generation|task|job)s?\b|\bkey (?:in use|locked|busy|pending)\b",
-            r"\bconcurren\w*\b|\btoo many (?:active|concurrent|running|parallel) \w+\b|^(?:resource )?busy$|^resource locked$",
+            r"\bconcurren\w*\b|\btoo many (?:active|concurrent|running|parallel) \w+\b",
+            r"^(?:resource )?busy$|^resource locked$",
             r"\brequest (?:processing|being processed|pending|outstanding|locked)\b|\bparallel\b",
         ),
     ),
@@ -130,7 +131,8 @@ _PROSE: Final = (
     (
         Meaning.KEY_MISMATCH,
         _any(
-            r"\b(?:different|changed|modified|other) (?:request )?(?:body|payload|parameters?|params|content|bytes|data)\b",
+            r"\b(?:different|changed|modified|other) (?:request )?"
+            r"(?:body|payload|parameters?|params|content|bytes|data)\b",
             r"\b(?:body|payload|parameters?|fingerprint)\b[^.;]{0,30}\b(?:mismatch|differs?|differ from"
             r"|(?:does|do|did) ?n[o']t match|has changed|changed)\b",
             r"\bsame parameters they were first used with\b",
@@ -146,7 +148,8 @@ _PROSE: Final = (
             rf"\b{_GOING_ON} (?:\w+ ){{0,2}}(?:generation|task|job|request|operation)s?\b",
             r"\bactive (?:api )?(?:generation|task|job)s?\b",
             r"\b(?:generation|task|job)s?(?: is| are)?(?: still| already| currently)? (?:active|queued)\b",
-            r"\bconcurren(?:t|cy)\b[^.;]{0,40}\b(?:limit|reached|exceeded|generation|task|job|request|use|allowed)\w*\b",
+            r"\bconcurren(?:t|cy)\b[^.;]{0,40}"
+            r"\b(?:limit|reached|exceeded|generation|task|job|request|use|allowed)\w*\b",
             r"\bonly (?:one|1|a single) (?:\w+ ){0,3}(?:generation|task|job)\b",
             r"\brequest is outstanding\b|\b(?:key|request|resource) is (?:currently )?locked\b",
         ),
@@ -177,8 +180,10 @@ _PROSE: Final = (
             rf" (?:enough|sufficient|any)|have no|has no|no more|no)(?: \w+){{0,3}} {_MONEY}\b",
             rf"\b(?:account )?{_MONEY}\b[^.;]{{0,30}}\b(?:insufficient|too low|exhausted|depleted|used up|not enough"
             r"|empty|not sufficient|ran out|run out)\b",
-            r"\b(?:requires?|needs?|without|no|have|has|must have)(?: an?| any)?(?: active| paid| valid){0,2} subscription\b",
-            r"\bsubscription\b[^.;]{0,25}\b(?:required|expired|inactive|not active|ended|cancell?ed|lapsed|needed|past due)\b",
+            r"\b(?:requires?|needs?|without|no|have|has|must have)(?: an?| any)?"
+            r"(?: active| paid| valid){0,2} subscription\b",
+            r"\bsubscription\b[^.;]{0,25}"
+            r"\b(?:required|expired|inactive|not active|ended|cancell?ed|lapsed|needed|past due)\b",
             r"\bpayment (?:is |method )?(?:required|failed|overdue|declined)\b",
             r"\b(?:purchase|buy|add|top up)(?: \w+){0,2} credits\b|\btop up your\b|\bpast due\b",
         ),

@@ -182,8 +182,8 @@ def _guesses(document: object, field: ReplyField) -> Iterator[str]:
     """Give the paths where a field might stand: never a value, nor a name that may be one (Law 8)."""
     places = list(walk(document))
     if field is ReplyField.ASSET_ID:
-        anchors = [place for place in places if place.name == "uploadurl" and isinstance(place.value, str)]
-        yield from guesses(entries_around(document, anchors), [""] * len(anchors))
+        anchors = [place for place in places if place.name == "uploadurl" and isinstance(place.value, str)][:1]
+        yield from (path for entry in entries_around(document, anchors) for path in guesses(entry))
     elif field is ReplyField.PRICE:
         yield from (as_jmespath(place.path) for place in prices_by_name(places))
         yield from (as_jmespath(place.path) for place in places if read_number(place.value) is not None)

@@ -1,4 +1,4 @@
-"""The generation record in a reply, found by its documented fields, whatever is wrapped around it (Service section 2.1).
+"""The generation record in a reply, found by its documented fields, whatever is around it (Service section 2.1).
 
 The object that holds most of the documented fields is the record; other names only break ties. Where two objects
 could be meant, none is: a wrong id would be polled in the place of the one that was paid for.
@@ -41,7 +41,7 @@ _ASIDE: Final = frozenset(
     }
 )
 _ID_SYNONYMS: Final = ("generationid", "taskid", "jobid", "videoid", "imageid", "predictionid", "uuid", "uid", "gid")
-_OWN_IDS: Final = frozenset({"generationid", "taskid", "jobid", "predictionid"})
+_OWN_IDS: Final = ("generationid", "taskid", "jobid", "predictionid")
 _STATUS_SYNONYMS: Final = ("state", "generationstatus", "taskstatus", "jobstatus", "phase")
 _CREATED_SYNONYMS: Final = ("created", "createtime", "creationtime", "submittedat", "timestamp")
 _OUTPUT_SYNONYMS: Final = ("output", "files", "assets", "media", "urls", "results", "artifacts")
@@ -211,28 +211,27 @@ def _id_of(fields: Mapping[str, object]) -> str | None:
 
 def _id_beside(chosen: _Candidate) -> str | None:
     """Return the id of a record that is told in parts: below it, above it, beside it, or as its key in a map."""
-    for part in children(chosen.place):
-        if part.name in _IDENTITIES and isinstance(part.value, Mapping):
-            return _id_of(squashed(part.value))
+    below = _identity_among(children(chosen.place))
     above = chosen.place.parent
-    if above is None:
-        return None
-    if isinstance(above.value, Mapping):
-        fields = squashed(above.value)
-        for name in _OWN_IDS & fields.keys():
-            return read_text(plain(fields[name]))
-        kind = f"{fields.get('type', '')} {fields.get('object', '')} {fields.get('kind', '')}".lower()
-        is_whole = any(word in kind for word in ("generation", "task", "video", "image", "job"))
-        is_part = chosen.place.name in _PARTS and not _ENVELOPE_MARKS & fields.keys()
-        if "id" in fields and (is_part or is_whole):
-            return read_text(plain(fields["id"]))
-        for part in children(above):
-            if part.name in _IDENTITIES and part.path != chosen.place.path and isinstance(part.value, Mapping):
-                return _id_of(squashed(part.value))
-        key = chosen.place.path[-1]
-        # A key is an id only where the object is a record beyond doubt.
-        return str(key) if not is_field_name(key) and len(chosen.documented) > 0 else None
-    return None
+    if below is not None or above is None or not isinstance(above.value, Mapping):
+        return below
+    fields = squashed(above.value)
+    named = [name for name in _OWN_IDS if name in fields]
+    kind = f"{fields.get('type', '')} {fields.get('object', '')} {fields.get('kind', '')}".lower()
+    is_whole = any(word in kind for word in ("generation", "task", "video", "image", "job"))
+    is_part = chosen.place.name in _PARTS and not _ENVELOPE_MARKS & fields.keys()
+    if named or ("id" in fields and (is_part or is_whole)):
+        return read_text(plain(fields[named[0] if named else "id"]))
+    beside = _identity_among(part for part in children(above) if part.path != chosen.place.path)
+    key = chosen.place.path[-1]
+    # A key is an id only where the object is a record beyond doubt.
+    is_keyed = beside is None and not is_field_name(key) and bool(chosen.documented)
+    return str(key) if is_keyed else beside
+
+
+def _identity_among(parts: Iterator[Place]) -> str | None:
+    objects = (part.value for part in parts if part.name in _IDENTITIES)
+    return next((_id_of(squashed(fields)) for fields in objects if isinstance(fields, Mapping)), None)
 
 
 # --- what it says ---

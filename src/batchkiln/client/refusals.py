@@ -119,13 +119,15 @@ def configured(raw: RawReply, guide: Guide) -> Refused | Busy | AccountBlocked |
 def trouble(raw: RawReply, guide: Guide = UNGUIDED) -> Trouble | None:
     """Name the trouble that any call may meet; None for the 4xx that speak of this one request."""
     error = read_error(raw, guide)
-    match configured(raw, guide):
-        case AccountBlocked() as blocked:
-            return blocked
-        case Busy(retry_after=wait):
-            return Throttled(wait, error)
-        case _:
-            pass
+    said = configured(raw, guide)
+    if isinstance(said, AccountBlocked):
+        return said
+    if isinstance(said, Busy):
+        return Throttled(said.retry_after, error)
+    return _by_status(raw, error)
+
+
+def _by_status(raw: RawReply, error: ServiceError) -> Trouble | None:
     met: Trouble | None = None
     match raw.status:
         case HTTPStatus.UNAUTHORIZED:
@@ -183,24 +185,28 @@ def _by_words(raw: RawReply, error: ServiceError) -> RefusedOrBusy | None:
 
 
 def _as_meant(raw: RawReply, meaning: Meaning, error: ServiceError) -> RefusedOrBusy | None:
-    is_forbidden = raw.status == HTTPStatus.FORBIDDEN
+    """Return the reply of a meaning; None where the status is to decide after all."""
+    is_paid = raw.status == HTTPStatus.PAYMENT_REQUIRED
+    met: RefusedOrBusy | None = None
     match meaning:
         case Meaning.BUSY:
-            return Busy(retry_after(raw), error) if raw.status != HTTPStatus.PAYMENT_REQUIRED else None
-        case Meaning.KEY_MISMATCH:
-            return KeyConflict(error)
-        case Meaning.NO_CREDITS:
-            return AccountBlocked(AccountProblem.NO_CREDITS, error)
-        case Meaning.LOCKED_OUT:
-            return AccountBlocked(AccountProblem.FORBIDDEN, error)
+            met = None if is_paid else Busy(retry_after(raw), error)
         case Meaning.LIMIT:
-            return Throttled(retry_after(raw), error) if raw.status != HTTPStatus.PAYMENT_REQUIRED else None
+            met = None if is_paid else Throttled(retry_after(raw), error)
+        case Meaning.KEY_MISMATCH:
+            met = KeyConflict(error)
+        case Meaning.NO_CREDITS:
+            met = AccountBlocked(AccountProblem.NO_CREDITS, error)
+        case Meaning.LOCKED_OUT:
+            met = AccountBlocked(AccountProblem.FORBIDDEN, error)
         case Meaning.OVER_QUOTE:
-            return Refused(RefusalKind.OVER_QUOTE, error)
+            met = Refused(RefusalKind.OVER_QUOTE, error)
         case Meaning.ASSET_GONE:
-            return None if is_forbidden and not _is_code_about_asset(raw) else Refused(RefusalKind.ASSET_GONE, error)
+            is_told = raw.status != HTTPStatus.FORBIDDEN or meaning_by_code(said_by(raw)) is meaning
+            met = Refused(RefusalKind.ASSET_GONE, error) if is_told else None
         case Meaning.CONTENT:
-            return Refused(RefusalKind.INVALID, error)
+            met = Refused(RefusalKind.INVALID, error)
+    return met
 
 
 def _about_request(raw: RawReply, error: ServiceError) -> Refused | NoReply:
@@ -230,10 +236,6 @@ def _is_over_quote(status: int, said: Said) -> bool:
 
 def _is_quota(said: Said) -> bool:
     return any("quota" in code for code in said.codes)
-
-
-def _is_code_about_asset(raw: RawReply) -> bool:
-    return meaning_by_code(said_by(raw)) is Meaning.ASSET_GONE
 
 
 def _forbidden(raw: RawReply, error: ServiceError) -> AccountBlocked | EdgeBlocked:

@@ -1,4 +1,4 @@
-"""Foreign OpenAPI documents, walked with bounds: references, variants, bodies. Whatever stands there, nothing raises."""
+"""Foreign OpenAPI documents, walked with bounds: references, variants, bodies. Nothing here raises."""
 
 import re
 from collections import deque

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 DEPTH_MAX: Final = 12
-NODES_MAX: Final = 20_000
+NODES_MAX: Final = 5000
 _NAME_MAX_CHARACTERS: Final = 100
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@.\-]{0,39}")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

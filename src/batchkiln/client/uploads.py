@@ -45,7 +45,7 @@ class Lacking(Exception):
 def read_tickets(document: object, names: Sequence[str], guide: Guide = UNGUIDED) -> tuple[UploadTicket, ...]:
     """Return one ticket per name, in the order asked. Raises `Lacking`."""
     anchors = list(_upload_anchors(document, len(names), guide))
-    entries = in_order(entries_around(document, anchors), names)
+    entries = in_order(entries_around(document, anchors), names) if len(anchors) == len(names) else None
     if entries is None:
         raise Lacking(f"has no usable upload for each of {len(names)} files", ReplyField.UPLOAD_URL)
     headers = _headers(document, entries, guide)
@@ -154,7 +154,9 @@ def _found_headers(document: object, entries: list[Entry]) -> list[tuple[tuple[s
 def _header_place(entry: Entry, names: frozenset[str]) -> Place | None:
     for part in entry.parts:
         for place in walk_below(part):
-            if place.name in names and isinstance(place.value, Mapping | list) and header_pairs(place.value) != ():
+            above = place.parent
+            is_meant = place.name in names or (place is part and above is not None and above.name in names)
+            if is_meant and isinstance(place.value, Mapping | list) and header_pairs(place.value) != ():
                 return place
     return None
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from batchkiln.client import ObservingClient, new_session
+from batchkiln.client import Guide, ObservingClient, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.replies import Described, DescribeReply
-from batchkiln.core.reply_rules import ReplyRules
 from batchkiln.doctor.configuration import (
     check_address,
     check_configuration,
@@ -112,11 +111,11 @@ class _Visit:
     session: ClientSession
     base_url: str
     clock: ServiceClock
-    rules: ReplyRules
+    guide: Guide
     made: list[ObservingClient] = field(default_factory=list)
 
     def client(self, keys: Mapping[str, str]) -> ObservingClient:
-        made = ObservingClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, rules=self.rules)
+        made = ObservingClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, guide=self.guide)
         self.made.append(made)
         return made
 
@@ -130,4 +129,4 @@ async def _visit(patient: Patient, profile: Profile) -> AsyncIterator[_Visit]:
             base_url = (await stack.enter_async_context(throwaway_service(profile))).base_url
         session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
-        yield _Visit(session, base_url, clock, profile.replies)
+        yield _Visit(session, base_url, clock, Guide(profile.replies))

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from batchkiln.client import ServiceClient, fingerprint
+from batchkiln.client import Guide, ServiceClient, fingerprint
 from batchkiln.client.described import OpenField, open_fields
 from batchkiln.client.description import differences
-from batchkiln.client.guide import Guide
 from batchkiln.client.schemas import as_map
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
