@@ -18,6 +18,7 @@ from batchkiln.service.rules.validation import check_request
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
+GUIDES: Final = sorted((DOCS / "guides").glob("*.md"))
 MANUAL: Final = (DOCS / "manifest.md").read_text("utf-8")
 _BLOCK: Final = re.compile(r"<!-- (?P<mark>[a-z ]+)(?:: (?P<name>\S+))? -->\n```\w+\n(?P<text>.*?)```", re.DOTALL)
 BLOCKS: Final = [(match["mark"], match["text"]) for match in _BLOCK.finditer(MANUAL)]
@@ -160,7 +161,7 @@ def test_named_files_exist(page: Path) -> None:
     assert [str(path) for path in paths if not path.exists()] == []
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), *GUIDES], ids=lambda page: page.name)
 def test_named_tests_exist(page: Path) -> None:
     """A test that a page names is there."""
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)(?:::\w+)?`", page.read_text("utf-8"))
@@ -168,6 +169,18 @@ def test_named_tests_exist(page: Path) -> None:
     assert [
         name for path, name in named if not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text("utf-8"))
     ] == []
+
+
+def test_named_planted_bugs_exist() -> None:
+    """What the page for a new account calls planted is in the list of planted bugs."""
+    page = (DOCS / "guides" / "new-account.md").read_text("utf-8")
+    planted = (ROOT / "tests" / "simulation" / "planted.py").read_text("utf-8")
+    named = [
+        name for cell in re.findall(r"planted: ((?:`[^`]+`(?:, )?)+)", page) for name in re.findall("`(.+?)`", cell)
+    ]
+
+    assert named
+    assert [name for name in named if f'"{name}",\n' not in planted and not name.startswith("tests/")] == []
 
 
 def test_every_assumption_is_complete() -> None:
