@@ -25,6 +25,7 @@ from batchkiln.client.keys import Keys
 from batchkiln.client.meter import NO_REPLY, RequestMeter
 from batchkiln.client.raw import RawReply, read_date
 from batchkiln.client.session import Timeouts
+from batchkiln.client.uploads import told_as_numbers
 from batchkiln.core.errors import InputError, InvariantBroken
 from batchkiln.core.replies import (
     BalanceReply,
@@ -40,6 +41,7 @@ from batchkiln.core.replies import (
     PutReply,
     QuoteReply,
     ReadReply,
+    UploadsPrepared,
     UploadTicket,
 )
 
@@ -47,6 +49,7 @@ REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
 CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024
 UPLOADS_MAX_FILES: Final = 5  # Service section 8
 _READ_BYTES: Final = 64 * 1024
+_NUMBERS_MAX: Final = 1000
 
 _log = structlog.get_logger(__name__)
 
@@ -81,6 +84,7 @@ class ServiceClient:
         description says is learned by one of them (`describe`).
         """
         self._guide = guide or Guide()
+        self._numbers: frozenset[str] = frozenset()  # identifiers of the last preparations that came as numbers
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
@@ -132,9 +136,13 @@ class ServiceClient:
             raise InvariantBroken(f"An upload request takes one to {UPLOADS_MAX_FILES} files, not {len(files)}.")
         body = _json({"files": [{"name": name, "type": kind, "size": size} for name, kind, size in files]})
         raw = await self._call("POST", "/uploads", headers=self._newest_authorization(), body=body)
-        return (
-            raw if isinstance(raw, NoReply) else parse.parse_prepare(raw, [name for name, _, _ in files], self._guide)
-        )
+        if isinstance(raw, NoReply):
+            return raw
+        reply = parse.parse_prepare(raw, [name for name, _, _ in files], self._guide)
+        if isinstance(reply, UploadsPrepared):
+            numbers = told_as_numbers(raw.document(), [ticket.asset_id for ticket in reply.tickets])
+            self._numbers = numbers | (self._numbers if len(self._numbers) < _NUMBERS_MAX else frozenset())
+        return reply
 
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
@@ -157,7 +165,8 @@ class ServiceClient:
 
     async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
         """Ask for the urls of uploaded assets, for use in `inputs`."""
-        body = _json({"asset_ids": list(asset_ids)})
+        told = [int(asset_id) if asset_id in self._numbers else asset_id for asset_id in asset_ids]
+        body = _json({"asset_ids": told})
         raw = await self._call("POST", "/uploads/complete", headers=self._newest_authorization(), body=body)
         return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids, self._guide)
 

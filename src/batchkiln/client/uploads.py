@@ -77,6 +77,14 @@ def read_asset_urls(document: object, asset_ids: Sequence[str], guide: Guide = U
     return tuple(found)
 
 
+def told_as_numbers(document: object, asset_ids: Sequence[str]) -> frozenset[str]:
+    """Return which of the identifiers a preparation told as numbers: a completion has to name them alike."""
+    values = [place.value for place in walk(document)]
+    numbers = {str(value) for value in values if isinstance(value, int) and not isinstance(value, bool)}
+    texts = {value for value in values if isinstance(value, str)}
+    return frozenset(asset_ids) & (numbers - texts)
+
+
 # --- anchors ---
 
 

@@ -10,6 +10,7 @@ from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.guide import Guide, Hints
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote, parse_read
 from batchkiln.client.raw import RawReply
+from batchkiln.client.uploads import told_as_numbers
 from batchkiln.client.waits import retry_after
 from batchkiln.core.replies import (
     Accepted,
@@ -266,6 +267,13 @@ def test_one_file_alone(document: object, asset_id: str) -> None:
 
     assert isinstance(reply, UploadsPrepared)
     assert reply.tickets[0].asset_id == asset_id
+
+
+def test_identifiers_that_are_numbers_are_known_as_such() -> None:
+    """A completion names them as they came: a strict service takes no text for a number."""
+    document = {"files": [{"upload_url": PUT_A, "id": 90071}, {"upload_url": PUT_B, "id": "90072"}], "note": "x"}
+
+    assert told_as_numbers(document, ["90071", "90072"]) == {"90071"}
 
 
 def test_what_the_description_says_comes_before_our_own_reading() -> None:
