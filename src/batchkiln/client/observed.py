@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from batchkiln.client.client import REPLY_MAX_BYTES, ServiceClient
 from batchkiln.client.raw import NOT_JSON, RawReply
 from batchkiln.client.shape import describe_shape, field_types
 from batchkiln.client.tree import as_jmespath, squash, walk
 from batchkiln.core.replies import NoReply
+
+_TEXT_MAX_CHARACTERS: Final = 4096
 
 
 class ObservingClient(ServiceClient):
@@ -56,6 +59,21 @@ class ObservingClient(ServiceClient):
         places = list(_places(self._last.document(), str(value)))
         named = next((path for name, path in places if name in wanted), None)
         return named or next((path for _, path in places), None)
+
+    def other_places(self, value: str, *, are_links: bool) -> list[str]:
+        """Return where else a value of the kind could stand in the last reply: each link, or each other short text."""
+        if not isinstance(self._last, RawReply):
+            return []
+        own = self.place_of(value)
+        found = [
+            as_jmespath(place.path)
+            for place in walk(self._last.document())
+            if isinstance(place.value, str | int)
+            and not isinstance(place.value, bool)
+            and len(str(place.value)) <= _TEXT_MAX_CHARACTERS
+            and ("://" in str(place.value)) == are_links
+        ]
+        return [path for path in dict.fromkeys(found) if path != own]
 
 
 def _places(document: object, value: str) -> Iterator[tuple[str, str]]:

@@ -44,6 +44,7 @@ from batchkiln.views.words import count
 CHECK: Final = "probe"
 _NO_SUCH_ID: Final = "batchkiln-probe-no-such-generation"
 _TRIES: Final = 3
+_SHOWN: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class Probe:
     text_price: int | None = None
     asset_url: str | None = None
     is_over: bool = False
+    elsewhere: Sequence[str] = ()  # where else what was sent may stand in the reply that it was read from
 
     async def findings(self) -> AsyncIterator[Finding]:
         """Ask, and tell, step by step; end early where the account or the windows allow no more."""
@@ -191,6 +193,8 @@ class Probe:
                 return [self._troubled(step, reply, is_vital=True)]
         if reply is None:
             return [warn(f"{CHECK}, {step.name}", "not asked: the catalogue has no model that takes an image")]
+        if urls and isinstance(reply, Refused) and self.elsewhere:
+            return [self._wrongly_read(step, reply, ReplyField.ASSET_URL)]
         tried = " and ".join(described(recipe) for recipe in recipes[:_TRIES])
         words = f"a refusal of the request, of {tried}"
         return [
@@ -236,6 +240,7 @@ class Probe:
         if not isinstance(prepared, UploadsPrepared):
             return [self._upload_failed(UPLOAD, prepared)]
         (ticket,) = prepared.tickets
+        self.elsewhere = client.other_places(ticket.asset_id, are_links=False)
         asset, url = self._place(ticket.asset_id, "asset_id", "id"), self._place(ticket.url, "upload_url")
         headers = count(len(ticket.headers), "header")
         found = [self._understood(UPLOAD, f"the asset id, {asset}; the upload url, {url}; {headers} for the PUT")]
@@ -253,9 +258,12 @@ class Probe:
             return await client.complete_uploads([ticket.asset_id])
 
         reply = await self.counted.ask(RequestKind.UPLOAD, send)
+        if isinstance(reply, Refused):
+            return [self._wrongly_read(COMPLETION, reply, ReplyField.ASSET_ID)]
         if not isinstance(reply, AssetsReady):
             return [self._upload_failed(COMPLETION, reply)]
         self.asset_url = reply.urls[0]
+        self.elsewhere = client.other_places(self.asset_url, are_links=True)
         found = [self._understood(COMPLETION, f"the url for `inputs`, {self._place(self.asset_url, 'url')}")]
         recipes = image_recipes(self.models, self.text)
         return found + await self._priced(IMAGE_QUOTE, recipes, (self.asset_url,))
@@ -270,6 +278,17 @@ class Probe:
             )
         return self._troubled(step, reply, is_vital=isinstance(reply, NotUnderstood))
 
+    def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> Finding:
+        """Tell a refusal of what was read from the reply before: it may have been the wrong field of it."""
+        line = remedy_line(name, None)
+        others = ", ".join(self.elsewhere[:_SHOWN])
+        words = (
+            f"a refusal ({refused.error.code}) of what was read before; the {name} may stand elsewhere in that reply"
+        )
+        remedy = self._paste(f"{line}   (<path> may be one of: {others})" if others else line)
+        finding = self._told(Level.FAIL, step, words, remedy)
+        return replace(finding, exit_status=ExitStatus.UNEXPECTED)
+
     def _troubled(self, step: Step, reply: object, *, is_vital: bool = False) -> Finding:
         """Tell what came in place of an answer; an account that is refused, or asked to wait, ends the probe."""
         assert isinstance(reply, Trouble), "every other reply was told before"
@@ -280,7 +299,9 @@ class Probe:
         self.is_over = isinstance(reply, Throttled | EdgeBlocked)
         level = Level.FAIL if is_vital else Level.WARN
         if isinstance(reply, NotUnderstood):
-            finding = self._told(Level.WARN, step, f"not understood: it {reply.lacking}", self._paste(reply.remedy))
+            others = self.counted.client.other_places("", are_links=step is COMPLETION) if step.uploads else ()
+            words = f"not understood: it {reply.lacking}"
+            finding = self._told(Level.WARN, step, words, self._paste(reply.remedy, others))
         else:
             finding = self._told(Level.WARN, step, describe_trouble(reply))
         return replace(finding, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
@@ -313,10 +334,12 @@ class Probe:
             facts.append("code: '" + refused.error.code.replace("'", "''") + "'")
         return f"replies: {{refusals: [{{{', '.join(facts)}, means: {RefusalMeaning.OVER_QUOTE}}}]}}"
 
-    def _paste(self, line: str | None) -> str | None:
+    def _paste(self, line: str | None, others: Sequence[str] = ()) -> str | None:
+        """Say what to configure; `others` are the places that the reply has."""
         if line is None:
             return None
-        return f"if it is there, tell where: paste below `{self.profile}:` in batchkiln.yaml, and probe again\n{line}"
+        how = f"if it is there, tell where: paste below `{self.profile}:` in batchkiln.yaml, and probe again\n{line}"
+        return f"{how}\nplaces of that reply: {', '.join(others[:_SHOWN])}" if others else how
 
 
 def described(recipe: Recipe) -> str:

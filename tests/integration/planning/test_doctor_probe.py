@@ -108,6 +108,19 @@ async def test_an_asset_id_that_is_not_found_names_the_lines_to_paste(tmp_path: 
     assert "read at files[].yy" in after["probe, upload"].message
 
 
+async def test_an_asset_id_that_the_service_does_not_know_was_read_wrongly(tmp_path: Path) -> None:
+    """What its completion refuses is told as a field to configure, with the other places of that reply."""
+    refused = (404, {"error": {"code": "asset_not_found", "message": "no such asset"}})
+    async with stranger(tmp_path, **{"POST /uploads/complete": refused}) as service:
+        ticket = {"id": "rq_81724", "handle": "h_99120", "upload_url": f"{service.origin}/put/{URL}"}
+        service.replies["POST /uploads"] = (200, {"files": [ticket | {"upload_headers": {}}]})
+        found = await service.probed()
+
+    completion = found["probe, completion"]
+    assert completion.level is Level.FAIL
+    assert "replies: {fields: {asset_id: <path>}}\nplaces of that reply: files[].handle" in str(completion.remedy)
+
+
 async def test_a_price_that_is_not_found_is_a_failure(tmp_path: Path) -> None:
     """Two figures that both could be the price are not guessed."""
     async with stranger(tmp_path, **{"POST /quotes": (200, {"price": 9, "amount": 900})}) as service:
