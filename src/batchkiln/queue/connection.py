@@ -187,7 +187,8 @@ def _in_transaction(connection: sqlite3.Connection, write: _Write, waiting: dequ
         if write.error is not None:
             raise write.error
         return write.result
-    assert waiting.popleft() is write, "the thread takes them in the order in which they came"
+    first = waiting.popleft()  # outside the assertion, which `python -O` leaves out
+    assert first is write, "the thread takes them in the order in which they came"
     work, args, kwargs = write.work, write.args, write.kwargs
     joined: list[_Write] = []
     connection.execute("BEGIN IMMEDIATE")
