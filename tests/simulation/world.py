@@ -262,6 +262,7 @@ class World:
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
+                suspended=None,
                 seed=self.plan.seed,
             ),
         )

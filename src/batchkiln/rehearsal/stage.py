@@ -180,7 +180,11 @@ class _Stage:
             config=_staged(setting.config, self._books),
             output_root=folder / "out",
             surroundings=Surroundings(
-                wall=self._wall, connector=lambda: aiohttp.UnixConnector(ADDRESS), files=PassingFiles, seed=wish.seed
+                wall=self._wall,
+                connector=lambda: aiohttp.UnixConnector(ADDRESS),
+                files=PassingFiles,
+                suspended=None,
+                seed=wish.seed,
             ),
         )
 

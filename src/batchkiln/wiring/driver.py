@@ -244,6 +244,7 @@ class Driver:
             time_scale=profile.time_scale,
             floor=await store.remembered_time(),
             wall=surroundings.wall,
+            suspended=None if profile.is_embedded else surroundings.suspended,
             seed=surroundings.seed,
         )
         self.services[name] = ServiceAtHand(
