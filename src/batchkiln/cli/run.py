@@ -14,6 +14,7 @@ from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
 from batchkiln.cli.options import Common
 from batchkiln.cli.session import Session
 from batchkiln.cli.signals import listening_to_signals
+from batchkiln.cli.streams import outlive_readers
 from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
 from batchkiln.interface.drive import Drive
@@ -92,6 +93,7 @@ class _Manner:
 async def _run(
     common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, manner: _Manner
 ) -> ExitStatus:
+    outlive_readers()
     with listening_to_signals() as signals:
         async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
             control = Control()
@@ -126,6 +128,7 @@ def work(
 
 
 async def _work(common: Common, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
+    outlive_readers()
     with listening_to_signals() as signals:
         async with (
             opened(Setting(common.queue, common.load_config(), common.profile)) as queue,

@@ -19,7 +19,7 @@ from batchkiln.doctor.configuration import (
     check_notifiers,
 )
 from batchkiln.doctor.findings import Finding, fail, warn
-from batchkiln.doctor.machine import check_folders, check_program, check_proxies
+from batchkiln.doctor.machine import check_folders, check_names, check_program, check_proxies
 from batchkiln.doctor.queue import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.wiring.embedded import throwaway_service
@@ -40,6 +40,7 @@ class Patient:
 async def examine(patient: Patient) -> AsyncIterator[Finding]:
     """Give the findings, check by check. No create and no upload is sent, and nothing is changed."""
     yield check_program()
+    yield check_names()
     yield check_proxies(patient.environ)
     configured, config, profile = check_configuration(patient.config_path, patient.environ, patient.profile)
     for finding in configured:
