@@ -270,5 +270,7 @@ async def driving(database: Database, setting: Setting, control: Control, *, com
     try:
         yield driver
     finally:
-        await driver.close()
-        await lock.release(database)
+        try:
+            await driver.close()
+        finally:  # also where a cancellation comes while it closes: no later run here is to meet a lock of its own
+            await lock.release(database)
