@@ -51,6 +51,7 @@ default_profile: simulated
 profiles:
   simulated:
     base_url: http://service/api/v1
+    allow_http: true
     accounts: [{accounts}]
     limits: {{{limits}}}
 """

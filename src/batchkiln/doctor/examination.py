@@ -17,6 +17,7 @@ from batchkiln.doctor.configuration import (
     check_key_sources,
     check_limits,
     check_notifiers,
+    check_shared_keys,
 )
 from batchkiln.doctor.findings import Finding, fail, warn
 from batchkiln.doctor.machine import check_folders, check_names, check_program, check_proxies
@@ -54,7 +55,7 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         for finding in check_work(health, config):
             yield finding
     if config is not None:
-        for finding in check_notifiers(config):
+        for finding in (*check_shared_keys(config), *check_notifiers(config)):
             yield finding
     if profile is None:
         yield warn(

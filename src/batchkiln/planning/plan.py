@@ -23,6 +23,7 @@ from batchkiln.queue.summaries import AccountSummary, account_summaries
 from batchkiln.queue.windows import logged_requests
 from batchkiln.views.outlook import Outlook, outlooks, usage_today
 from batchkiln.wiring.applying import read_manifest
+from batchkiln.wiring.keys import refuse_shared_keys
 from batchkiln.wiring.setting import Setting, kept_seconds
 
 
@@ -133,6 +134,8 @@ async def make_plan(
         raise InputError("the same manifest is named twice")
     survey = await database.run(_survey, setting, paths, options, stdin)
     profiles = setting.config.profiles
+    for name in dict.fromkeys(manifest.profile for manifest in survey.manifests):
+        refuse_shared_keys(profiles, name)
     book = await ask_prices(
         [question for manifest in survey.manifests for question in manifest.questions],
         profiles=profiles,

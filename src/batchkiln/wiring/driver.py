@@ -28,6 +28,7 @@ from batchkiln.scheduler.lane import Lane, Ports
 from batchkiln.scheduler.loop import drive
 from batchkiln.scheduler.pacing import Paces
 from batchkiln.wiring.embedded import embedded_config, serving
+from batchkiln.wiring.keys import refuse_shared_keys
 from batchkiln.wiring.setting import Setting, kept_seconds
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ class Driver:
         if name in self.services:
             return self.services[name]
         profile = self.setting.config.profiles[name]
+        refuse_shared_keys(self.setting.config.profiles, name)
         embedded = None
         if profile.is_embedded:
             folder = self.setting.queue.absolute().parent / "embedded" / profile.name
