@@ -21,7 +21,7 @@ from batchkiln.doctor.configuration import (
 )
 from batchkiln.doctor.findings import Finding, fail, warn
 from batchkiln.doctor.machine import check_folders, check_names, check_program, check_proxies
-from batchkiln.doctor.queue import check_queue, check_work
+from batchkiln.doctor.queue import check_private, check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.wiring.embedded import throwaway_service
 from batchkiln.wiring.setting import Surroundings
@@ -47,9 +47,8 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
     for finding in configured:
         yield finding
     queue, health = check_queue(patient.queue)
-    yield queue
     outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
-    for finding in check_folders(patient.queue, outputs):
+    for finding in (queue, *check_private(patient.queue), *check_folders(patient.queue, outputs)):
         yield finding
     if health is not None and config is not None:
         for finding in check_work(health, config):
