@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from batchkiln.cli.asking import ask_before_spending, may_ask
+from batchkiln.cli.asking import ask_before_paying_again, ask_before_spending, may_ask
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
@@ -103,6 +103,8 @@ async def _run(
                     await ask_before_spending(common, queue, manifests, options=options, wishes=wishes)
                 applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
                 tell_applied(common, applied)
+                if manner.is_asking:
+                    await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
                 drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
                 async with dashboard_beside(driver, is_wanted=manner.has_dashboard):

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+import structlog
 
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError, Mistake, OutputsUnwritable
@@ -15,20 +17,34 @@ from batchkiln.core.job import JobSpec
 from batchkiln.core.views import Scope
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
+from batchkiln.outputs.taken import taken_names
 from batchkiln.queue.connection import Database
 from batchkiln.queue.doorbell import ring
 from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
+from batchkiln.queue.new_items import names_of_new
 from batchkiln.queue.store import service_time
 from batchkiln.wiring.setting import Setting
+
+_LOOKED_AT: Final = 10_000
+"""How many new items are held against what is there: whoever made some of a job began with its first."""
+
+_TAKEN_SHOWN: Final = 3
+_TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One manifest and what became of it."""
+    """One manifest and what became of it.
+
+    `taken`: of the first new items, the names of files in the job's folder that have their names already.
+    """
 
     job: JobSpec
     profile: str
     report: ApplyReport
+    taken: tuple[str, ...] = ()
 
 
 async def apply_manifests(
@@ -55,7 +71,16 @@ async def apply_manifests(
             await database.run(_apply, setting, reading, path, trial)
     applied = [await database.run(_apply, setting, reading, path, options) for path in paths]
     ring(database.path)
+    for entry in applied:
+        if entry.taken:
+            log.warning("files_there_already", job=entry.job.name, reason=told_taken(entry), remedy=_TAKEN_REMEDY)
     return applied
+
+
+def told_taken(entry: Applied) -> str:
+    """Say which files stand already where new items will have theirs: another queue may have made and paid them."""
+    some = ", ".join(entry.taken[:_TAKEN_SHOWN]) + (", …" if len(entry.taken) > _TAKEN_SHOWN else "")
+    return f"files by the names of new items are in {entry.job.output_dir} already: {some}"
 
 
 def scope_of(applied: Sequence[Applied]) -> Scope:
@@ -110,7 +135,14 @@ def _apply(
         options=options,
         mistake_at=manifest.mistake_at,
     )
-    return Applied(job, profile.name, report)
+    return Applied(job, profile.name, report, () if options.dry_run else _taken(connection, job, report))
+
+
+def _taken(connection: Connection, job: JobSpec, report: ApplyReport) -> tuple[str, ...]:
+    if not report.new or report.job_id is None:
+        return ()
+    names = names_of_new(connection, report.job_id, job, new=report.new, limit=_LOOKED_AT)
+    return tuple(taken_names(Path(job.output_dir), names))
 
 
 def _placed(job: JobSpec, setting: Setting) -> JobSpec:
