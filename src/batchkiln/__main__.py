@@ -13,8 +13,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     status = run_program(sys.argv[1:])
-    end_streams()
-    sys.exit(status)
+    is_told = end_streams()
+    sys.exit(status or (0 if is_told else 1))
 
 
 if __name__ == "__main__":

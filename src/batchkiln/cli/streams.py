@@ -52,11 +52,16 @@ def outlive_readers() -> None:
         descriptor.is_optional = True
 
 
-def end_streams() -> None:
-    """Write what is left in the buffers, while an error can still be dealt with."""
+def end_streams() -> bool:
+    """Write what is left in the buffers, while an error can still be told; return whether all could be written."""
     outlive_readers()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        drop_output(1)
+        sys.stderr.write(f"batchkiln: standard output cannot be written: {error.strerror}\n")
+        return False
+    return True
 
 
 def drop_output(number: int) -> None:

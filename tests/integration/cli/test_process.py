@@ -86,6 +86,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(done: Workspace, command: str
     assert result.stderr == ""
 
 
+def test_a_result_that_cannot_be_written_is_told(done: Workspace) -> None:
+    """A full disk below standard output: a sentence and 1, and no traceback."""
+    result = shell(done, "$RUN items foxes > /dev/full")
+
+    assert result.returncode == 1
+    assert result.stderr == "batchkiln: standard output cannot be written: No space left on device\n"
+
+
 def test_without_names_beyond_ascii_a_run_is_refused_before_it_pays(workspace: Workspace) -> None:
     """A name that the locale cannot spell would end the run after its item was paid."""
     manifest = workspace.manifest()
