@@ -73,7 +73,9 @@ async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
     Raises `InputError` for a no; the items are queued then, and nothing was sent.
     """
     for entry in applied:
-        if entry.taken and not await _is_confirmed(f"{told_taken(entry)}. They may be paid twice. Go on?"):
+        if entry.taken and not await _is_confirmed(
+            f"{told_taken(entry.job, entry.taken)}. They may be paid twice. Go on?"
+        ):
             raise InputError(
                 "not confirmed: nothing was sent or spent. The new items are queued here: "
                 f"`batchkiln cancel {entry.job.name}` takes them out again; --queue names another queue"

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Final
 
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.windows import MIB, Limits
+from batchkiln.outputs.taken import taken_names
 from batchkiln.planning.plan import JobPlan, Plan
+from batchkiln.wiring.applying import TAKEN_REMEDY, told_taken
 
 _REMEDIES: Final = {
     Obstacle.OVER_CAP: ("its cap", "raise max_cost_credits, or ask for less"),
@@ -56,6 +59,8 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
             f"{_items(report.changed_count)} changed after being sent: `run` refuses the manifest (exit 2). Give them "
             "new ids to have both, or use --on-change keep",
         )
+    if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
+        yield Caution("files_there_already", name, f"{told_taken(job.manifest.spec, taken)}; {TAKEN_REMEDY}")
     for unpayable in job.unpayable:
         yield _never(unpayable)
     for refused in job.refused:

@@ -25,11 +25,8 @@ from batchkiln.queue.new_items import names_of_new
 from batchkiln.queue.store import service_time
 from batchkiln.wiring.setting import Setting
 
-_LOOKED_AT: Final = 10_000
-"""How many new items are held against what is there: whoever made some of a job began with its first."""
-
 _TAKEN_SHOWN: Final = 3
-_TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
+TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
 
 log = structlog.get_logger()
 
@@ -73,14 +70,19 @@ async def apply_manifests(
     ring(database.path)
     for entry in applied:
         if entry.taken:
-            log.warning("files_there_already", job=entry.job.name, reason=told_taken(entry), remedy=_TAKEN_REMEDY)
+            log.warning(
+                "files_there_already",
+                job=entry.job.name,
+                reason=told_taken(entry.job, entry.taken),
+                remedy=TAKEN_REMEDY,
+            )
     return applied
 
 
-def told_taken(entry: Applied) -> str:
+def told_taken(job: JobSpec, taken: Sequence[str]) -> str:
     """Say which files stand already where new items will have theirs: another queue may have made and paid them."""
-    some = ", ".join(entry.taken[:_TAKEN_SHOWN]) + (", …" if len(entry.taken) > _TAKEN_SHOWN else "")
-    return f"files by the names of new items are in {entry.job.output_dir} already: {some}"
+    some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")
+    return f"files by the names of new items are in {job.output_dir} already: {some}"
 
 
 def scope_of(applied: Sequence[Applied]) -> Scope:
@@ -141,8 +143,7 @@ def _apply(
 def _taken(connection: Connection, job: JobSpec, report: ApplyReport) -> tuple[str, ...]:
     if not report.new or report.job_id is None:
         return ()
-    names = names_of_new(connection, report.job_id, job, new=report.new, limit=_LOOKED_AT)
-    return tuple(taken_names(Path(job.output_dir), names))
+    return tuple(taken_names(Path(job.output_dir), names_of_new(connection, report.job_id, job, new=report.new)))
 
 
 def _placed(job: JobSpec, setting: Setting) -> JobSpec:

@@ -1,5 +1,7 @@
 """The same manifest from another folder has another queue: what stands in the output folder is told before paying."""
 
+import json
+
 from integration.cli.workspace import Workspace, on_a_terminal
 
 OTHER = "other.db"
@@ -23,6 +25,18 @@ def test_another_queue_with_the_same_outputs_is_told(workspace: Workspace) -> No
     assert "--queue" in enqueued.err
     assert "files_there_already" not in again.err  # told when they were enqueued
     assert again.exit == 0
+
+
+def test_a_plan_tells_what_another_queue_may_have_made(workspace: Workspace) -> None:
+    """Before anything is enqueued, among its warnings; for its own files there is none."""
+    manifest = workspace.manifest()
+    workspace.call("run", manifest)
+
+    other = workspace.call("plan", manifest, "--json", "--queue", OTHER).document
+    same = workspace.call("plan", workspace.manifest(items=3), "--json").document
+
+    assert "files_there_already" in json.dumps(other)
+    assert "files_there_already" not in json.dumps(same)
 
 
 def test_the_same_queue_says_nothing(workspace: Workspace) -> None:
