@@ -51,6 +51,7 @@ default_profile: simulated
 profiles:
   simulated:
     base_url: http://service/api/v1
+    allow_http: true
     accounts: [{accounts}]
     limits: {{{limits}}}
 """
@@ -262,6 +263,7 @@ class World:
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
+                suspended=None,
                 seed=self.plan.seed,
             ),
         )
