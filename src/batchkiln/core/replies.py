@@ -21,10 +21,28 @@ class GenerationStatus(StrEnum):
     EXPIRED = "expired"
     UNKNOWN = "unknown"
 
+    @classmethod
+    def of(cls, word: str | None) -> "GenerationStatus":
+        """Return what a status word means; `UNKNOWN` for one that the service's document does not name.
+
+        Other words for a success are believed, since it only leads to fetching files. No other word is a failure:
+        a failure is verified and refunded (Service rule 3.1), and its item is paid for again.
+        """
+        known = (word or "").strip().casefold()
+        if known in _WORDS_FOR_SUCCESS:
+            return cls.SUCCESS
+        try:
+            return cls(known)
+        except ValueError:
+            return cls.UNKNOWN
+
     @property
     def is_ended(self) -> bool:
         """Whether nothing more is to come."""
         return self not in {GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.UNKNOWN}
+
+
+_WORDS_FOR_SUCCESS = frozenset({"succeeded", "successful", "completed", "complete", "done", "finished"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +125,7 @@ class AccountProblem(StrEnum):
     UPGRADE_REQUIRED = "api_key_upgrade_required"  # Service rule 5.4
     NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
+    OVERCHARGED = "overcharged"  # it charged more than the maximum that was sent; told by us, not by the service
 
 
 @dataclass(frozen=True, slots=True)

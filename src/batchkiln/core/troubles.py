@@ -39,4 +39,5 @@ _PROBLEMS: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.UPGRADE_REQUIRED: "its API key was issued before the API's launch",
     AccountProblem.NO_CREDITS: "it has no credits left",
     AccountProblem.FORBIDDEN: "the service forbids it the API",
+    AccountProblem.OVERCHARGED: "the service charged it more than the maximum that was sent",
 }

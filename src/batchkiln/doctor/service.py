@@ -31,6 +31,7 @@ _REMEDIES: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.UPGRADE_REQUIRED: "make a new key in the account's settings, and put it in front of the old one",
     AccountProblem.NO_CREDITS: "buy credits, or renew the subscription that generating needs",
     AccountProblem.FORBIDDEN: "see what the account's settings say",
+    AccountProblem.OVERCHARGED: "ask the service's support about the charge, before anything more is sent",
 }
 
 

@@ -29,6 +29,7 @@ from batchkiln.core.views import (
 )
 from batchkiln.core.windows import ServiceDay
 from batchkiln.queue import attempts, preparations, view, windows
+from batchkiln.queue.charges import charge_beyond
 from batchkiln.queue.connection import Database
 from batchkiln.queue.sql import query
 
@@ -244,7 +245,7 @@ class QueueStore:
             look, _take_over, attempt.id, record, at, self._day_of(now), sighting=sighting
         )
 
-    def _day_of(self, now: Now) -> attempts.DayOf:
+    def _day_of(self, now: Now) -> windows.DayOf:
         return lambda instant: self._day.start_of(instant or now.latest)
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
@@ -349,10 +350,11 @@ def _and_look(
 
 
 def _accept(
-    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: attempts.DayOf
+    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: windows.DayOf
 ) -> Progress:
+    before = _attempt(connection, attempt_id)
     state = attempts.record_accepted(connection, attempt_id, record, now, day_of)
-    return _progress(connection, attempt_id, state)
+    return _progress(connection, before, state)
 
 
 def _take_over(
@@ -360,18 +362,25 @@ def _take_over(
     attempt_id: int,
     record: GenerationRecord,
     now: int,
-    day_of: attempts.DayOf,
+    day_of: windows.DayOf,
     *,
     sighting: Sighting | None,
 ) -> Progress:
+    before = _attempt(connection, attempt_id)
     state = attempts.record_generation(connection, attempt_id, record, now, day_of, sighting=sighting)
-    return _progress(connection, attempt_id, state)
+    return _progress(connection, before, state)
 
 
-def _progress(connection: sqlite3.Connection, attempt_id: int, state: ItemState) -> Progress:
+def _attempt(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
+    row: sqlite3.Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    return row
+
+
+def _progress(connection: sqlite3.Connection, before: sqlite3.Row, state: ItemState) -> Progress:
     """Read what the download needs while the attempt is at hand, which saves a hop of its own."""
-    is_ready = state is ItemState.DOWNLOADING
-    return Progress(state, preparations.download_task(connection, attempt_id) if is_ready else None)
+    task = preparations.download_task(connection, before["id"]) if state is ItemState.DOWNLOADING else None
+    cost = _attempt(connection, before["id"])["cost_credits"]
+    return Progress(state, task, overcharged_credits=charge_beyond(before, cost))
 
 
 def _account(connection: sqlite3.Connection, profile: str, name: str) -> int:

@@ -1,7 +1,7 @@
 """Requests and credits as the windows count them, on disk before anything is sent (Law 5)."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
@@ -10,6 +10,9 @@ from batchkiln.core.windows import DayUsage
 from batchkiln.queue.sql import query
 
 _PRUNE_EVERY = 256
+
+DayOf = Callable[[datetime | None], datetime]
+"""Gives the service day of an instant; of None, which is some instant until now, the last day that it can be in."""
 
 
 def write_request(connection: sqlite3.Connection, request: RequestNote, *, keep_seconds: float) -> None:

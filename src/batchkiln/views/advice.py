@@ -18,4 +18,9 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "it has no credits left: buy some, or renew the subscription that generating needs, in the account's settings"
     ),
     AccountProblem.FORBIDDEN: "the service forbids it the API: see what the account's settings say",
+    AccountProblem.OVERCHARGED: (
+        "the service charged more than the maximum that was sent, so its prices cannot be relied on, and the job was "
+        "paused: compare the item's charge with the account's, ask the service's support, then let the job go on with "
+        "`batchkiln unpause`"
+    ),
 }

@@ -192,6 +192,9 @@ WHERE id = :attempt_id AND state = 'sent';
 UPDATE attempt SET generation_created_at = :created_at, cost_credits = :cost, day_start_at = :day
 WHERE id = :attempt_id;
 
+-- name: recharge_attempt
+UPDATE attempt SET cost_credits = :cost WHERE id = :attempt_id RETURNING *;
+
 -- name: note_status
 UPDATE attempt SET generation_status = :status, lost_since = NULL WHERE id = :attempt_id;
 
