@@ -135,6 +135,8 @@ class FakeService:
     cuts_differ: bool = False  # whether each of them brings something else
     links_refused: int = 0
     tells_time: bool = True  # whether its replies have a Date
+    dates_told: int = 0
+    dates_needed: int = 1  # so many, until the clock believes them
     cost_told: Callable[[int, GenerationStatus], int | None] = lambda cost, _: cost  # what a record says it costs
     made_at_told: Callable[[datetime], datetime | None] = lambda made_at: made_at
     word_told: Callable[[GenerationStatus], str] = lambda status: status.value
@@ -211,7 +213,9 @@ class FakeService:
         await self.clock.sleep(latency)
         if script is Lost.REPLY or self.is_dead:
             return NoReply("the connection broke")
-        self.clock.is_observed |= self.tells_time
+        self.dates_told += self.tells_time
+        self.clock.is_observed |= self.dates_told >= self.dates_needed
+        self.clock.is_doubted = self.dates_told > 0 and not self.clock.is_observed
         return reply
 
     def price(self, body: dict[str, Any]) -> int:

@@ -4,12 +4,13 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
+from batchkiln.core.backoff import LONGEST_HOLD
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.durations import Sighting
-from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
+from batchkiln.core.instants import LATEST, Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.planner import Candidate, Reason
 from batchkiln.core.polling import LOST_AFTER
@@ -187,6 +188,16 @@ class QueueStore:
         name = "hold_creates" if creates else "hold_reads"
         await self._record(_execute, name, account_id=account_id, until=to_milliseconds(until), reason=reason)
 
+    async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
+        """Shorten an account's stored waits to what the service may have asked for, now that its time is known.
+
+        Where the last request of the log left later than now, the clock was wrong then, and so were they.
+        """
+        ahead = timedelta(0) if logged_at is None else max(logged_at - now.latest, timedelta(0))
+        longest = to_milliseconds(now.latest + LONGEST_HOLD)
+        parameters = {"account_id": account_id, "ahead": ahead // timedelta(milliseconds=1), "longest": longest}
+        await self._database.write(_execute, "cap_holds", **parameters)
+
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time, the floor of the next start's guess."""
         value = str(to_milliseconds(now.instant))
@@ -195,7 +206,8 @@ class QueueStore:
     async def remembered_time(self) -> datetime | None:
         """Return the latest service time that was kept."""
         milliseconds = await self._database.read(service_time, self._profile)
-        return None if milliseconds is None else from_milliseconds(milliseconds)
+        is_possible = milliseconds is not None and 0 <= milliseconds < to_milliseconds(LATEST)
+        return from_milliseconds(milliseconds) if milliseconds is not None and is_possible else None
 
     # --- attempts ---
 

@@ -34,6 +34,13 @@ UPDATE account SET creates_held_until = :until, creates_held_reason = :reason WH
 -- name: hold_reads
 UPDATE account SET reads_held_until = :until, reads_held_reason = :reason WHERE id = :account_id;
 
+-- name: cap_holds -- where a wait is NULL, so is its minimum
+UPDATE account
+SET creates_held_until = min(creates_held_until - :ahead, :longest),
+    reads_held_until = min(reads_held_until - :ahead, :longest)
+WHERE id = :account_id
+    AND (:ahead > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
+
 -- name: account_holds
 SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
 FROM account WHERE id = :account_id;
