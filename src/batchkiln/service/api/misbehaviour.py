@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from batchkiln.service.api.untruths import tell_wrong_date, with_untruth
 from batchkiln.service.context import CONTEXT
 from batchkiln.service.errors import ApiError
 from batchkiln.service.faults import FaultRule
@@ -64,6 +65,10 @@ async def misbehaved_after(
         match fault.kind:
             case "slow":
                 await request.app[CONTEXT].clock.sleep(fault.seconds or 0)
+            case "wrong_date":
+                tell_wrong_date(request, response, fault)
+            case "wrong_cost" | "wrong_creation":
+                response = with_untruth(response, fault)
             case "cut_body":
                 response = await _cut(request, response)
             case "wrong_length":

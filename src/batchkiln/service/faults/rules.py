@@ -22,6 +22,9 @@ Misbehaviour = Literal[
     "reset_after",  # the work is done, the connection is reset without a reply
     "cut_body",  # the work is done, half of the body is sent
     "wrong_length",  # a download has, or an upload keeps, `extra_bytes` more than it should (default: -1, one less)
+    "wrong_date",  # the work is done, the Date is wrong by `seconds` (default: a year) and some hours that vary
+    "wrong_cost",  # a record tells a cost of 0 until its generation has ended
+    "wrong_creation",  # a record tells a creation `seconds` too early (default: a month)
     "fail_generation",  # the created generation fails, and is refunded
     "cancel_generation",  # the created generation is canceled
     "stay_pending",  # the created generation stays pending for `seconds`, or for ever
@@ -43,6 +46,7 @@ BEFORE: Final = frozenset(
 )
 DELAY: Final = frozenset({"slow"})
 REPLY: Final = frozenset({"reply_lost", "reset_after", "cut_body", "wrong_length"})
+UNTRUTH: Final = frozenset({"wrong_date", "wrong_cost", "wrong_creation"})
 FATE: Final = frozenset({"fail_generation", "cancel_generation", "stay_pending", "slow_generation"})
 LINK: Final = frozenset({"link_dies_early"})
 UPLOAD_LINK: Final = frozenset({"upload_link_dies_early"})
@@ -57,6 +61,9 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
     "storage_error": _STORAGE,
     "storage_unavailable": _STORAGE,
     "wrong_length": _STORAGE,
+    "wrong_date": _EVERYWHERE - _STORAGE,
+    "wrong_cost": frozenset({"create", "poll"}),
+    "wrong_creation": frozenset({"create", "poll"}),
     **dict.fromkeys(FATE, frozenset({"create"})),
     "link_dies_early": frozenset({"poll"}),
     "upload_link_dies_early": frozenset({"upload"}),
@@ -65,6 +72,7 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
 _USES: Final[Mapping[str, frozenset[str]]] = {
     "seconds": frozenset(
         {"throttle", "unavailable", "storage_unavailable", "slow", "stay_pending", "slow_generation"}
+        | {"wrong_date", "wrong_creation"}
         | LINK
         | UPLOAD_LINK
     ),
