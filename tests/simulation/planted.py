@@ -340,9 +340,9 @@ BUGS: Final = (
     Bug(
         "the first record's cost is final",
         "queue/charges.py",
-        "    if record.status is GenerationStatus.SUCCESS and record.cost_credits is not None:\n",
-        '    if row["cost_credits"] is not None:\n        return int(row["cost_credits"])\n'
-        "    if record.cost_credits is not None:\n",
+        "    if GenerationStatus.of(record.status_word) is GenerationStatus.SUCCESS and record",
+        '    if row["cost_credits"] is not None:\n        return int(row["cost_credits"])\n    if record',
+        caught_by="tests/simulation/test_untruths.py",
     ),
     Bug(
         "one reply's date is believed",
@@ -355,6 +355,7 @@ BUGS: Final = (
         "queue/charges.py",
         "    return made_at if earliest <= made_at <= now + CLOCKS_APART_MS else None\n",
         "    return made_at\n",
+        caught_by="tests/simulation/test_untruths.py",
     ),
     Bug(
         "a refused account fetches nothing more",

@@ -268,9 +268,7 @@ def record_generation(
     else:
         row = recharge(connection, row, record, now)
     if sighting is not None:
-        going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
-        parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
-        connection.execute(query("note_duration"), parameters)
+        _note_duration(connection, attempt_id, sighting)
     if record.status_word != row["generation_status"] or row["lost_since"] is not None:
         connection.execute(query("note_status"), {"attempt_id": attempt_id, "status": record.status_word})
         note(
@@ -283,10 +281,7 @@ def record_generation(
         )
     match record.status:
         case GenerationStatus.SUCCESS:
-            if GenerationStatus.of(record.status_word) is GenerationStatus.UNKNOWN:
-                told = {"status": record.status_word}
-                kind = "unknown_status_taken_for_success"
-                note(connection, kind, item_id=row["item_id"], now=now, attempt_id=attempt_id, detail=told)
+            _note_unknown_word(connection, row, record, now)
             _end(connection, row, AttemptState.SUCCEEDED, now)
             return _move(connection, row, ItemState.ACTIVE, Event.OUTPUTS_READY, now)
         case GenerationStatus.FAILED:
@@ -300,6 +295,19 @@ def record_generation(
             return _move(connection, row, ItemState.ACTIVE, Event.RETENTION_ENDED, now, error=_EXPIRED)
         case GenerationStatus.PENDING | GenerationStatus.PROCESSING | GenerationStatus.UNKNOWN:
             return ItemState.ACTIVE
+
+
+def _note_duration(connection: sqlite3.Connection, attempt_id: int, sighting: Sighting) -> None:
+    going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
+    parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
+    connection.execute(query("note_duration"), parameters)
+
+
+def _note_unknown_word(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int) -> None:
+    """Say in the history under which word a result was taken for a success."""
+    if GenerationStatus.of(record.status_word) is GenerationStatus.UNKNOWN:
+        kind, detail = "unknown_status_taken_for_success", {"status": record.status_word}
+        note(connection, kind, item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
 
 
 def _confirm(

@@ -21,9 +21,10 @@ def cost_of(row: sqlite3.Row, record: GenerationRecord) -> int:
     """Return what counts as charged for an attempt once this record is known.
 
     `credits.cost` is the amount charged (Service section 2.1): of a success, its word is the last. Before, and of
-    any other end, where a refund may show as a cost of zero, the larger of quote and costs stays.
+    any other end, where a refund may show as a cost of zero, the larger of quote and costs stays; and
+    under a word that nobody knows.
     """
-    if record.status is GenerationStatus.SUCCESS and record.cost_credits is not None:
+    if GenerationStatus.of(record.status_word) is GenerationStatus.SUCCESS and record.cost_credits is not None:
         return record.cost_credits
     return max(_booked(row), record.cost_credits or 0)
 

@@ -4,10 +4,9 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
-from batchkiln.core.backoff import LONGEST_HOLD
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import LATEST, Now, from_milliseconds, to_milliseconds
@@ -189,14 +188,8 @@ class QueueStore:
         await self._record(_execute, name, account_id=account_id, until=to_milliseconds(until), reason=reason)
 
     async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
-        """Shorten an account's stored waits to what the service may have asked for, now that its time is known.
-
-        Where the last request of the log left later than now, the clock was wrong then, and so were they.
-        """
-        ahead = timedelta(0) if logged_at is None else max(logged_at - now.latest, timedelta(0))
-        longest = to_milliseconds(now.latest + LONGEST_HOLD)
-        parameters = {"account_id": account_id, "ahead": ahead // timedelta(milliseconds=1), "longest": longest}
-        await self._database.write(_execute, "cap_holds", **parameters)
+        """Shorten an account's stored waits to what the service may have asked for, now that its time is known."""
+        await self._database.write(windows.cap_holds, account_id, now.latest, logged_at)
 
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time, the floor of the next start's guess."""

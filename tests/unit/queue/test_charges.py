@@ -72,6 +72,16 @@ def test_the_word_at_a_success_is_the_last(world: World, sent: Attempt, final: i
     assert standing(world).days == standing(world).job_days == {DAY_MS: 10}
 
 
+def test_a_word_that_nobody_knows_makes_nothing_cheaper(world: World, sent: Attempt) -> None:
+    """Its outputs are fetched, since that costs nothing; what was charged is known at a success alone."""
+    taken = generation(S.SUCCESS, status_word="delivered", cost_credits=0)
+
+    tell(world, sent, generation(S.PENDING), taken)
+
+    assert world.state("item-1") is ItemState.DOWNLOADING
+    assert world.money() == (0, 10, 0)
+
+
 def test_a_success_at_once_is_final_as_well(world: World, sent: Attempt) -> None:
     """The reply to a replay may be the last word on the cost."""
     tell(world, sent, generation(S.SUCCESS, cost_credits=7))
