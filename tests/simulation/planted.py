@@ -355,6 +355,7 @@ BUGS: Final = (
         "queue/charges.py",
         "    return made_at if earliest <= made_at <= now + CLOCKS_APART_MS else None\n",
         "    return made_at\n",
+        (("queue/charges.py", 'max(made_at, row["recorded_at"])', "made_at"),),
         caught_by="tests/simulation/test_untruths.py",
     ),
     Bug(

@@ -24,8 +24,8 @@ items:
     "fault",
     [
         {"kind": "wrong_cost", "endpoint": "any"},
-        {"kind": "wrong_creation", "endpoint": "any"},
-        {"kind": "wrong_creation", "endpoint": "any", "seconds": 50_400},
+        {"kind": "wrong_creation", "endpoint": "create", "times": 2},  # what is struck excuses a refusal of its own
+        {"kind": "wrong_creation", "endpoint": "create", "times": 2, "seconds": 50_400},
         {"kind": "wrong_date", "endpoint": "any", "every": 2},
         {"kind": "wrong_date", "endpoint": "any", "every": 3, "seconds": 90_000},
     ],
@@ -36,7 +36,7 @@ def test_no_single_reply_is_believed(fault: dict[str, object]) -> None:
     plan = Plan(
         manifests={"pictures.yaml": MANIFEST},
         limits={"credits_per_day": 4},
-        service={"faults": [fault | {"times": None}]},
+        service={"faults": [{"times": None} | fault]},
         ends_by=4 * 86_400.0,
     )
     with silence():
