@@ -7,11 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from math import inf
 
-import structlog
-
 from batchkiln.core.instants import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, Now
-
-log = structlog.get_logger()
 
 
 def machine_now() -> datetime:
@@ -73,7 +69,7 @@ class ServiceClock:
         expected = self._believed + (wall - self._believed_at).total_seconds() * self.time_scale - steady
         self._offset = before.observe(date, sent_at=sent_at, received_at=received_at, expected=expected)
         if self._offset.doubted is not None and before.doubted is None:
-            log.warning("service_time_doubted", told=date.isoformat(), known=before.now(steady).instant.isoformat())
+            _tell_doubt(date, before.now(steady).instant)
         elif self._offset.is_observed and self._offset.doubted is None:
             self._believed_at, self._believed = wall, self._offset.lowest + steady
 
@@ -96,3 +92,10 @@ class ServiceClock:
                 await wake.wait()
         except TimeoutError:
             return
+
+
+def _tell_doubt(told: datetime, known: datetime) -> None:
+    import structlog  # noqa: PLC0415  commands that only look have no use for it
+
+    reason = f"a reply says {told.isoformat()}, where {known.isoformat()} is known; another one has to agree"
+    structlog.get_logger().warning("service_time_doubted", reason=reason)
