@@ -366,6 +366,27 @@ BUGS: Final = (
         caught_by="tests/simulation/test_person.py",
     ),
     Bug(
+        "the first record's cost is final",
+        "queue/charges.py",
+        "    if GenerationStatus.of(record.status_word) is GenerationStatus.SUCCESS and record",
+        '    if row["cost_credits"] is not None:\n        return int(row["cost_credits"])\n    if record',
+        caught_by="tests/simulation/test_untruths.py",
+    ),
+    Bug(
+        "one reply's date is believed",
+        "core/instants.py",
+        "if expected is not None and word.agrees(expected, expected, within=within):",
+        "if True:",
+    ),
+    Bug(
+        "a creation is believed, whenever it was",
+        "queue/charges.py",
+        "    return made_at if earliest <= made_at <= now + CLOCKS_APART_MS else None\n",
+        "    return made_at\n",
+        (("queue/charges.py", 'max(made_at, row["recorded_at"])', "made_at"),),
+        caught_by="tests/simulation/test_untruths.py",
+    ),
+    Bug(
         "a refused account fetches nothing more",
         "scheduler/lane.py",
         "self.control.block(self.account_id, trouble, is_cut_off=about_paid)",

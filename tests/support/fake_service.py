@@ -135,6 +135,11 @@ class FakeService:
     cuts_differ: bool = False  # whether each of them brings something else
     links_refused: int = 0
     tells_time: bool = True  # whether its replies have a Date
+    dates_told: int = 0
+    dates_needed: int = 1  # so many, until the clock believes them
+    cost_told: Callable[[int, GenerationStatus], int | None] = lambda cost, _: cost  # what a record says it costs
+    made_at_told: Callable[[datetime], datetime | None] = lambda made_at: made_at
+    word_told: Callable[[GenerationStatus], str] = lambda status: status.value
     is_dead: bool = False
     _days: dict[tuple[str, str, datetime], int] = field(default_factory=lambda: defaultdict(int))
 
@@ -208,7 +213,9 @@ class FakeService:
         await self.clock.sleep(latency)
         if script is Lost.REPLY or self.is_dead:
             return NoReply("the connection broke")
-        self.clock.is_observed |= self.tells_time
+        self.dates_told += self.tells_time
+        self.clock.is_observed |= self.dates_told >= self.dates_needed
+        self.clock.is_doubted = self.dates_told > 0 and not self.clock.is_observed
         return reply
 
     def price(self, body: dict[str, Any]) -> int:
@@ -271,12 +278,13 @@ class FakeService:
         url = f"https://files/{generation.id}?until={(now + LINK_LIFE).timestamp()}"
         count = self.outputs_count if status is GenerationStatus.SUCCESS else 0
         links = (OutputLink("image", url, now + LINK_LIFE),) * count
+        word = self.word_told(status)
         return GenerationRecord(
             id=generation.id,
-            status=status,
-            status_word=status.value,
-            created_at=generation.created_at,
-            cost_credits=generation.cost,
+            status=GenerationStatus.of(word),
+            status_word=word,
+            created_at=self.made_at_told(generation.created_at),
+            cost_credits=self.cost_told(generation.cost, status),
             outputs=links,
             error=ServiceError("model_error", "it failed") if status is GenerationStatus.FAILED else None,
         )

@@ -205,7 +205,7 @@ class ServiceClient:
                 allow_redirects=False,
                 timeout=self._timeouts.of_calls(),
             ) as response:
-                self._tell_date(response.headers, sent_at)
+                came_at = self._clock.monotonic()
                 content = await _read_bounded(response, max_bytes)
         except FAULTS as fault:
             reply = NoReply(describe_fault(fault))
@@ -216,17 +216,21 @@ class ServiceClient:
         if content is None:
             return NoReply(f"the reply is longer than {max_bytes} bytes")
         names = {name.lower(): value for name, value in response.headers.items()}
-        return RawReply(response.status, names, content, self._keys.secrets)
+        raw = RawReply(response.status, names, content, self._keys.secrets)
+        self._tell_date(raw, response.headers, sent_at, came_at)
+        return raw
 
-    def _tell_date(self, headers: MultiMapping[str], sent_at: float) -> None:
+    def _tell_date(self, raw: RawReply, headers: MultiMapping[str], sent_at: float, came_at: float) -> None:
         """Tell the clock the service's date, unless a cache answered with a copy: its date is that of the copy.
 
+        Nor does a page of a proxy tell it: only a JSON object is a reply of the API (Service sections 2 and 7).
         An Age says so (RFC 9111), and zero is said of replies that were just fetched. It is not added to the date: it
         is the cache's own reckoning, by a clock that nobody knows, and the next reply about money tells the time.
         """
         date = read_date(headers.get("Date"))
-        if date is not None and set(headers.getall("Age", ["0"])) == {"0"}:
-            self._clock.observe_date(date, sent_at=sent_at, received_at=self._clock.monotonic())
+        is_fresh = set(headers.getall("Age", ["0"])) == {"0"}
+        if date is not None and is_fresh and isinstance(raw.document(), dict):
+            self._clock.observe_date(date, sent_at=sent_at, received_at=came_at)
 
     def _absolute(self, link: str) -> URL | None:
         """Give a link of the service as a URL, byte for byte: any other quoting would break its signature."""

@@ -198,7 +198,7 @@ def find_record(raw: RawReply) -> GenerationRecord | None:
         return None
     return GenerationRecord(
         id=wire.id,
-        status=_status(wire.status),
+        status=GenerationStatus.of(wire.status),
         status_word=safe_text(wire.status or "", STATUS_WORD_MAX_CHARACTERS, raw.secrets),
         created_at=wire.created_at,
         cost_credits=wire.cost_credits,
@@ -211,13 +211,6 @@ def _conflict(raw: RawReply) -> KeyConflict | Busy:
     """Tell a changed body (Service rule 4.3) from another active generation of the account."""
     error = read_error(raw)
     return Busy(retry_after(raw), error) if is_busy(raw) else KeyConflict(error)
-
-
-def _status(word: str | None) -> GenerationStatus:
-    try:
-        return GenerationStatus((word or "").casefold())
-    except ValueError:
-        return GenerationStatus.UNKNOWN
 
 
 def _links(entries: Sequence[object]) -> Iterator[OutputLink]:

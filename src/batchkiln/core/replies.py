@@ -21,10 +21,28 @@ class GenerationStatus(StrEnum):
     EXPIRED = "expired"
     UNKNOWN = "unknown"
 
+    @classmethod
+    def of(cls, word: str | None) -> "GenerationStatus":
+        """Return what a status word means; `UNKNOWN` for one that the service's document does not name.
+
+        Other words for a success are believed, since it only leads to fetching files. No other word is a failure:
+        a failure is verified and refunded (Service rule 3.1), and its item is paid for again.
+        """
+        known = (word or "").strip().casefold()
+        if known in _WORDS_FOR_SUCCESS:
+            return cls.SUCCESS
+        try:
+            return cls(known)
+        except ValueError:
+            return cls.UNKNOWN
+
     @property
     def is_ended(self) -> bool:
         """Whether nothing more is to come."""
         return self not in {GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.UNKNOWN}
+
+
+_WORDS_FOR_SUCCESS = frozenset({"succeeded", "successful", "completed", "complete", "done", "finished"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +132,7 @@ class AccountProblem(StrEnum):
     KEY_CONFLICT = "key_conflict"  # a 409 that lasts, for bytes that are unchanged
     NOT_UNDERSTOOD = "not_understood"  # its replies to creates are
     REFUSED_ALIKE = "refused_alike"  # one create after the other, in the same words
+    OVERCHARGED = "overcharged"  # it charged more than the maximum that was sent; told by us, not by the service
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,11 +161,13 @@ class Progress:
     """Where a record of the service brought its item; with it, once it succeeded, what the download needs.
 
     `seen` is the queue as the record left it, with its version; None where it has changed meanwhile.
+    `overcharged_credits` is what the record told to be charged beyond the quote and every cost told before.
     """
 
     state: ItemState
     task: DownloadTask | None = None
     seen: tuple[int, Snapshot] | None = None
+    overcharged_credits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ _REMEDIES: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.KEY_CONFLICT: "see whether another program makes the same keys",
     AccountProblem.NOT_UNDERSTOOD: "put where the fields stand under `replies` in the configuration",
     AccountProblem.REFUSED_ALIKE: "see what the service says of the refused items",
+    AccountProblem.OVERCHARGED: "ask the service's support about the charge, before anything more is sent",
 }
 
 

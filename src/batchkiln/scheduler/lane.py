@@ -48,8 +48,12 @@ from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.cut_files import CutFiles
 from batchkiln.scheduler.pacing import Followed, Paces, follow
 from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
+from batchkiln.scheduler.unnamed import UnnamedResults
 
 log = structlog.get_logger()
+
+Seen = tuple[GenerationStatus, str, int | None]
+"""Status, its word and the cost: what makes a record of a generation worth recording."""
 
 _NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # what differs between refusals that are alike
 
@@ -90,7 +94,8 @@ class Lane:
     upload_troubles: int = 0
     touched: dict[int, float] = field(default_factory=dict)  # when the last request about an attempt was over
     ready: dict[int, tuple[DownloadTask, GenerationRecord]] = field(default_factory=dict)  # just seen, with links
-    statuses: dict[int, str] = field(default_factory=dict)  # the last status word of the active generation
+    seen: dict[int, Seen] = field(default_factory=dict)  # what was last recorded of the active generation
+    unnamed: UnnamedResults = field(default_factory=UnnamedResults)
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
     refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when

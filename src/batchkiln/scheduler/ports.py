@@ -48,6 +48,10 @@ class Clock(Protocol):
     def is_observed(self) -> bool:
         """Whether the service itself has told its time."""
 
+    @property
+    def is_doubted(self) -> bool:
+        """Whether its last word contradicts what is known, and waits for another reply to agree."""
+
     def now(self) -> Now:
         """Read the clock; once per turn."""
 
@@ -188,6 +192,9 @@ class Queue(Protocol):
 
     async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: Reason) -> None:
         """Keep a wait that the service imposed."""
+
+    async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
+        """Shorten stored waits that a wrong clock made too long; `logged_at` is when the last request left, by it."""
 
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time for the next start."""

@@ -34,6 +34,13 @@ UPDATE account SET creates_held_until = :until, creates_held_reason = :reason WH
 -- name: hold_reads
 UPDATE account SET reads_held_until = :until, reads_held_reason = :reason WHERE id = :account_id;
 
+-- name: cap_holds -- where a wait is NULL, so is its minimum
+UPDATE account
+SET creates_held_until = min(creates_held_until - :ahead, :longest),
+    reads_held_until = min(reads_held_until - :ahead, :longest)
+WHERE id = :account_id
+    AND (:ahead > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
+
 -- name: account_holds
 SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
 FROM account WHERE id = :account_id;
@@ -199,6 +206,9 @@ WHERE id = :attempt_id AND state = 'sent';
 -- name: confirm_attempt
 UPDATE attempt SET generation_created_at = :created_at, cost_credits = :cost, day_start_at = :day
 WHERE id = :attempt_id;
+
+-- name: recharge_attempt
+UPDATE attempt SET cost_credits = :cost WHERE id = :attempt_id RETURNING *;
 
 -- name: note_status
 UPDATE attempt SET generation_status = :status, lost_since = NULL WHERE id = :attempt_id;
