@@ -53,6 +53,7 @@ class Profile:
     """A service. Without `base_url` it is the local one, embedded in the process that drives the queue.
 
     `scale` is None where the configuration does not say; `folder` is where relative key files are looked up.
+    `allow_http_links`: links of a service with https may lead to plain http.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Profile:
     day: ServiceDay = field(default_factory=ServiceDay)
     scale: float | None = None
     folder: Path = field(default_factory=Path)
+    allow_http_links: bool = False
 
     @property
     def is_embedded(self) -> bool:

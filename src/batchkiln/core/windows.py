@@ -33,6 +33,7 @@ class Limits:
     requests_per_minute_per_ip: int = 120
     poll_interval_seconds: float = 10.0
     minute_seconds: float = 60.0
+    output_bytes: int = 2048 * MIB  # of one output: our own bound, the service names none
 
 
 class SlidingLog:

@@ -26,6 +26,7 @@ class Decision(StrEnum):
     NOT_CREATED = "not-created"  # nothing was created, or it may be paid again: it is queued again
     FAILED = "failed"  # it came to nothing, and is not to be tried again
     GENERATION = "generation"  # the service knows it under an id: it is fetched
+    SAVED = "saved"  # what is on disk is all that is wanted of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def resolve(
             return _leave(connection, held, Event.GIVEN_UP, now)
         case Decision.GENERATION:
             return _fetch(connection, held, generation_id, now)
+        case Decision.SAVED:
+            return _accept_saved(connection, held, now)
 
 
 def _leave(connection: sqlite3.Connection, held: _Held, event: Event, now: int) -> Resolved:
@@ -103,6 +106,10 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
         raise InputError("the decision 'generation' needs the generation's id, as the service shows it")
     if attempt is None:
         raise InputError(f"{held.label} was never sent: it can have no generation; use 'not-created' or 'failed'")
+    if attempt["state"] == AttemptState.SUCCEEDED and attempt["generation_id"] == generation_id:
+        # It is known to have succeeded: only its files are missing.
+        state = _move(connection, held, Event.DOWNLOAD_RESUMED, now, detail={"decided_by": "person"})
+        return Resolved(state, attempt["id"], may_pay_again=False)
     _check_free(connection, held, attempt, generation_id)
     if held.reserves:
         _settle(connection, held, charged=attempt["quote_credits"])
@@ -111,6 +118,15 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
     detail = {"generation_id": generation_id, "decided_by": "person"}
     state = _move(connection, held, Event.POLL_RESUMED, now, detail=detail)
     return Resolved(state, attempt["id"], may_pay_again=False)
+
+
+def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
+    """End an item with the files that are on disk."""
+    attempt_id = None if held.attempt is None else held.attempt["id"]
+    if not connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0]:
+        raise InputError(f"no file of {held.label} is on disk: it can only be fetched again, or given up")
+    state = _move(connection, held, Event.FILES_SAVED, now, detail={"decided_by": "person"})
+    return Resolved(state, attempt_id, may_pay_again=False)
 
 
 def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Row, generation_id: str) -> None:

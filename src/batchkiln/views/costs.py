@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.queue.persons import CancelReport, RetryReport
 from batchkiln.queue.resolve import Decision
@@ -58,6 +59,11 @@ def cost_of_resolve(decision: Decision, story: ItemStory) -> str:
             )
         case Decision.FAILED:
             return f"{name} is given up. This costs nothing more; what it may have cost stays paid."
+        case Decision.SAVED:
+            files = count(len(story.item.outputs), "file")
+            return f"{name} is done with the {files} on disk. This costs nothing; the rest of it is not fetched."
+        case Decision.GENERATION if story.attempts and story.attempts[-1].state is AttemptState.SUCCEEDED:
+            return f"{name} is fetched again; it is paid already, and this costs nothing."
         case Decision.GENERATION:
             return (
                 f"{name} is taken to have become this generation, for {price}; it is polled and fetched. "

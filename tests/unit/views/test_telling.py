@@ -136,6 +136,18 @@ def generation_lost(queue: QueueFile) -> None:
     queue.move("fox", Event.GENERATION_LOST, code="not_found")
 
 
+def output_unusable(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "succeeded")
+    queue.move("fox", Event.OUTPUTS_READY)
+    queue.move("fox", Event.OUTPUTS_UNUSABLE, code="output_unusable")
+
+
+def outputs_gone(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "expired")
+    queue.move("fox", Event.OUTPUTS_READY)
+    queue.move("fox", Event.OUTPUTS_UNUSABLE, code="outputs_gone")
+
+
 Way = Callable[[QueueFile], None]
 Row = tuple[Way, str, str, str, list[str]]
 # A way to stand; a piece of its story, of its charge, of what to do; the commands that are named.
@@ -167,6 +179,20 @@ TABLE: Final[list[Row]] = [
     (canceled, "a person canceled it", "never sent", "queues it again", ["retry birds fox"]),
     (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve --as failed birds fox"]),
     (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve --as failed birds fox"]),
+    (
+        output_unusable,
+        "not all of its outputs could be fetched: output_unusable",
+        "5 credits",
+        "which costs nothing",
+        ["resolve --as generation --generation-id gen-1 birds fox", "resolve --as saved", "resolve --as failed"],
+    ),
+    (
+        outputs_gone,
+        "no longer holds the others",
+        "5 credits",
+        "pays again",
+        ["resolve --as saved birds fox", "resolve --as failed birds fox", "resolve --as not-created birds fox"],
+    ),
     (conflict, "another body", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
     (
         damaged,
