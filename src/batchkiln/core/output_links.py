@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from urllib.parse import SplitResult, urlsplit
 
 from batchkiln.core.replies import OutputLink
@@ -24,7 +23,8 @@ def mark_of(link: OutputLink) -> str:
 
 def extension_of(link: OutputLink) -> str | None:
     """Return the extension of the link's own file name, in small letters and without a dot; None for none."""
-    return PurePosixPath(_parts(link.url).path).suffix[1:].lower() or None
+    stem, dot, extension = _parts(link.url).path.rpartition("/")[2].rpartition(".")
+    return extension.lower() if stem and dot and extension else None
 
 
 def _parts(url: str) -> SplitResult:

@@ -19,7 +19,7 @@ from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.queue.waiting import SlotHolder
 from batchkiln.views.standing import Standing, Wait
-from batchkiln.views.telling import DAMAGED, HOLDS, WAITS, Telling
+from batchkiln.views.telling import DAMAGED, GONE, HOLDS, WAITS, Telling
 from batchkiln.views.words import REASONS, moment
 from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
@@ -255,7 +255,7 @@ def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
     ways = {event for (_, event), state in TRANSITIONS.items() if state is ItemState.HELD}
     assert {state for state, _ in reached} == set(ItemState)
     assert {kind for state, kind in reached if state == ItemState.HELD} == ways
-    assert set(HOLDS) == ways | {DAMAGED}
+    assert set(HOLDS) == ways | {DAMAGED, GONE}
 
 
 @pytest.mark.parametrize("reason", Reason)
