@@ -59,9 +59,9 @@ class CutFiles:
         """Tell whether an output may be asked for."""
         return self._due_at.get(output, at) <= at
 
-    def rest(self, attempt_id: int) -> None:
+    def rest(self, attempt_id: int, left: Iterable[_Output]) -> None:
         """Note that all that is left of an attempt waits: nothing is done until the first of it is due."""
-        self._waiting[attempt_id] = min(at for output, at in self._due_at.items() if output[0] == attempt_id)
+        self._waiting[attempt_id] = min(self._due_at[output] for output in left)
 
     def saved(self, output: _Output) -> None:
         """Forget an output that is saved."""

@@ -142,7 +142,8 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
             if clock.now().instant > retention_ends_at(task.created_at):
                 await lane.ports.queue.record_retention_ended(task, clock.now())
                 return _Links.NEVER
-            return _Links.LATER
+            _fail(lane, task, 0, Failure.BROKEN, "the service no longer knows the generation")
+            return _Links.NEVER if await _leave(lane, task, [(attempt.id, 0)]) else _Links.LATER
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
             if await lane.outlasts_refusal(attempt, reply, creates=False):
                 return _Links.LATER
@@ -224,7 +225,7 @@ async def _leave(lane: Lane, task: DownloadTask, left: Sequence[Output]) -> bool
     if any(lane.cut_files.is_due(output, clock.now().steady) for output in left):
         await queue.record_link_expired(task, "a fresh link is read", clock.now())
     else:
-        lane.cut_files.rest(task.attempt.id)  # before others hear of it
+        lane.cut_files.rest(task.attempt.id, left)  # before others hear of it
         await queue.record_link_expired(task, "it is fetched again later", clock.now())
     return False
 

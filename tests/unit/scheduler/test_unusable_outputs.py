@@ -14,6 +14,7 @@ from batchkiln.core.replies import (
     GenerationStatus,
     LinkBarred,
     NotContinued,
+    NotFound,
     RecordRead,
 )
 from batchkiln.core.states import ItemState
@@ -22,6 +23,7 @@ from batchkiln.queue import persons
 from batchkiln.queue.resolve import Decision, resolve
 from batchkiln.scheduler.streaming import GRACE_SECONDS
 from support import fake_service
+from support.builders import NO
 from support.fake_service import content_of
 from support.memory_files import NO_OUTPUT
 from support.world import World
@@ -205,6 +207,34 @@ async def test_success_without_outputs_is_told_after_a_day(world: World) -> None
 
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "output_unusable")
     assert len(world.service.reads["gen-1"]) < 50
+
+
+async def test_generation_that_is_denied_is_told_after_a_day(world: World) -> None:
+    """A result that the service had ready, and then denies, is asked for less and less often, and a person hears."""
+    world.service.links_refused = 1
+    world.enqueue("fox")
+    await world.run_until("fox", ItemState.ACTIVE)
+
+    def deny(kind: str, _account: str) -> object:
+        is_ready = kind == "read" and world.state("fox") is ItemState.DOWNLOADING
+        return NotFound(NO) if is_ready else None
+
+    world.service.rule = deny
+    await world.run()
+
+    assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "output_unusable")
+    assert world.clock.steady < 27 * 3600
+
+
+async def test_waiting_for_what_cannot_be_had_does_not_spin(world: World) -> None:
+    """A run that only waits for a bad output sleeps between its tries."""
+    world.service.broken_files = {"gen-1"}
+    turns: list[None] = []
+    world.enqueue("fox")
+
+    await world.run_watched(lambda: turns.append(None))
+
+    assert len(turns) < 3000
 
 
 async def test_retention_that_ends_over_saved_files_is_no_expiry(world: World) -> None:
