@@ -14,6 +14,15 @@ def give_up_unreachable(queue: Path) -> None:
         _end_holds(connection, _held(connection, "key_missing"), Decision.FAILED)
 
 
+def fetch_again(queue: Path) -> int:
+    """Have the outputs fetched again that could not be had, under the ids that are known; return of how many items."""
+    with _queue(queue) as connection:
+        held = _held(connection, "output_unusable")
+        for row in held:
+            _end_holds(connection, [row], Decision.GENERATION, generation_id=row["generation_id"])
+    return len(held)
+
+
 def end_doubts(queue: Path, service: Path) -> int:
     """Queue the items again that were in doubt and are refused, since their uploads have expired meanwhile.
 
@@ -43,7 +52,7 @@ def _queue(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
     return connection.execute(
-        "SELECT job.name AS job, item.name AS item, item.prompt, attempt.sends,"
+        "SELECT job.name AS job, item.name AS item, item.prompt, attempt.sends, attempt.generation_id,"
         " (SELECT count(*) FROM event WHERE event.attempt_id = attempt.id"
         "  AND event.kind IN ('create_postponed', 'account_blocked')) AS answers_noted"
         " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.attempt_id"
@@ -52,10 +61,13 @@ def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
     ).fetchall()
 
 
-def _end_holds(connection: sqlite3.Connection, held: list[sqlite3.Row], decision: Decision) -> None:
+def _end_holds(
+    connection: sqlite3.Connection, held: list[sqlite3.Row], decision: Decision, *, generation_id: str | None = None
+) -> None:
     for row in held:
         connection.execute("BEGIN IMMEDIATE")
-        resolve(connection, row["job"], row["item"], decision, now=_now(connection))
+        now = _now(connection)
+        resolve(connection, row["job"], row["item"], decision, generation_id=generation_id, now=now)
         connection.execute("COMMIT")
 
 

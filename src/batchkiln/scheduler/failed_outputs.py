@@ -23,7 +23,7 @@ Output = tuple[int, int]  # attempt id, number of the output from 1; 0 for those
 _HOUR: Final = 3600.0
 BOUNDS: Final = {
     Failure.BROKEN: (8, 24 * _HOUR),
-    Failure.UNUSABLE: (4, _HOUR),
+    Failure.UNUSABLE: (6, 6 * _HOUR),  # a network that asks to sign in does so for hours
     Failure.BARRED: (2, 60.0),
     Failure.FEWER: (4, _HOUR),
 }
@@ -31,7 +31,7 @@ BOUNDS: Final = {
 
 WAITS_SECONDS: Final = {
     Failure.BROKEN: (0.0, 0.0, 0.0, 60.0, 300.0, 900.0, _HOUR),  # a fresh link mends most of it at once
-    Failure.UNUSABLE: (60.0, 600.0, _HOUR),
+    Failure.UNUSABLE: (60.0, 600.0, _HOUR, 2 * _HOUR, 3 * _HOUR),
     Failure.BARRED: (60.0, _HOUR),
     Failure.FEWER: (60.0, 600.0, _HOUR),
 }

@@ -106,8 +106,8 @@ async def test_error_page_is_no_output_and_a_person_is_asked(world: World) -> No
 
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "output_unusable")
     assert world.outputs.files == {"/out/job/fox-2.png": content_of("gen-1/2")}
-    assert len(world.service.downloads) == 1 + 4
-    assert world.clock.steady < 2 * 3600
+    assert len(world.service.downloads) == 1 + 6
+    assert world.clock.steady < 7 * 3600
     assert "1 of its outputs are on disk; output 1: a text" in world.one("SELECT error_message FROM item")
     assert world.attempts("fox") == ["succeeded"]
 
