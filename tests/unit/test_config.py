@@ -41,7 +41,12 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
             accounts:
               - name: main
                 keys: [{file: key.txt}]
-            limits: {creates_per_minute: 3, upload_bytes_per_day: 2 MiB, poll_interval_seconds: 2.5}
+            limits:
+              creates_per_minute: 3
+              upload_bytes_per_day: 2 MiB
+              poll_interval_seconds: 2.5
+              output_bytes: 3 GiB
+            allow_http_links: true
             time_scale: 60
             day_seconds: 600
             day_start: "2026-01-01T00:00:17Z"
@@ -57,6 +62,8 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
     assert profile.limits.reads_per_minute == 60
     assert profile.limits.upload_bytes_per_day == 2 * 1024 * 1024
     assert profile.limits.poll_interval_seconds == 2.5
+    assert profile.limits.output_bytes == 3 * 1024**3
+    assert profile.allow_http_links
     assert profile.time_scale == 60.0
     assert (profile.day.seconds, profile.day.start) == (600.0, datetime(2026, 1, 1, 0, 0, 17, tzinfo=UTC))
 

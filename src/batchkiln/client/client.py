@@ -37,6 +37,7 @@ from batchkiln.core.replies import (
     PutReply,
     QuoteReply,
     ReadReply,
+    TicketRefused,
     UploadTicket,
 )
 
@@ -70,11 +71,16 @@ class ServiceClient:
         clock: ReplyClock,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
         meter: RequestMeter | None = None,
+        allows_http_links: bool = False,
     ) -> None:
-        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`."""
+        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`.
+
+        Links of a service with https may lead to plain http only with `allows_http_links`.
+        """
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
+        self._guard = transfers.LinkGuard(URL(self._base).origin(), allows_http=allows_http_links)
         self._keys = Keys(keys)
         self._clock = clock
         self._timeouts = timeouts
@@ -135,6 +141,8 @@ class ServiceClient:
         url = self._absolute(ticket.url)
         if url is None:
             return NoReply("the upload url is not an address")
+        if (barred := self._guard.bars(self._guard.origin, url)) is not None:
+            return TicketRefused(barred.reason)
         return await transfers.put(
             self._session,
             url,
@@ -176,7 +184,8 @@ class ServiceClient:
             self._absolute(link.url),
             offset_bytes=offset_bytes,
             etag=etag,
-            timeout=self._timeouts.of_downloads(),
+            guard=self._guard,
+            timeouts=self._timeouts,
         )
 
     def _newest_authorization(self) -> dict[str, str]:

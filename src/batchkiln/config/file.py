@@ -88,6 +88,7 @@ class _Limits(_Model):
     requests_per_minute_per_ip: int = Field(default=120, ge=1)
     poll_interval_seconds: float = Field(default=10.0, ge=0)
     minute_seconds: float = Field(default=60.0, gt=0)
+    output_bytes: Annotated[int, BeforeValidator(_bytes), Field(ge=1)] = 2 * 1024**3
 
 
 class _Profile(_Model):
@@ -97,6 +98,7 @@ class _Profile(_Model):
     base_url: str | None = None
     accounts: tuple[_Account, ...] = ()
     limits: _Limits = _Limits()
+    allow_http_links: bool = False
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -248,6 +250,7 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         scale=entry.time_scale,
         allows_http=entry.allow_http,
         folder=folder,
+        allow_http_links=entry.allow_http_links,
     )
 
 

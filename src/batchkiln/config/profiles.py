@@ -53,8 +53,9 @@ class Account:
 class Profile:
     """A service. Without `base_url` it is the local one, embedded in the process that drives the queue.
 
-    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up;
-    `allows_http` lets API keys go in clear over a network that is trusted.
+    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up.
+    `allows_http` lets API keys go in clear over a network that is trusted; `allow_http_links` lets links of a service
+    with https lead to plain http.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Profile:
     scale: float | None = None
     allows_http: bool = False
     folder: Path = field(default_factory=Path)
+    allow_http_links: bool = False
 
     @property
     def is_embedded(self) -> bool:

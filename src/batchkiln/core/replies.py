@@ -55,11 +55,15 @@ class ServiceError:
 
 @dataclass(frozen=True, slots=True)
 class OutputLink:
-    """A signed download link: a secret (Law 8), short-lived (Service section 2.1)."""
+    """A signed download link: a secret (Law 8), short-lived (Service section 2.1).
+
+    `identity` is what the record calls the output, where it does; it stays the same from one read to the next.
+    """
 
     type: str
     url: str = field(repr=False)
     expires_at: datetime | None
+    identity: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,11 +328,29 @@ class LinkRefused:
     status: int
 
 
-DownloadReply = DownloadStarted | LinkRefused | NoReply
+@dataclass(frozen=True, slots=True)
+class LinkBarred:
+    """The link, or a redirect of it, leads where we do not go: nothing was sent there. `reason` names no address."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotContinued:
+    """What was to be continued cannot be: another file came, or another part of it. It has to be begun again."""
+
+    reason: str
+
+
+DownloadReply = DownloadStarted | LinkRefused | LinkBarred | NotContinued | NoReply
 
 
 class DownloadBroken(Exception):
     """The bytes stopped before the end; what came is kept, and continued by range where possible."""
+
+
+class DownloadUnusable(DownloadBroken):
+    """All bytes came, and are no output: an error page, or nothing. Another try may bring the file."""
 
 
 class DownloadCut(DownloadBroken):

@@ -120,9 +120,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class DownloadTask:
-    """A finished generation whose files are still to be fetched. `saved` are the numbers already here.
+    """A finished generation whose files are still to be fetched. `saved` are those already here: number -> sha256.
 
-    `taken` are those of the first output's possible paths that another output has already.
+    `listed` is how many outputs its record had when one of them was saved; 0 before that. `taken` are those of the
+    first output's possible paths that another output has already.
     """
 
     attempt: Attempt
@@ -134,7 +135,8 @@ class DownloadTask:
     output_dir: str
     filename: str
     created_at: datetime
-    saved: frozenset[int]
+    saved: Mapping[int, str]
+    listed: int = 0
     last_read_at: datetime | None = None
     taken: frozenset[str] = frozenset()
 

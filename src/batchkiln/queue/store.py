@@ -314,12 +314,27 @@ class QueueStore:
     # --- downloads ---
 
     async def record_saved(
-        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+        self,
+        task: DownloadTask,
+        saved: SavedFile,
+        *,
+        number: int,
+        listed: int,
+        output_type: str,
+        is_last: bool,
+        now: Now,
     ) -> bool:
         """Record a file that stands whole under its final name (Law 7); False where another output has that file."""
         at = to_milliseconds(now.instant)
         return await self._record(
-            preparations.record_saved, task, saved, number=number, output_type=output_type, is_last=is_last, now=at
+            preparations.record_saved,
+            task,
+            saved,
+            number=number,
+            listed=listed,
+            output_type=output_type,
+            is_last=is_last,
+            now=at,
         )
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
@@ -329,6 +344,10 @@ class QueueStore:
     async def record_link_expired(self, task: DownloadTask, reason: str, now: Now) -> None:
         """Note that a link no longer worked."""
         await self._record(preparations.record_link_expired, task, to_milliseconds(now.instant), reason)
+
+    async def record_unusable(self, task: DownloadTask, reason: str, now: Now) -> None:
+        """Hold an item whose outputs cannot be had, for a person."""
+        await self._record(preparations.record_unusable, task, reason, to_milliseconds(now.instant))
 
     async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
         """End an item whose paid outputs are gone."""

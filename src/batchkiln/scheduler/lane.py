@@ -46,6 +46,7 @@ from batchkiln.core.views import (
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.cut_files import CutFiles
+from batchkiln.scheduler.failed_outputs import FailedOutputs
 from batchkiln.scheduler.pacing import Followed, Paces, follow
 from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
 from batchkiln.scheduler.unnamed import UnnamedResults
@@ -100,6 +101,9 @@ class Lane:
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
     refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when
     cut_files: CutFiles = field(default_factory=CutFiles)
+    failed_outputs: FailedOutputs = field(default_factory=FailedOutputs)
+    output_marks: dict[int, dict[int, str]] = field(default_factory=dict)  # per attempt and number: see `mark_of`
+    outputs_listed: dict[int, int] = field(default_factory=dict)  # per attempt: how many outputs at most
     shared_names: dict[tuple[int, int], int] = field(default_factory=dict)  # per output: how often it met another's
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     undecided: dict[int, float] = field(default_factory=dict)  # attempts that the service does not decide: since when

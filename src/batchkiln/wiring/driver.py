@@ -204,7 +204,12 @@ class Driver:
         profile, limits = service.profile, service.profile.limits
         keys = self._keys(service, account, needs_key=needs_key)
         client = ServiceClient(
-            await self._http(), base_url=service.base_url, keys=keys, clock=service.clock, meter=self.meter
+            await self._http(),
+            base_url=service.base_url,
+            keys=keys,
+            clock=service.clock,
+            meter=self.meter,
+            allows_http_links=profile.allow_http_links,
         )
         outputs = OutputFiles(self.setting.surroundings.files())
         span = limits.minute_seconds

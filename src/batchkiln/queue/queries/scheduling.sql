@@ -278,7 +278,9 @@ SELECT * FROM input_file WHERE id IN (SELECT value FROM json_each(:input_ids));
 -- name: download_task
 SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename,
        item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model,
-       (SELECT json_group_array(number) FROM output WHERE output.attempt_id = attempt.id) AS saved
+       (SELECT json_group_object(number, sha256) FROM output WHERE output.attempt_id = attempt.id) AS saved,
+       (SELECT coalesce(max(json_extract(event.detail, '$.of')), 0) FROM event
+        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_saved') AS listed
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = attempt.job_id
@@ -289,6 +291,9 @@ WHERE attempt.id = :attempt_id;
 INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
 VALUES (:item_id, :attempt_id, :number, :type, :path, :size_bytes, :sha256, :media_type, :now)
 ON CONFLICT DO NOTHING;
+
+-- name: count_outputs
+SELECT count(*) FROM output WHERE attempt_id = :attempt_id;
 
 -- name: is_output_saved
 SELECT EXISTS (SELECT 1 FROM output WHERE attempt_id = :attempt_id AND number = :number);
@@ -318,7 +323,8 @@ FROM item
 JOIN attempt ON attempt.id = item.attempt_id
 JOIN account ON account.id = attempt.account_id
 JOIN job ON job.id = item.job_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state = 'downloading'
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+  AND (item.state = 'downloading' OR (item.error_code = 'output_unusable' AND attempt.state = 'succeeded'))
   AND account.profile = :profile AND attempt.generation_created_at < :before
 ORDER BY attempt.generation_created_at LIMIT :limit;
 
