@@ -8,12 +8,13 @@ import pytest
 
 from batchkiln.config import Traces, config_of, load_config
 from batchkiln.core.errors import InputError
+from batchkiln.core.reply_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 
 
-def write(folder: Path, text: str) -> Path:
-    path = folder / "batchkiln.yaml"
+def write(folder: Path, text: str, name: str = "batchkiln.yaml") -> Path:
+    path = folder / name
     path.write_text(dedent(text), "utf-8")
     return path
 
@@ -91,6 +92,12 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: {a: {accounts: [{name: m, keys: [{env: A, file: b}]}]}}", "keys"),
         ("profiles: {a: {accounts: [{name: m, keys: [{env: A}]}, {name: m, keys: [{env: A}]}]}}", "same"),
         ("profiles: {a: {time_scale: 0}}", "time_scale"),
+        ("profiles: {a: {replies: {fields: {asset: id}}}}", "asset"),
+        ("profiles: {a: {replies: {fields: {asset_id: 'a['}}}}", "no JMESPath"),
+        ("profiles: {a: {replies: {fields: {asset_id: /data/id}}}}", "JSON Pointer"),
+        ("profiles: {a: {replies: {refusals: [{means: busy}]}}}", "at least one of"),
+        ("profiles: {a: {replies: {refusals: [{status: 422, means: over}]}}}", "means"),
+        ("profiles: {a: {replies: {refusal: []}}}", "replies.refusal"),
         ("default_profile: missing", "missing"),
         ("profiles: [", "batchkiln.yaml"),
     ],
@@ -99,6 +106,20 @@ def test_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
     """A person's mistake names its field, and nothing is begun."""
     with pytest.raises(InputError, match=told):
         load_config(write(tmp_path, text), NOWHERE)
+
+
+def test_replies_are_read_as_a_person_writes_them(tmp_path: Path) -> None:
+    """The very line that an error prints can be pasted below the profile. Contract, section 10."""
+    line = remedy_line(ReplyField.ASSET_ID, 'data.files[]."it\'s"')
+    path = write(tmp_path, f"profiles:\n  a:\n    {line}\n")
+    refusals = "[{status: 422, code: E1017, means: no_credits}, {text: still rendering, means: busy}]"
+    other = write(tmp_path, f"profiles: {{a: {{replies: {{refusals: {refusals}}}}}}}", name="other.yaml")
+
+    assert load_config(path, NOWHERE).profile("a").replies.fields == {ReplyField.ASSET_ID: 'data.files[]."it\'s"'}
+    assert load_config(other, NOWHERE).profile("a").replies.refusals == (
+        RefusalRule(RefusalMeaning.NO_CREDITS, status=422, code="E1017"),
+        RefusalRule(RefusalMeaning.BUSY, text="still rendering"),
+    )
 
 
 def test_mistake_has_its_line(tmp_path: Path) -> None:

@@ -18,17 +18,21 @@ from yarl import URL
 
 from batchkiln.client import parse, transfers
 from batchkiln.client.catalog import parse_catalog
+from batchkiln.client.described import learned_hints
 from batchkiln.client.faults import FAULTS, describe_fault
+from batchkiln.client.guide import Guide
 from batchkiln.client.keys import Keys
 from batchkiln.client.meter import NO_REPLY, RequestMeter
 from batchkiln.client.raw import RawReply, read_date
 from batchkiln.client.session import Timeouts
+from batchkiln.client.uploads import told_as_numbers
 from batchkiln.core.errors import InputError, InvariantBroken
 from batchkiln.core.replies import (
     BalanceReply,
     CatalogReply,
     CompleteReply,
     CreateReply,
+    Described,
     DescribeReply,
     DownloadReply,
     NoReply,
@@ -38,6 +42,7 @@ from batchkiln.core.replies import (
     QuoteReply,
     ReadReply,
     TicketRefused,
+    UploadsPrepared,
     UploadTicket,
 )
 
@@ -45,6 +50,7 @@ REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
 CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024
 UPLOADS_MAX_FILES: Final = 5  # Service section 8
 _READ_BYTES: Final = 64 * 1024
+_NUMBERS_MAX: Final = 1000
 
 _log = structlog.get_logger(__name__)
 
@@ -72,11 +78,16 @@ class ServiceClient:
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
         meter: RequestMeter | None = None,
         allows_http_links: bool = False,
+        guide: Guide | None = None,
     ) -> None:
         """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`.
 
-        Links of a service with https may lead to plain http only with `allows_http_links`.
+        Links of a service with https may lead to plain http only with `allows_http_links`. `guide` is what a person
+        says of the service's replies; the clients of one service share it, since what its description says is learned
+        by one of them (`describe`).
         """
+        self._guide = guide or Guide()
+        self._numbers: frozenset[str] = frozenset()  # identifiers of the last preparations that came as numbers
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
@@ -110,18 +121,18 @@ class ServiceClient:
         """
         headers = self._keys.authorization(key_fingerprint) | {"Idempotency-Key": idempotency_key}
         raw = await self._call("POST", "/videos" if is_video else "/images", headers=headers, body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_create(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_create(raw, self._guide)
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
         """Poll a generation with the API key that created it (Service rule 5.7)."""
         path = f"/generations/{_segment(generation_id)}"
         raw = await self._call("GET", path, headers=self._keys.authorization(key_fingerprint))
-        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id)
+        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id, self._guide)
 
     async def quote(self, body: bytes) -> QuoteReply:
         """Ask what a request would cost; nothing is generated or charged (Service section 2.4)."""
         raw = await self._call("POST", "/quotes", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw, self._guide)
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
         """Ask where to put files, given as (name, media type, size in bytes), at most five (Service section 8)."""
@@ -129,7 +140,13 @@ class ServiceClient:
             raise InvariantBroken(f"An upload request takes one to {UPLOADS_MAX_FILES} files, not {len(files)}.")
         body = _json({"files": [{"name": name, "type": kind, "size": size} for name, kind, size in files]})
         raw = await self._call("POST", "/uploads", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_prepare(raw, [name for name, _, _ in files])
+        if isinstance(raw, NoReply):
+            return raw
+        reply = parse.parse_prepare(raw, [name for name, _, _ in files], self._guide)
+        if isinstance(reply, UploadsPrepared):
+            numbers = told_as_numbers(raw.document(), [ticket.asset_id for ticket in reply.tickets])
+            self._numbers = numbers | (self._numbers if len(self._numbers) < _NUMBERS_MAX else frozenset())
+        return reply
 
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
@@ -154,26 +171,30 @@ class ServiceClient:
 
     async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
         """Ask for the urls of uploaded assets, for use in `inputs`."""
-        body = _json({"asset_ids": list(asset_ids)})
+        told = [int(asset_id) if asset_id in self._numbers else asset_id for asset_id in asset_ids]
+        body = _json({"asset_ids": told})
         raw = await self._call("POST", "/uploads/complete", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids)
+        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids, self._guide)
 
     async def models(self) -> CatalogReply:
         """Read the catalog."""
         headers = self._newest_authorization()
         raw = await self._call("GET", "/models", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoReply) else parse_catalog(raw)
+        return raw if isinstance(raw, NoReply) else parse_catalog(raw, self._guide)
 
     async def balance(self) -> BalanceReply:
         """Read the account's remaining credits."""
         raw = await self._call("GET", "/credits/balance", headers=self._newest_authorization())
-        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw, self._guide)
 
     async def describe(self) -> DescribeReply:
-        """Read the service's description, without a key (Service rule 5.9)."""
+        """Read the service's description, without a key (Service rule 5.9), and learn where fields stand."""
         headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
         raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+        reply = raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+        if isinstance(reply, Described):
+            self._guide.hints = learned_hints(reply.document)
+        return reply
 
     def download(
         self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None

@@ -22,6 +22,7 @@ from pydantic_core import ErrorDetails
 
 from batchkiln.config.notifiers import Address, Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem
+from batchkiln.config.replies import Replies
 from batchkiln.config.traces import checked_endpoint
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.instants import EPOCH
@@ -99,6 +100,7 @@ class _Profile(_Model):
     accounts: tuple[_Account, ...] = ()
     limits: _Limits = _Limits()
     allow_http_links: bool = False
+    replies: Replies = Replies()
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -251,6 +253,7 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         allows_http=entry.allow_http,
         folder=folder,
         allow_http_links=entry.allow_http_links,
+        replies=entry.replies.rules(),
     )
 
 

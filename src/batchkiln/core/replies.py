@@ -119,11 +119,13 @@ class NotUnderstood:
     """A success (2xx) without what was asked for (Law 10). For a create its outcome is unknown (Law 2).
 
     `lacking` says what was not found, as "names no price"; `shape` is what came: names and types, no values.
+    `remedy` is the configuration line to paste below the profile, with a guess of the path where there is one.
     """
 
     lacking: str
     shape: str
     status: int
+    remedy: str | None = None
 
 
 class AccountProblem(StrEnum):
