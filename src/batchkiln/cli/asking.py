@@ -16,6 +16,7 @@ from batchkiln.interface.wishes import Wishes
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.preparations import keep_quotes
 from batchkiln.views.words import count
+from batchkiln.wiring.applying import Applied, told_taken
 
 if TYPE_CHECKING:
     from batchkiln.planning.catalogues import Catalogues
@@ -93,6 +94,21 @@ def _amount(plan: "Plan", most: int) -> str:
     )
 
 
+async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
+    """Ask where files stand already by the names of new items: another queue may have paid for these.
+
+    Raises `InputError` for a no; the items are queued then, and nothing was sent.
+    """
+    for entry in applied:
+        if entry.taken and not await _is_confirmed(
+            f"{told_taken(entry.job, entry.taken)}. They may be paid twice. Go on?"
+        ):
+            raise InputError(
+                "not confirmed: nothing was sent or spent. The new items are queued here: "
+                f"`batchkiln cancel {entry.job.name}` takes them out again; --queue names another queue"
+            )
+
+
 def _show(plan: "Plan") -> None:
     from batchkiln.cli.plan_view import short_lines  # noqa: PLC0415  Rich, and only where it is shown
 
@@ -101,14 +117,17 @@ def _show(plan: "Plan") -> None:
 
 
 async def _confirm(amount: str) -> None:
+    if not await _is_confirmed(f"This may spend {amount}. Go on?"):
+        raise InputError("not confirmed: nothing was enqueued, sent or spent")
+
+
+async def _is_confirmed(question: str) -> bool:
     """Ask, in a thread: a signal has to be heard while the person thinks."""
     try:
-        is_wanted = await asyncio.to_thread(click.confirm, f"This may spend {amount}. Go on?", err=True)
+        return await asyncio.to_thread(click.confirm, question, err=True)
     except click.Abort:  # the end of input (Ctrl-D); Ctrl-C is a signal, and ends before
-        is_wanted = False
         tell("")
-    if not is_wanted:
-        raise InputError("not confirmed: nothing was enqueued, sent or spent")
+        return False
 
 
 def _most(plan: "Plan", wishes: Wishes) -> int:

@@ -7,13 +7,14 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from batchkiln.cli.asking import ask_before_spending, may_ask
+from batchkiln.cli.asking import ask_before_paying_again, ask_before_spending, may_ask
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
 from batchkiln.cli.options import Common
 from batchkiln.cli.session import Session
 from batchkiln.cli.signals import listening_to_signals
+from batchkiln.cli.streams import outlive_readers
 from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
 from batchkiln.interface.drive import Drive
@@ -99,12 +100,15 @@ class _Manner:
 async def _run(
     common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, manner: _Manner
 ) -> ExitStatus:
+    outlive_readers()
     with listening_to_signals() as signals:
         async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
             control = Control()
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(last_event_id)
                 applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
+                if manner.is_asking:
+                    await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
                 drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
                 async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
@@ -158,6 +162,7 @@ def work(
 
 
 async def _work(common: Common, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
+    outlive_readers()
     with listening_to_signals() as signals:
         async with (
             opened(Setting(common.queue, common.load_config(), common.profile)) as queue,

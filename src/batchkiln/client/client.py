@@ -41,6 +41,7 @@ from batchkiln.core.replies import (
     PutReply,
     QuoteReply,
     ReadReply,
+    TicketRefused,
     UploadsPrepared,
     UploadTicket,
 )
@@ -76,18 +77,21 @@ class ServiceClient:
         clock: ReplyClock,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
         meter: RequestMeter | None = None,
+        allows_http_links: bool = False,
         guide: Guide | None = None,
     ) -> None:
         """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`.
 
-        `guide` is what a person says of the service's replies; the clients of one service share it, since what its
-        description says is learned by one of them (`describe`).
+        Links of a service with https may lead to plain http only with `allows_http_links`. `guide` is what a person
+        says of the service's replies; the clients of one service share it, since what its description says is learned
+        by one of them (`describe`).
         """
         self._guide = guide or Guide()
         self._numbers: frozenset[str] = frozenset()  # identifiers of the last preparations that came as numbers
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
+        self._guard = transfers.LinkGuard(URL(self._base).origin(), allows_http=allows_http_links)
         self._keys = Keys(keys)
         self._clock = clock
         self._timeouts = timeouts
@@ -154,6 +158,8 @@ class ServiceClient:
         url = self._absolute(ticket.url)
         if url is None:
             return NoReply("the upload url is not an address")
+        if (barred := self._guard.bars(self._guard.origin, url)) is not None:
+            return TicketRefused(barred.reason)
         return await transfers.put(
             self._session,
             url,
@@ -199,7 +205,8 @@ class ServiceClient:
             self._absolute(link.url),
             offset_bytes=offset_bytes,
             etag=etag,
-            timeout=self._timeouts.of_downloads(),
+            guard=self._guard,
+            timeouts=self._timeouts,
         )
 
     def _newest_authorization(self) -> dict[str, str]:
@@ -228,7 +235,7 @@ class ServiceClient:
                 allow_redirects=False,
                 timeout=self._timeouts.of_calls(),
             ) as response:
-                self._tell_date(response.headers, sent_at)
+                came_at = self._clock.monotonic()
                 content = await _read_bounded(response, max_bytes)
         except FAULTS as fault:
             reply = NoReply(describe_fault(fault))
@@ -239,17 +246,21 @@ class ServiceClient:
         if content is None:
             return NoReply(f"the reply is longer than {max_bytes} bytes")
         names = {name.lower(): value for name, value in response.headers.items()}
-        return RawReply(response.status, names, content, self._keys.secrets)
+        raw = RawReply(response.status, names, content, self._keys.secrets)
+        self._tell_date(raw, response.headers, sent_at, came_at)
+        return raw
 
-    def _tell_date(self, headers: MultiMapping[str], sent_at: float) -> None:
+    def _tell_date(self, raw: RawReply, headers: MultiMapping[str], sent_at: float, came_at: float) -> None:
         """Tell the clock the service's date, unless a cache answered with a copy: its date is that of the copy.
 
+        Nor does a page of a proxy tell it: only a JSON object is a reply of the API (Service sections 2 and 7).
         An Age says so (RFC 9111), and zero is said of replies that were just fetched. It is not added to the date: it
         is the cache's own reckoning, by a clock that nobody knows, and the next reply about money tells the time.
         """
         date = read_date(headers.get("Date"))
-        if date is not None and set(headers.getall("Age", ["0"])) == {"0"}:
-            self._clock.observe_date(date, sent_at=sent_at, received_at=self._clock.monotonic())
+        is_fresh = set(headers.getall("Age", ["0"])) == {"0"}
+        if date is not None and is_fresh and isinstance(raw.document(), dict):
+            self._clock.observe_date(date, sent_at=sent_at, received_at=came_at)
 
     def _absolute(self, link: str) -> URL | None:
         """Give a link of the service as a URL, byte for byte: any other quoting would break its signature."""

@@ -16,7 +16,7 @@ _NAME_MAX_CHARACTERS: Final = 200
 _URLS: Final = ("url", "downloadurl", "signedurl", "href", "uri", "link", "src")
 _TYPES: Final = ("type", "kind", "mediatype", "mimetype", "contenttype")
 _EXPIRIES: Final = ("expiresat", "urlexpiresat", "expires", "expiry", "expiration")
-_IDENTITIES: Final = ("id", "outputid", "assetid", "fileid", "name", "filename", "key", "index")
+_IDENTITIES: Final = ("id", "outputid", "assetid", "fileid", "name", "filename", "key")
 _LOOSE: Final = frozenset({"outputs", "output", "files", "urls", "links", "items", "data", "results"})
 # An output's other links lead to something smaller, or to no file.
 _NOT_FILES: Final = ("thumbnail", "thumb", "preview", "poster", "cover", "self", "status", "webhook", "delete")
@@ -71,7 +71,7 @@ def _links_of(place: Place) -> Iterator[OutputLink]:
         url = read_url(value)
         if url is not None and not name.endswith(("id", "type")):
             told = _link(fields, place, url)
-            yield OutputLink(told.type or name.removesuffix("url"), url, told.expires_at, told.name)
+            yield OutputLink(told.type or name.removesuffix("url"), url, told.expires_at, told.identity)
 
 
 def _is_aside(place: Place) -> bool:

@@ -8,7 +8,7 @@ from batchkiln.client.client import REPLY_MAX_BYTES, ServiceClient
 from batchkiln.client.raw import NOT_JSON, RawReply
 from batchkiln.client.shape import describe_shape, field_types
 from batchkiln.client.tree import as_jmespath, squash, walk
-from batchkiln.core.replies import NoReply
+from batchkiln.core.replies import Described, DescribeReply, NoReply
 
 _TEXT_MAX_CHARACTERS: Final = 4096
 
@@ -17,6 +17,7 @@ class ObservingClient(ServiceClient):
     """Sends as `ServiceClient` does. What it keeps is told by names and types only (Law 8)."""
 
     _last: RawReply | NoReply | None = None
+    description: Mapping[str, object] | None = None  # of the service, as it was read last
 
     async def _call(
         self,
@@ -29,6 +30,13 @@ class ObservingClient(ServiceClient):
     ) -> RawReply | NoReply:
         self._last = await super()._call(method, path, headers=headers, body=body, max_bytes=max_bytes)
         return self._last
+
+    async def describe(self) -> DescribeReply:
+        """Read the service's description, and keep it."""
+        reply = await super().describe()
+        if isinstance(reply, Described):
+            self.description = reply.document
+        return reply
 
     @property
     def last_status(self) -> int | None:

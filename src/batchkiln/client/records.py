@@ -118,7 +118,7 @@ def _record(raw: RawReply, guide: Guide, chosen: _Candidate, generation_id: str)
     outputs = guide.values(ReplyField.OUTPUTS, document) if guide.has(ReplyField.OUTPUTS) else _outputs(chosen)
     return GenerationRecord(
         id=generation_id,
-        status=_status(word),
+        status=GenerationStatus.of(word),
         status_word=safe_text(word, STATUS_WORD_MAX_CHARACTERS, raw.secrets),
         created_at=created_at,
         cost_credits=cost,
@@ -185,7 +185,7 @@ def _settled_id(chosen: _Candidate, asked_id: str | None) -> str | None:
     if asked_id is not None and _names(chosen, asked_id):
         return asked_id
     own = chosen.id
-    is_ended = _status(_status_word(chosen.fields) or "") not in _GOING_ON
+    is_ended = GenerationStatus.of(_status_word(chosen.fields)) not in _GOING_ON
     if own is not None:
         # `{"id": …, "status": "failed", "error": …}` in the reply to a create is an error with the request's id.
         is_error = is_ended and _ERRORS & chosen.fields.keys() and not chosen.documented and asked_id is None
@@ -235,13 +235,6 @@ def _identity_among(parts: Iterator[Place]) -> str | None:
 
 
 # --- what it says ---
-
-
-def _status(word: str) -> GenerationStatus:
-    try:
-        return GenerationStatus(word.casefold())
-    except ValueError:
-        return GenerationStatus.UNKNOWN
 
 
 def _status_word(fields: Mapping[str, object]) -> str | None:

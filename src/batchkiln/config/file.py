@@ -14,13 +14,14 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic_core import ErrorDetails
 
 from batchkiln.config.notifiers import Address, Notifier
-from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
+from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem
 from batchkiln.config.replies import Replies
 from batchkiln.config.traces import checked_endpoint
 from batchkiln.core.errors import InputError, Mistake
@@ -88,14 +89,17 @@ class _Limits(_Model):
     requests_per_minute_per_ip: int = Field(default=120, ge=1)
     poll_interval_seconds: float = Field(default=10.0, ge=0)
     minute_seconds: float = Field(default=60.0, gt=0)
+    output_bytes: Annotated[int, BeforeValidator(_bytes), Field(ge=1)] = 2 * 1024**3
 
 
 class _Profile(_Model):
     """A service. Without `base_url` it is the local one, embedded in the process that drives the queue."""
 
+    allow_http: bool = False  # before the address, which is held against it
     base_url: str | None = None
     accounts: tuple[_Account, ...] = ()
     limits: _Limits = _Limits()
+    allow_http_links: bool = False
     replies: Replies = Replies()
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
@@ -103,10 +107,13 @@ class _Profile(_Model):
 
     @field_validator("base_url")
     @classmethod
-    def _is_http(cls, value: str | None) -> str | None:
+    def _is_http(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return None
         if problem := base_url_problem(value):
+            raise ValueError(problem)
+        problem = clear_text_problem(value, remedy="set `allow_http: true` beside it")
+        if problem and not info.data.get("allow_http"):
             raise ValueError(problem)
         return value.rstrip("/")
 
@@ -243,7 +250,9 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         limits=Limits(**entry.limits.model_dump()),
         day=ServiceDay(entry.day_seconds, entry.day_start),
         scale=entry.time_scale,
+        allows_http=entry.allow_http,
         folder=folder,
+        allow_http_links=entry.allow_http_links,
         replies=entry.replies.rules(),
     )
 

@@ -4,6 +4,7 @@ A lane that is not driven keeps them, in the process that holds the queue's lock
 and what is used here counts for the next run.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
@@ -12,10 +13,11 @@ from typing import Final, TypeVar
 from batchkiln.client import ObservingClient
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.planner import AccountView, Reason
-from batchkiln.core.replies import DescribeReply, NoReply, Throttled, Unavailable
+from batchkiln.core.replies import Throttled, Unavailable
 from batchkiln.core.views import RequestKind
 from batchkiln.scheduler.control import Control
 from batchkiln.scheduler.lane import Lane
+from batchkiln.scheduler.start import synchronise
 from batchkiln.views.words import REASONS, duration
 from batchkiln.wiring.driver import Driver
 
@@ -23,6 +25,9 @@ T = TypeVar("T")
 
 LONGEST_WAIT_SECONDS: Final = 120.0
 """How long, in service time, a place in a window is waited for; a longer wait is only told."""
+
+BEGIN_SECONDS: Final = 120.0
+"""How long, in real time, the service is asked for its time before the probe gives up."""
 
 
 class NoPlace(Exception):
@@ -45,26 +50,20 @@ class Counted:
             raise InvariantBroken("a lane has another client than it was built with")
         return cls(lane, lane.ports.service)
 
-    async def begin(self) -> DescribeReply:
-        """Read the description, which tells the time and counts in no account's window; take over the windows."""
-        lane = self.lane
-        logged = await lane.ports.queue.logged_requests()
-        lane.take_over_machine(logged, lane.ports.clock.now())
-        described = await self.ask(RequestKind.OTHER, self.client.describe)
-        if not isinstance(described, NoReply):
-            now = lane.ports.clock.now()
-            await lane.ports.queue.remember_time(now)
-            lane.take_over(logged, now)
-            await lane.count_across_reset(logged, now)
-        return described
+    async def begin(self) -> None:
+        """Learn the service's time from its description, and take over the windows. Raises `NoPlace`."""
+        try:
+            async with asyncio.timeout(BEGIN_SECONDS):
+                await synchronise(self.lane)
+        except TimeoutError:
+            raise NoPlace("the service does not answer any more") from None
 
     async def ask(
         self, kind: RequestKind, send: Callable[[], Awaitable[T]], *, files: int = 0, size_bytes: int = 0
     ) -> T:
         """Wait for a place, write the request down, and send it. Raises `NoPlace`."""
         lane = self.lane
-        if kind is not RequestKind.OTHER:
-            await self._place(kind, files, size_bytes)
+        await self._place(kind, files, size_bytes)
         request = lane.note(kind, lane.ports.clock.now(), files=files, size_bytes=size_bytes)
         async with lane.sending(request):
             await lane.ports.queue.note_request(request)

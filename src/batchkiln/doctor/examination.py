@@ -18,11 +18,12 @@ from batchkiln.doctor.configuration import (
     check_key_sources,
     check_limits,
     check_notifiers,
+    check_shared_keys,
 )
 from batchkiln.doctor.findings import Finding, fail, warn
 from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Types, check_unchanged, description_digest, load_learned
-from batchkiln.doctor.machine import check_folders, check_program, check_proxies
-from batchkiln.doctor.queue import check_queue, check_work
+from batchkiln.doctor.machine import check_folders, check_names, check_program, check_proxies
+from batchkiln.doctor.queue import check_private, check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.wiring.embedded import throwaway_service
 from batchkiln.wiring.setting import Surroundings
@@ -42,20 +43,20 @@ class Patient:
 async def examine(patient: Patient) -> AsyncIterator[Finding]:
     """Give the findings, check by check. No create and no upload is sent, and nothing is changed."""
     yield check_program()
+    yield check_names()
     yield check_proxies(patient.environ)
     configured, config, profile = check_configuration(patient.config_path, patient.environ, patient.profile)
     for finding in configured:
         yield finding
     queue, health = check_queue(patient.queue)
-    yield queue
     outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
-    for finding in check_folders(patient.queue, outputs):
+    for finding in (queue, *check_private(patient.queue), *check_folders(patient.queue, outputs)):
         yield finding
     if health is not None and config is not None:
         for finding in check_work(health, config):
             yield finding
     if config is not None:
-        for finding in check_notifiers(config):
+        for finding in (*check_shared_keys(config), *check_notifiers(config)):
             yield finding
     if profile is None:
         yield warn(
@@ -73,6 +74,9 @@ async def _examine_service(patient: Patient, profile: Profile) -> AsyncIterator[
     try:
         async with _visit(patient, profile) as visit:
             reply = await visit.client({}).describe()
+            if visit.clock.is_doubted:  # far from this machine's time: no single reply tells which is wrong
+                await visit.clock.await_witness()
+                reply = await visit.client({}).describe()
             yield check_reachable(reply)
             if not visit.clock.is_observed:
                 return
@@ -97,8 +101,8 @@ def _unchanged(
     seen: dict[str, Types] = {}
     if isinstance(reply, Described):
         seen[DESCRIPTION] = description_digest(reply.document)
-    if not profile.is_embedded:  # the first client read the description, the others balances
-        seen[BALANCE] = next((came for client in made[1:] if (came := client.last_types())), {})
+    if not profile.is_embedded:
+        seen[BALANCE] = next((came for client in made if (came := client.last_types())), {})
     for call, types in seen.items():
         if (finding := check_unchanged(learned, call, types)) is not None:
             yield finding
@@ -106,7 +110,7 @@ def _unchanged(
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """A way to the service. `client` makes one with some keys, by fingerprint; `made` are all of them."""
+    """A way to the service. `client` makes one with some keys, by fingerprint; `made` are all that have one."""
 
     session: ClientSession
     base_url: str
@@ -116,7 +120,8 @@ class _Visit:
 
     def client(self, keys: Mapping[str, str]) -> ObservingClient:
         made = ObservingClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, guide=self.guide)
-        self.made.append(made)
+        if keys:  # without one only the description is read
+            self.made.append(made)
         return made
 
 

@@ -16,7 +16,6 @@ from batchkiln.core.replies import (
     BalanceRead,
     BytesStored,
     CatalogRead,
-    Described,
     EdgeBlocked,
     ModelEntry,
     NotFound,
@@ -114,10 +113,7 @@ class Probe:
 
     async def findings(self) -> AsyncIterator[Finding]:
         """Ask, and tell, step by step; end early where the account or the windows allow no more."""
-        about = await self.counted.begin()
-        if isinstance(about, Described):
-            self.learned = self.learned.with_call(DESCRIPTION, description_digest(about.document))
-        for part in (self._catalogue, self._balance, self._unknown, self._quote, self._over, self._upload):
+        for part in (self._begin, self._catalogue, self._balance, self._unknown, self._quote, self._over, self._upload):
             if self.is_over:
                 return
             try:
@@ -126,6 +122,12 @@ class Probe:
             except NoPlace as reason:
                 self.is_over = True
                 yield warn(CHECK, f"ended early: {reason}", "the same command later asks what is left")
+
+    async def _begin(self) -> list[Finding]:
+        await self.counted.begin()
+        if (document := self.counted.client.description) is not None:
+            self.learned = self.learned.with_call(DESCRIPTION, description_digest(document))
+        return []
 
     async def _catalogue(self) -> list[Finding]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.models)
@@ -280,12 +282,10 @@ class Probe:
 
     def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> Finding:
         """Tell a refusal of what was read from the reply before: it may have been the wrong field of it."""
-        line = remedy_line(name, None)
-        others = ", ".join(self.elsewhere[:_SHOWN])
         words = (
             f"a refusal ({refused.error.code}) of what was read before; the {name} may stand elsewhere in that reply"
         )
-        remedy = self._paste(f"{line}   (<path> may be one of: {others})" if others else line)
+        remedy = self._paste(remedy_line(name, None), self.elsewhere)
         finding = self._told(Level.FAIL, step, words, remedy)
         return replace(finding, exit_status=ExitStatus.UNEXPECTED)
 

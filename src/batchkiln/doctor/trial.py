@@ -12,7 +12,7 @@ from typing import Final
 
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
-from batchkiln.core.replies import Accepted, CreateReply, Quoted, ReadReply, RecordRead
+from batchkiln.core.replies import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import RequestKind
 from batchkiln.doctor.counted import Counted, NoPlace
@@ -116,8 +116,8 @@ class Trial:
     async def _again(self, story: ItemStory, price: int) -> AsyncIterator[Finding]:
         """Read the generation once more, and send its create once more."""
         counted = await Counted.of(self.driver, self.probe.profile, self.account)
-        await counted.begin()
         try:
+            await counted.begin()
             yield await _of_record(counted, story)
             yield await self._replayed(counted, story, price)
         except NoPlace as reason:
@@ -137,8 +137,13 @@ class Trial:
 
         reply = await counted.ask(RequestKind.CREATE, send)
         check = f"{CHECK}, replay"
+        came = counted.client.describe_last()
+        if isinstance(reply, Busy):
+            message = "the same request under the same key is answered as if the account were busy"
+            return warn(
+                check, f"{message}\ncame: {came}", "after a lost reply such an item waits, and is asked for again"
+            )
         if not isinstance(reply, Accepted):
-            came = counted.client.describe_last()
             return warn(
                 check,
                 f"the same request under the same key was not answered with its generation\ncame: {came}",

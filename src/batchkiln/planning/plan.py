@@ -26,6 +26,7 @@ from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
 from batchkiln.queue.summaries import AccountSummary, account_summaries
 from batchkiln.views.outlook import Outlook, outlooks, usage_today
 from batchkiln.wiring.applying import ReadManifest, opened_in_thread, with_catalogue
+from batchkiln.wiring.keys import refuse_shared_keys
 from batchkiln.wiring.setting import Setting
 
 
@@ -172,6 +173,8 @@ async def make_plan(
     profiles = setting.config.profiles
     known = dict(survey.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
+    for name in dict.fromkeys(manifest.profile for manifest in survey.manifests):
+        refuse_shared_keys(profiles, name)
     book = await ask_prices(
         [question for manifest in survey.manifests for question in manifest.questions],
         profiles=profiles,

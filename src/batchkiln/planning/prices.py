@@ -254,6 +254,9 @@ class _Visit:
 
     async def make(self, questions: Sequence[PriceQuestion]) -> None:
         described = await self.desk.client.describe()  # tells the time, and counts in no account's window
+        if self.desk.clock.is_doubted:
+            await self.desk.clock.await_witness()
+            described = await self.desk.client.describe()
         if isinstance(described, NoReply | EdgeBlocked | Unavailable):
             self._give_up(described)
             return

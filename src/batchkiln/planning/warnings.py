@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Final
 
 from batchkiln.core.budget import Obstacle
@@ -10,8 +11,10 @@ from batchkiln.core.errors import Mistake
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.windows import MIB, Limits
+from batchkiln.outputs.taken import taken_names
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.views.words import count
+from batchkiln.wiring.applying import TAKEN_REMEDY, told_taken
 
 _REMEDIES: Final = {
     Obstacle.OVER_CAP: ("its cap", "raise max_cost_credits, or ask for less"),
@@ -62,6 +65,8 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
         )
     for warning in report.warnings:
         yield Caution("catalogue", name, told_in_a_line(warning))
+    if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
+        yield Caution("files_there_already", name, f"{told_taken(job.manifest.spec, taken)}; {TAKEN_REMEDY}")
     for unpayable in job.unpayable:
         yield _never(unpayable)
     for refused in job.refused:

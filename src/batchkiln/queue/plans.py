@@ -20,6 +20,7 @@ from batchkiln.queue.differences import Difference, Verdict
 from batchkiln.queue.forecast import Means, QueuedLoad, RecipeCount, item_classes, recipe_counts, seen_means
 from batchkiln.queue.intake import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
 from batchkiln.queue.lookup import job_id_of
+from batchkiln.queue.new_items import names_of_staged
 from batchkiln.queue.rows import input_file_of, recipe_of
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import job_credits
@@ -80,7 +81,8 @@ class ManifestPlan:
     `recipes` are those of what it would leave to send, by the id in `counts`.
 
     `numbers` counts the changes, each item once, of which `changes` names the first few of each kind. `committed` is
-    what the job has cost so far, `taken` what it took of the present day.
+    what the job has cost so far, `taken` what it took of the present day. `new_names` are the
+    relative names that the first new items' outputs would have, whatever their extension.
     """
 
     spec: JobSpec
@@ -96,6 +98,7 @@ class ManifestPlan:
     committed: int
     taken: int
     means: Means
+    new_names: tuple[str, ...] = ()
 
     def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
         """Return the plan with prices by price key; what was known already stays."""
@@ -162,6 +165,7 @@ def plan_manifest(
             committed=0 if job is None else job["committed"],
             taken=0 if job_id is None else job_credits(connection, job_id, [day]),
             means=seen_means(connection),
+            new_names=tuple(names_of_staged(connection, job_id, spec)),
         )
 
 

@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from sqlite3 import Connection
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+import structlog
 
 from batchkiln.config import Profile
 from batchkiln.core.catalogue import Catalogue
@@ -15,9 +17,11 @@ from batchkiln.core.job import JobSpec
 from batchkiln.core.views import Scope
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
+from batchkiln.outputs.taken import taken_names
 from batchkiln.queue.connection import Database
 from batchkiln.queue.doorbell import ring
 from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
+from batchkiln.queue.new_items import names_of_new
 from batchkiln.queue.store import service_time
 from batchkiln.wiring.setting import Setting
 
@@ -34,13 +38,23 @@ class ReadManifest:
     catalogue: Catalogue | None = None
 
 
+_TAKEN_SHOWN: Final = 3
+TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
+
+log = structlog.get_logger()
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One manifest and what became of it."""
+    """One manifest and what became of it.
+
+    `taken`: of the first new items, the names of files in the job's folder that have their names already.
+    """
 
     job: JobSpec
     profile: str
     report: ApplyReport
+    taken: tuple[str, ...] = ()
 
 
 async def apply_manifests(
@@ -76,6 +90,14 @@ async def apply_manifests(
         ready.append((manifest, wanted))
     applied = [await database.run(_apply, setting, manifest, wanted) for manifest, wanted in ready]
     ring(database.path)
+    for entry in applied:
+        if entry.taken:
+            log.warning(
+                "files_there_already",
+                job=entry.job.name,
+                reason=told_taken(entry.job, entry.taken),
+                remedy=TAKEN_REMEDY,
+            )
     return applied
 
 
@@ -94,6 +116,12 @@ async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: Catalogu
         return ReadManifest(manifest, profile)
     account = (manifest.job.accounts or profile.account_names)[0]
     return ReadManifest(manifest, profile, await catalogue_of(profile, account))
+
+
+def told_taken(job: JobSpec, taken: Sequence[str]) -> str:
+    """Say which files stand already where new items will have theirs: another queue may have made and paid them."""
+    some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")
+    return f"files by the names of new items are in {job.output_dir} already: {some}"
 
 
 def scope_of(applied: Sequence[Applied]) -> Scope:
@@ -142,7 +170,13 @@ def _apply(connection: Connection, setting: Setting, read: ReadManifest, options
         options=options,
         mistake_at=manifest.mistake_at,
     )
-    return Applied(job, profile.name, report)
+    return Applied(job, profile.name, report, () if options.dry_run else _taken(connection, job, report))
+
+
+def _taken(connection: Connection, job: JobSpec, report: ApplyReport) -> tuple[str, ...]:
+    if not report.new or report.job_id is None:
+        return ()
+    return tuple(taken_names(Path(job.output_dir), names_of_new(connection, report.job_id, job, new=report.new)))
 
 
 def _placed(job: JobSpec, setting: Setting) -> JobSpec:

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -85,6 +86,18 @@ async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: G
     assert plan.book.balances == {("studio", "main"): 10_000}
     assert not ground.queue.parent.exists()
     assert codes(plan) == []
+
+
+async def test_one_key_under_two_names_is_not_planned(make_ground: GroundMaker) -> None:
+    """Law 5: a forecast with one account's limits counted twice would be wrong; nothing is asked."""
+    ground = await make_ground()
+    (main,) = ground.setting.config.profile("studio").accounts
+    setting = ground.with_profile(accounts=(main, replace(main, name="other")))
+
+    with pytest.raises(InputError, match=r"studio/main .* and studio/other .* have the same API key"):
+        await planned(setting, ground.manifest(TWO_MODELS))
+
+    assert await ground.sent() == []
 
 
 async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMaker) -> None:

@@ -284,3 +284,10 @@ ON CONFLICT DO UPDATE SET n = n + excluded.n;
 
 -- name: advance_job
 UPDATE job SET items = items + :n WHERE id = :job_id;
+
+-- name: first_new_items  (their indexes begin where the job ended before)
+SELECT i.name, i.position, i.file_name, r.model
+FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
+WHERE i.job_id = :job_id AND i.state = 'queued' AND i.position >= (SELECT items FROM job WHERE id = :job_id) - :new
+ORDER BY i.id
+LIMIT :limit;

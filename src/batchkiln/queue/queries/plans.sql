@@ -57,6 +57,11 @@ SELECT p.name, r.model, r.mode
 FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
 ORDER BY f.rank LIMIT :limit;
 
+-- name: fresh_outputs  (`position` is the index that each will get)
+SELECT p.name, coalesce((SELECT items FROM job WHERE id = :job_id), 0) + f.rank - 1 AS position, p.file_name, r.model
+FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+ORDER BY f.rank LIMIT :limit;
+
 -- name: requeued_names
 SELECT i.name, i.state, i.error_code
 FROM staging.wish AS w JOIN item AS i ON i.id = w.item_id
