@@ -299,7 +299,8 @@ class Probe:
         self.is_over = isinstance(reply, Throttled | EdgeBlocked)
         level = Level.FAIL if is_vital else Level.WARN
         if isinstance(reply, NotUnderstood):
-            others = self.counted.client.other_places("", are_links=step is COMPLETION) if step.uploads else ()
+            is_asset = ReplyField.ASSET_ID in str(reply.remedy) or ReplyField.ASSET_URL in str(reply.remedy)
+            others = self.counted.client.other_places("", are_links=step is COMPLETION) if is_asset else ()
             words = f"not understood: it {reply.lacking}"
             finding = self._told(Level.WARN, step, words, self._paste(reply.remedy, others))
         else:
