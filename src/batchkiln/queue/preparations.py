@@ -32,6 +32,19 @@ def record_quote(
     note(connection, "quoted", item_id=item_id, now=now, detail={"cost_credits": cost})
 
 
+def note_failing(
+    connection: sqlite3.Connection, *, job_id: int, recipe_id: int, input_id: int | None, reason: str, now: int
+) -> None:
+    """Note in the history of a class's next item that its price, or the upload of an image, cannot be had for now."""
+    parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": REJECTED_AT_ONCE}
+    heads = connection.execute(query("queued_heads"), parameters).fetchall()
+    kind = "price_not_had" if input_id is None else "upload_not_had"
+    for head in heads:
+        if input_id is None or input_id in input_ids_of(head["inputs"]):
+            note(connection, kind, item_id=head["id"], now=now, detail={"reason": reason})
+            return
+
+
 def keep_quotes(connection: sqlite3.Connection, *, profile: str, prices: Mapping[str, int], now: int) -> None:
     """Keep prices that were asked before their items were in the queue, by price key."""
     rows = [{"profile": profile, "price_key": key, "cost": cost, "now": now} for key, cost in prices.items()]
@@ -78,8 +91,12 @@ def wanted_inputs(connection: sqlite3.Connection, input_ids: Sequence[int], item
     by_id = {row["id"]: row for row in rows}
     by_content = {by_id[input_id]["sha256"]: input_id for input_id in reversed(input_ids) if input_id in by_id}
     kept = set(by_content.values())
+    alike: dict[str, tuple[int, ...]] = {}
+    for input_id, row in by_id.items():
+        alike[row["sha256"]] = (*alike.get(row["sha256"], ()), input_id)
     return tuple(
-        WantedInput(input_id, input_file_of(by_id[input_id]), item_id) for input_id in input_ids if input_id in kept
+        WantedInput(input_id, input_file_of(row), item_id, alike[row["sha256"]])
+        for input_id, row in ((input_id, by_id[input_id]) for input_id in input_ids if input_id in kept)
     )
 
 

@@ -5,6 +5,7 @@ from typing import assert_never
 
 import structlog
 
+from batchkiln.core.calls import Call
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt
 from batchkiln.core.planner import Poll, Reason, Replay, Submit, Withdraw
@@ -100,7 +101,7 @@ async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
     now = lane.ports.clock.now()
     lane.touched[attempt.id] = now.steady
     if isinstance(reply, Accepted | Refused | KeyConflict):
-        lane.recovered(creates=True, key=attempt.key_fingerprint)
+        lane.recovered(Call.CREATE, key=attempt.key_fingerprint)
         await _record_answer(lane, attempt, reply, now, request)
     else:
         await _record_trouble(lane, attempt, reply, now)
@@ -130,16 +131,16 @@ async def _record_trouble(lane: Lane, attempt: Attempt, reply: Busy | Trouble, n
     queue = lane.ports.queue
     match reply:
         case Throttled(error=error):
-            await lane.meet(reply, creates=True, reason=_reason_of(error, attempt))
+            await lane.meet(reply, Call.CREATE, reason=_reason_of(error, attempt))
             await queue.record_answered(attempt, error, now)
         case Busy(retry_after=retry_after, error=error):
-            await lane.meet(Throttled(retry_after, error), creates=True, reason=_reason_of(error, attempt))
+            await lane.meet(Throttled(retry_after, error), Call.CREATE, reason=_reason_of(error, attempt))
             await queue.record_answered(attempt, error, now)
         case Unavailable() | NotUnderstood() | NoReply():
-            await lane.meet(reply, creates=True)
+            await lane.meet(reply, Call.CREATE)
             await queue.record_unknown(attempt, _unknown_since(reply), now)
         case EdgeBlocked():
-            await lane.meet(reply, creates=True)
+            await lane.meet(reply, Call.CREATE)
             await queue.record_answered(attempt, _EDGE, now)
         case AccountBlocked(error=error):
             is_in_doubt = _was_in_doubt(attempt)
@@ -147,8 +148,8 @@ async def _record_trouble(lane: Lane, attempt: Attempt, reply: Busy | Trouble, n
                 _give_back(lane, attempt)
             await queue.record_blocked(attempt, error, now)
             if not lane.is_of_older_key(attempt, reply):
-                await lane.meet(reply, creates=True)
-            elif is_in_doubt and not await lane.outlasts_refusal(attempt, reply, creates=True):
+                await lane.meet(reply, Call.CREATE)
+            elif is_in_doubt and not await lane.outlasts_refusal(attempt, reply, Call.CREATE):
                 await queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
         case _:
             assert_never(reply)
@@ -182,21 +183,21 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
     lane.touched[attempt.id] = after.steady
     match reply:
         case RecordRead(record=record):
-            lane.recovered(creates=False, key=attempt.key_fingerprint)
+            lane.recovered(Call.READ, key=attempt.key_fingerprint)
             sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
             if record.status_word != lane.statuses.get(attempt.id):
                 async with lane.looking:
                     take_over = partial(lane.ports.queue.record_generation, attempt, record, after, sighting=sighting)
                     _follow(lane, attempt, record, await lane.record(take_over, after))
         case NotFound(error=error):
-            lane.recovered(creates=False)
+            lane.recovered(Call.READ)
             lane.statuses.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
             await lane.ports.queue.record_lost(attempt, error, after)
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
-            if not await lane.outlasts_refusal(attempt, reply, creates=False):
+            if not await lane.outlasts_refusal(attempt, reply, Call.READ):
                 await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
         case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=False, about_paid=True)
+            await lane.meet(reply, Call.READ, about_paid=True)
         case _:
             assert_never(reply)
 

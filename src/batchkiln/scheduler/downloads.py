@@ -11,6 +11,7 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.backoff import delay_seconds
+from batchkiln.core.calls import Call
 from batchkiln.core.instants import Now
 from batchkiln.core.job import SavedFile
 from batchkiln.core.planner import AccountView, Due, Reason
@@ -138,7 +139,7 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
     lane.touched[attempt.id] = clock.now().steady
     match reply:
         case RecordRead(record=record):
-            lane.recovered(creates=False, key=attempt.key_fingerprint)
+            lane.recovered(Call.READ, key=attempt.key_fingerprint)
             return record
         case NotFound():
             if clock.now().instant > retention_ends_at(task.created_at):
@@ -146,12 +147,12 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
                 return _Links.NEVER
             return _Links.LATER
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
-            if await lane.outlasts_refusal(attempt, reply, creates=False):
+            if await lane.outlasts_refusal(attempt, reply, Call.READ):
                 return _Links.LATER
             await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
             return _Links.NEVER
         case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=False, about_paid=True)
+            await lane.meet(reply, Call.READ, about_paid=True)
             return _Links.LATER
         case _:
             assert_never(reply)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, InputFile, SavedFile
@@ -29,6 +30,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import (
+    Circumstances,
     DownloadTask,
     LoggedRequest,
     Look,
@@ -189,6 +191,15 @@ class Queue(Protocol):
     async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: Reason) -> None:
         """Keep a wait that the service imposed."""
 
+    async def record_misunderstood(self, account_id: int, entry: Misunderstood, circumstances: Circumstances) -> None:
+        """Keep that a call is not understood, so that a restart knows it as well."""
+
+    async def forget_misunderstood(self, account_id: int, call: Call) -> None:
+        """Forget that a call was not understood."""
+
+    async def forget_other_circumstances(self, account_id: int, circumstances: Circumstances) -> None:
+        """Forget what was not understood under other circumstances."""
+
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time for the next start."""
 
@@ -252,6 +263,9 @@ class Queue(Protocol):
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
         """Return the files still to be uploaded for a candidate and those just behind it."""
+
+    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: Now) -> None:
+        """Note that a candidate's price, or the upload of an image, cannot be had for now, and why."""
 
     async def drop_assets(self, item_id: int, account_id: int) -> None:
         """Forget an item's uploads."""

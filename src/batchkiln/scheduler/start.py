@@ -1,9 +1,12 @@
 """What a lane does before its first request about money: learn the service's time, take over the windows."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import assert_never
 
+from batchkiln.core.calls import Call
 from batchkiln.core.planner import Due, Reason
 from batchkiln.core.replies import (
     AccountBlocked,
@@ -15,7 +18,7 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.views import LoggedRequest, RequestKind
-from batchkiln.scheduler.lane import Lane
+from batchkiln.scheduler.lane import MISUNDERSTOOD_AT_MOST, Lane
 
 
 async def resume_held(lane: Lane) -> None:
@@ -37,7 +40,7 @@ async def synchronise(lane: Lane) -> None:
         due = (
             Due(lane.machine.log.free_at(now.steady), Reason.MINUTE_WINDOW)
             .after(lane.machine.held)
-            .after(lane.reads_held)
+            .after(lane.backoffs[Call.DESCRIPTION].held)
         )
         if due.at > now.steady:
             await lane.wait("slot", due, lane.ports.queue.version)
@@ -46,6 +49,7 @@ async def synchronise(lane: Lane) -> None:
             break
     now = lane.ports.clock.now()
     await lane.ports.queue.remember_time(now)
+    await lane.ports.queue.forget_other_circumstances(lane.account_id, lane.circumstances)
     lane.take_over(logged, now)
     await lane.count_across_reset(logged, now)
 
@@ -63,11 +67,23 @@ async def _ask_time(lane: Lane, logged: Sequence[LoggedRequest]) -> bool:
         await lane.ports.queue.note_request(request)
         reply = await lane.ports.service.describe()
     match reply:
-        case Described() | AccountBlocked() | Throttled():
-            lane.recovered(creates=False)
+        case Described(document=document):
+            lane.recovered(Call.DESCRIPTION)
+            lane.machine.description = _digest(document)
+            return True
+        case AccountBlocked() | Throttled():
+            lane.recovered(Call.DESCRIPTION)
+            return True
+        case NotUnderstood() if lane.backoffs[Call.DESCRIPTION].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST:
+            await lane.meet(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
             return True
         case Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked():
-            await lane.meet(reply, creates=False)
+            await lane.meet(reply, Call.DESCRIPTION)
             return False
         case _:
             assert_never(reply)
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    """Return a digest of the service's description, by which a later change of it is known."""
+    return sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
