@@ -127,6 +127,7 @@ class FakeService:
     rule: Callable[[str, str], Any] | None = None
     broken_files: AbstractSet[str] = frozenset()  # generations whose files are never there
     uploads: dict[str, bytes] = field(default_factory=dict)
+    puts: list[bytes] = field(default_factory=list)  # contents, whether the storage took them or not
     outputs_count: int = 1  # of each success
     downloads: list[int] = field(default_factory=list)
     downloads_at: list[datetime] = field(default_factory=list)
@@ -339,6 +340,7 @@ class FakeAccount:
     ) -> PutReply:
         content_bytes = b"".join([chunk async for chunk in content()])
         assert len(content_bytes) == size_bytes
+        self.service.puts.append(content_bytes)
 
         def store() -> BytesStored:
             self.service.uploads[f"https://assets/{ticket.asset_id}"] = content_bytes

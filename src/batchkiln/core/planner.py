@@ -414,8 +414,11 @@ def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Prep
 
 
 def _requests_for(ordered: Sequence[Candidate], account: AccountView, now: Now) -> Iterator[AskQuote | Upload]:
-    """Give the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6)."""
-    for candidate in ordered:
+    """Give the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6).
+
+    Where the service fails to price a recipe, the others go first.
+    """
+    for candidate in sorted(ordered, key=lambda each: each.recipe_id in account.quotes_held):
         if not candidate.is_ready:
             yield Upload(candidate, account.upload_due(candidate, now))
         elif candidate.cost is None:
