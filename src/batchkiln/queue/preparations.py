@@ -12,6 +12,7 @@ from pathlib import Path
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.job import SavedFile
+from batchkiln.core.planner import Candidate
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import DownloadTask, WantedInput
@@ -21,6 +22,9 @@ from batchkiln.queue.sql import query
 
 REJECTED_AT_ONCE = 500
 """Items rejected in one transaction: a million that never fit must not block the queue for a minute."""
+
+EXAMPLES = 5
+"""How many items of one recipe are tried to have it priced."""
 
 
 def record_quote(
@@ -43,6 +47,15 @@ def note_failing(
         if input_id is None or input_id in input_ids_of(head["inputs"]):
             note(connection, kind, item_id=head["id"], now=now, detail={"reason": reason})
             return
+
+
+def alike(connection: sqlite3.Connection, candidate: Candidate, number: int) -> int:
+    """Return one of the next items that share a candidate's recipe and need no image that it does not need."""
+    parameters = {"job_id": candidate.job_id, "recipe_id": candidate.recipe_id, "limit": EXAMPLES}
+    heads = connection.execute(query("queued_heads"), parameters).fetchall()
+    own = next((head for head in heads if head["id"] == candidate.item_id), None)
+    ids = [head["id"] for head in heads if own is not None and head["inputs"] == own["inputs"]]
+    return int(ids[(ids.index(candidate.item_id) + number) % len(ids)]) if ids else candidate.item_id
 
 
 def keep_quotes(connection: sqlite3.Connection, *, profile: str, prices: Mapping[str, int], now: int) -> None:

@@ -165,6 +165,10 @@ class QueueStore:
         """Return the body of a quote for an item; None where it is no longer queued or not ready."""
         return await self._database.read(attempts.quote_body, item_id, account_id)
 
+    async def alike(self, candidate: Candidate, number: int) -> int:
+        """Return one of the next items of a candidate's class: another one for each of the first few numbers."""
+        return await self._database.read(preparations.alike, candidate, number)
+
     # --- requests ---
 
     async def account(self, name: str) -> int:

@@ -249,6 +249,9 @@ class Queue(Protocol):
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
         """Return the body of a quote; None where the item is no longer queued or not ready."""
 
+    async def alike(self, candidate: Candidate, number: int) -> int:
+        """Return one of the next items of a candidate's class: another one for each of the first few numbers."""
+
     async def record_quote(self, candidate: Candidate, cost_credits: int, now: Now) -> None:
         """Keep a price."""
 

@@ -1,5 +1,6 @@
 """Quotes and uploads for what comes next, made while the slot is busy."""
 
+from dataclasses import replace
 from typing import Final, assert_never
 
 from batchkiln.core.budget import Obstacle
@@ -81,6 +82,9 @@ async def _reject(lane: Lane, choice: Reject, now: Now) -> None:
 
 async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
     """Ask the price of a candidate's recipe; a refusal is the item's, or its whole recipe's after a few alike."""
+    failing = lane.failing_quotes.get(candidate.recipe_id)
+    if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
+        candidate = replace(candidate, item_id=await lane.ports.queue.alike(candidate, failing.troubles))
     body = await lane.ports.queue.quote_body(candidate.item_id, lane.account_id)
     if body is None:
         lane.count_stale_plan()

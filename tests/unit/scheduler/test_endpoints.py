@@ -246,11 +246,11 @@ async def test_honest_retry_after_is_kept_exactly(world: World) -> None:
 # --- one that fails where others pass ---
 
 
-def failing_quotes_of(service: FakeService, model: str, reply: object) -> None:
-    """Answer each quote for a model with this, and others as they come."""
+def failing_quotes_of(service: FakeService, text: str, reply: object) -> None:
+    """Answer each quote with this text in it so, and others as they come."""
 
     def rule(kind: str, _account: str) -> object:
-        return reply if kind == "quote" and model.encode() in service.quotes[-1] else None
+        return reply if kind == "quote" and text.encode() in service.quotes[-1] else None
 
     service.rule = rule
 
@@ -283,6 +283,16 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(world: World) -
     assert len(world.service.quotes) < 60
     _, account, _ = await world.lanes[0].look(world.clock.now())
     assert Reason.NO_PRICE in {due.reason for due in account.quotes_held.values()}
+
+
+async def test_item_whose_text_cannot_be_priced_holds_up_none_of_its_recipe(world: World) -> None:
+    """The price is the recipe's: after a trouble it is asked by way of another item."""
+    failing_quotes_of(world.service, "a fox", EdgeBlocked())
+    world.enqueue("fox", "owl", "crow")
+
+    await run_for(world, 600)
+
+    assert world.states() == {"done": 3}
 
 
 async def test_content_that_the_firewall_refuses_stops_no_machine(world: World) -> None:
