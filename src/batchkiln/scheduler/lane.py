@@ -110,6 +110,7 @@ class Lane:
     refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when
     cut_files: CutFiles = field(default_factory=CutFiles)
     shared_names: dict[tuple[int, int], int] = field(default_factory=dict)  # per output: how often it met another's
+    has_uploaded: bool = False  # whether this run has completed an upload: before, a file goes alone
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     stale_plans: int = 0
     begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits
@@ -436,11 +437,13 @@ class Lane:
                 each.wait(now.steady, draw(), reason, told=told, longest_seconds=longest)
 
     async def _count_misunderstood(self, own: Backoff, call: Call, trouble: NotUnderstood, now: Now) -> None:
-        """Ask once more after a minute; then it is told, and what may rest does, until something changes."""
+        """Ask ever more rarely, from a minute on; after the second time it is told, and what may rest does."""
         own.misunderstood += 1
-        if own.misunderstood == 1:
-            own.held = own.held.after(Due(now.steady + self.limits.minute_seconds, own.held.reason))
-        elif own.misunderstood == MISUNDERSTOOD_AT_MOST and call is not Call.DESCRIPTION:
+        if call is Call.DESCRIPTION:
+            return
+        seconds = min(self.limits.minute_seconds * 2.0 ** min(own.misunderstood - 1, 16), RAREST_SECONDS)
+        own.held = own.held.after(Due(now.steady + seconds, own.held.reason))
+        if own.misunderstood == MISUNDERSTOOD_AT_MOST:
             entry = Misunderstood(
                 call=call,
                 since=now.instant,

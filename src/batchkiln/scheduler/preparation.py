@@ -183,7 +183,10 @@ async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[W
 
 
 def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[WantedInput, ...]:
-    """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up."""
+    """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up.
+
+    So does the first file of a run: where uploads are not understood, no more of the day's files are spent.
+    """
     due = [
         want
         for want in wanted
@@ -191,7 +194,8 @@ def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[Wa
     ]
     if due and due[0].input_id in lane.failing_uploads:
         return (due[0],)
-    return tuple(want for want in due if want.input_id not in lane.failing_uploads)[:FILES_PER_REQUEST]
+    most = FILES_PER_REQUEST if lane.has_uploaded else 1
+    return tuple(want for want in due if want.input_id not in lane.failing_uploads)[:most]
 
 
 def _is_beyond_any_day(lane: Lane, want: WantedInput) -> bool:
@@ -231,6 +235,7 @@ async def _complete(lane: Lane, candidate: Candidate, stored: list[Stored]) -> N
         reply = await lane.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
     if isinstance(reply, AssetsReady):
         lane.recovered(Call.COMPLETION)
+        lane.has_uploaded = True
         lane.refused_uploads.pop(candidate.item_id, None)
         for want in wanted:
             for input_id in want.alike:
