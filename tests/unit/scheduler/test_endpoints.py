@@ -17,8 +17,12 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.queue.misunderstood import ask_again
+from batchkiln.queue.stories import item_story
+from batchkiln.queue.summaries import job_summary
 from batchkiln.scheduler.control import Control
 from batchkiln.scheduler.loop import rest_of
+from batchkiln.views.standing import Standing
+from batchkiln.views.telling import tell_item
 from support.builders import NO
 from support.fake_service import FakeService, Lost
 from support.world import World
@@ -284,6 +288,10 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(world: World) -
     assert 0.7 * HOUR < last - before < 1.3 * HOUR
     _, account, _ = await world.lanes[0].look(world.clock.now())
     assert Reason.NO_PRICE in {due.reason for due in account.quotes_held.values()}
+    story, summary = item_story(world.connection, "a-first", "poison"), job_summary(world.connection, "a-first")
+    assert summary is not None
+    told = tell_item(story, summary, Standing(world.clock.instant, is_driven=True))
+    assert f"its price cannot be had: {NO.code}" in told.story
 
 
 async def test_item_whose_text_cannot_be_priced_holds_up_none_of_its_recipe(world: World) -> None:
@@ -325,3 +333,16 @@ async def test_image_whose_upload_always_fails_starves_no_other(world: World) ->
     assert world.state("poison") is ItemState.QUEUED
     assert "upload_not_had" in world.kinds("poison")
     assert world.one("SELECT max(upload_files) FROM account_day") < 40
+
+
+async def test_images_that_the_storage_took_are_not_sent_again(world: World) -> None:
+    """Law 5: one refused file of a request costs no other one a second upload."""
+    world.service.say("put", None, None, TicketRefused("expired"))
+    for name in ("fox", "owl", "crow", "elk"):
+        world.enqueue(name, inputs=(world.inputs.put(name, name.encode()),))
+
+    await world.run()
+
+    assert world.states() == {"done": 4}
+    assert world.service.puts.count(b"owl") == 1
+    assert world.service.puts.count(b"crow") == 2
