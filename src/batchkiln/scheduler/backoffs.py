@@ -1,14 +1,28 @@
 """How long each kind of call waits after its troubles, and each request that fails while others pass."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
 from batchkiln.core.backoff import LONGEST_SECONDS, RAREST_SECONDS, delay_seconds
 from batchkiln.core.planner import Due, Reason
+from batchkiln.core.replies import AccountBlocked, EdgeBlocked, NoReply, NotUnderstood, Throttled, Trouble, Unavailable
+from batchkiln.core.troubles import describe_trouble
 
 ALIKE_TROUBLES: Final = 3
 """So many troubles in a row of one request, while others pass, are told as its own."""
+
+EDGE_REFUSALS_OF_CONTENT: Final = 3
+"""So many refusals in a row of one request by the firewall, while others pass, are of what is in it."""
+
+REASONS: Final[Mapping[type, Reason]] = {
+    Throttled: Reason.THROTTLED,
+    Unavailable: Reason.UNAVAILABLE,
+    NoReply: Reason.UNREACHABLE,
+    NotUnderstood: Reason.NOT_UNDERSTOOD,
+    EdgeBlocked: Reason.EDGE_FIREWALL,
+}
 
 
 @dataclass(slots=True)
@@ -57,3 +71,30 @@ class Backoff:
     def fails_alone(self, passed: int) -> bool:
         """Tell whether it failed before, and others have got through since."""
         return self.troubles > 0 and passed > self.passed
+
+
+def told_seconds(trouble: Trouble) -> float | None:
+    """Return how long the service asks to wait, in service seconds; None where it does not say."""
+    match trouble:
+        case Throttled(retry_after=retry_after) | Unavailable(retry_after=retry_after) if retry_after is not None:
+            return max(0.0, retry_after.total_seconds())
+        case _:
+            return None
+
+
+def is_content(of: Sequence[Backoff]) -> bool:
+    """Tell whether the firewall refuses these requests for what is in them."""
+    return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT - 1 for each in of)
+
+
+def described_trouble(trouble: Trouble) -> str:
+    """Say in a line what the service did, or did not do."""
+    match trouble:
+        case NoReply(reason=reason):
+            return reason
+        case NotUnderstood():
+            return describe_trouble(trouble)
+        case EdgeBlocked():
+            return "the firewall before the API refused the request; this machine waits for a whole minute"
+        case Throttled(error=error) | Unavailable(error=error) | AccountBlocked(error=error):
+            return f"{error.code}: {error.message}"

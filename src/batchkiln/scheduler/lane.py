@@ -1,7 +1,7 @@
 """One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -24,7 +24,6 @@ from batchkiln.core.replies import (
     EdgeBlocked,
     GenerationRecord,
     GenerationStatus,
-    NoReply,
     NotUnderstood,
     Throttled,
     Trouble,
@@ -45,7 +44,7 @@ from batchkiln.core.views import (
     Viewpoint,
 )
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
-from batchkiln.scheduler.backoffs import Backoff
+from batchkiln.scheduler.backoffs import REASONS, Backoff, described_trouble, is_content, told_seconds
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.cut_files import CutFiles
 from batchkiln.scheduler.pacing import Followed, Paces, follow
@@ -55,17 +54,6 @@ log = structlog.get_logger()
 
 MISUNDERSTOOD_AT_MOST: Final = 2
 """So often a call is made that succeeds and is not understood, before it rests, or is told."""
-
-EDGE_REFUSALS_OF_CONTENT: Final = 3
-"""So many refusals in a row of one request by the firewall, while others pass, are of what is in it."""
-
-_REASONS: Final[Mapping[type, Reason]] = {
-    Throttled: Reason.THROTTLED,
-    Unavailable: Reason.UNAVAILABLE,
-    NoReply: Reason.UNREACHABLE,
-    NotUnderstood: Reason.NOT_UNDERSTOOD,
-    EdgeBlocked: Reason.EDGE_FIREWALL,
-}
 
 STALE_PLANS_IN_A_ROW = 1000
 """A plan may be overtaken by another account or a person, but not for ever: that would be a bug of ours."""
@@ -397,7 +385,7 @@ class Lane:
         of the very requests that met it, where others of the same call need not wait for them.
         """
         now, own = self.ports.clock.now(), self.backoffs[call]
-        described = _described(trouble)
+        described = described_trouble(trouble)
         is_old = described == own.said or any(described == each.said for each in of)
         tell = log.debug if is_old else log.warning  # a night without network is said once
         tell("request_troubled", account=self.viewpoint.account, reason=described)
@@ -405,12 +393,12 @@ class Lane:
         if isinstance(trouble, AccountBlocked):
             self.control.block(self.account_id, trouble, is_cut_off=about_paid)
         else:
-            told = _told_seconds(trouble)
+            told = told_seconds(trouble)
             is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)
-            if isinstance(trouble, EdgeBlocked) and not (is_alone and _is_content(of)):
+            if isinstance(trouble, EdgeBlocked) and not (is_alone and is_content(of)):
                 # The window may have begun with our last request, so a whole one has to pass.
                 self.machine.held = Due(now.steady + self.limits.minute_seconds, Reason.EDGE_FIREWALL)
-            self._wait(own, of, trouble, now, reason=reason or _REASONS[type(trouble)], is_alone=is_alone)
+            self._wait(own, of, trouble, now, reason=reason or REASONS[type(trouble)], is_alone=is_alone)
             if isinstance(trouble, NotUnderstood):
                 await self._count_misunderstood(own, call, trouble, now)
             if told is not None or isinstance(trouble, Throttled):
@@ -421,7 +409,7 @@ class Lane:
         self, own: Backoff, of: Sequence[Backoff], trouble: Trouble, now: Now, *, reason: Reason, is_alone: bool
     ) -> None:
         """Let the call wait, and the very requests longer. What fails while others pass does not hold these up."""
-        told, passed, draw = _told_seconds(trouble) or 0.0, self.machine.passed, self.ports.clock.draw
+        told, passed, draw = told_seconds(trouble) or 0.0, self.machine.passed, self.ports.clock.draw
         is_edge = isinstance(trouble, EdgeBlocked)
         if not is_alone:
             own.count(passed=passed, is_edge=is_edge)
@@ -522,30 +510,3 @@ def _wait_of(held: Due, stored: HeldUntil | None, now: Now, *, is_told: bool) ->
     if stored is None or is_told:
         return held
     return held.after(Due(now.steady_of(stored.until), stored.reason))
-
-
-def _told_seconds(trouble: Trouble) -> float | None:
-    """Return how long the service asks to wait, in service seconds; None where it does not say."""
-    match trouble:
-        case Throttled(retry_after=retry_after) | Unavailable(retry_after=retry_after) if retry_after is not None:
-            return max(0.0, retry_after.total_seconds())
-        case _:
-            return None
-
-
-def _is_content(of: Sequence[Backoff]) -> bool:
-    """Tell whether the firewall refuses these requests for what is in them."""
-    return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT - 1 for each in of)
-
-
-def _described(trouble: Trouble) -> str:
-    """Say in a line what the service did, or did not do."""
-    match trouble:
-        case NoReply(reason=reason):
-            return reason
-        case NotUnderstood():
-            return describe_trouble(trouble)
-        case EdgeBlocked():
-            return "the firewall before the API refused the request; this machine waits for a whole minute"
-        case Throttled(error=error) | Unavailable(error=error) | AccountBlocked(error=error):
-            return f"{error.code}: {error.message}"
