@@ -75,6 +75,7 @@ class Counted:
         return reply
 
     async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
+        # By the windows of creates and reads alone: what rests, since it is not understood, is asked on purpose.
         lane, due_of = self.lane, AccountView.create_due if kind.is_create else AccountView.read_due
         now = lane.ports.clock.now()
         _, account, _ = await lane.look(now)
