@@ -225,6 +225,8 @@ class World:
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        if self.plan.is_left_alone:
+            return None
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
         if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):

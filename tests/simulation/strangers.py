@@ -1,0 +1,195 @@
+"""Thousands of services that nobody has seen: each dialect that is drawn runs a small mixed job, by the whole program.
+
+The truth is read from the service's own books: what completed without help, and what the others cost.
+
+    python tests/simulation/strangers.py --dialects 10000 --seed 1       the proof
+    python tests/simulation/strangers.py --only 4711 --verbose           one dialect, told in full
+    python tests/simulation/strangers.py --only 4711 --shrink            the traits that matter
+"""
+
+import argparse
+import gc
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from batchkiln.service.dialects import Dialect
+from simulation.playing import place_for_worlds, seeded_secrets
+from simulation.quiet import silence, silent_pool
+from simulation.strange_worlds import CREATES_MAX, UPLOAD_FILES_MAX, Books, Verdict, draw_plan
+from simulation.world import World
+
+GOAL_COMPLETE: Final = 0.99
+SEEDS_TOLD_MAX: Final = 12
+_COLLECT_EVERY: Final = 25
+_played = 0
+
+
+def meet(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False, tells: bool = False) -> Verdict:
+    """Run the job against the service of a seed, and say what came of it."""
+    global _played  # noqa: PLW0603 - of this process
+    _played += 1
+    if _played % _COLLECT_EVERY == 0:
+        gc.collect()
+    plan = draw_plan(seed, without=without, is_fair=is_fair)
+    folder = place_for_worlds()
+    try:
+        with seeded_secrets(seed):
+            world = World(folder, plan)
+            world.play()
+            verdict = Books(folder, seed, Dialect.draw(seed).without(without)).verdict(world.violations)
+        if tells:
+            print("\n".join(world.story()))
+    except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding
+        return Verdict(seed, is_complete=False, reasons=(f"{type(error).__name__}: {error}",), broken=("it crashed",))
+    else:
+        return verdict
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def shrunken(seed: int, *, is_fair: bool = False) -> tuple[str, ...]:
+    """Return the traits of a dialect that does not complete without which it would."""
+    matters = list(Dialect.draw(seed).unlike_plain)
+
+    def fails(kept: Iterable[str]) -> bool:
+        plain = tuple(trait for trait in Dialect.draw(seed).unlike_plain if trait not in set(kept))
+        verdict = meet(seed, without=plain, is_fair=is_fair)
+        return not verdict.is_complete or bool(verdict.broken)
+
+    size = len(matters) // 2
+    while size:
+        at = 0
+        while at < len(matters):
+            fewer = matters[:at] + matters[at + size :]
+            if fails(fewer):
+                matters = fewer
+            else:
+                at += size
+        size //= 2
+    return tuple(f"{trait}={Dialect.draw(seed)[trait]}" for trait in matters)
+
+
+class Tally:
+    """The figures of the proof."""
+
+    def __init__(self) -> None:
+        self.count = self.complete = self.untold = 0
+        self.beyond = self.doubled = self.lost = 0
+        self.creates = self.files = 0
+        self.unfinished: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        self.broken: list[Verdict] = []
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one."""
+        self.count += 1
+        self.complete += verdict.is_complete
+        self.untold += not verdict.is_told
+        self.beyond += verdict.credits_beyond
+        self.doubled += verdict.double_charges
+        self.lost += verdict.lost_results
+        self.creates = max(self.creates, verdict.creates_in_vain)
+        self.files = max(self.files, verdict.upload_files_in_vain)
+        if not verdict.is_complete:
+            self.unfinished[verdict.reasons].append(verdict.seed)
+        if verdict.broken:
+            self.broken.append(verdict)
+
+    @property
+    def is_money_safe(self) -> bool:
+        """Whether every goal of money was met."""
+        return not self.broken
+
+    def told(self) -> list[str]:
+        """Return the figures, line by line."""
+        share = self.complete / max(1, self.count)
+        lines = [
+            f"{self.count} dialects, {self.complete} complete without help: {share:.2%} (goal {GOAL_COMPLETE:.0%})",
+            f"credits beyond those booked: {self.beyond} (goal 0)",
+            f"double charges: {self.doubled} (goal 0)",
+            f"lost results: {self.lost} (goal 0)",
+            f"creates in vain before it rests: at most {self.creates} (goal {CREATES_MAX})",
+            f"upload files in vain before it rests: at most {self.files} (goal {UPLOAD_FILES_MAX})",
+            f"not complete, and no word why: {self.untold} (goal 0)",
+        ]
+        for reasons, seeds in sorted(self.unfinished.items(), key=lambda pair: -len(pair[1])):
+            some = ", ".join(str(seed) for seed in sorted(seeds)[:SEEDS_TOLD_MAX])
+            lines.append(f"  {len(seeds):5} {' | '.join(reasons)}: {some}")
+        return lines
+
+
+def main() -> int:
+    args = _arguments()
+    if args.only is not None:
+        return _tell_of(args)
+    first = args.seed * 1_000_000
+    print(f"seed {args.seed}, {args.jobs} processes", flush=True)
+    began, tally = time.perf_counter(), Tally()
+    with silent_pool(args.jobs) as pool:
+        seeds = range(first, first + args.dialects)
+        for verdict in pool.imap_unordered(partial(meet, is_fair=args.fair), seeds, chunksize=5):
+            tally.add(verdict)
+            if args.verbose and tally.count % 100 == 0:
+                print(f"{tally.count}: {tally.complete} complete, {len(tally.broken)} broken", flush=True)
+        print("\n".join(tally.told()))
+        worst = [verdict.seed for verdict in tally.broken]
+        some = [seeds[0] for seeds in tally.unfinished.values()]
+        if args.shrink:
+            _shrink([*worst, *some][: args.shrink], pool, is_fair=args.fair)
+    seconds = time.perf_counter() - began
+    for verdict in tally.broken[:20]:
+        print(f"BROKEN {verdict.seed}: {'; '.join(verdict.broken[:4])}")
+    print(f"{seconds:.1f} s: {tally.count / seconds:.1f} dialects a second")
+    return 0 if tally.is_money_safe else 1
+
+
+def _shrink(seeds: list[int], pool: object, *, is_fair: bool) -> None:
+    seen = Counter[tuple[str, ...]]()
+    imap = pool.imap_unordered  # type: ignore[attr-defined]  # a pool of multiprocessing
+    for seed, traits in imap(partial(_shrunken, is_fair=is_fair), seeds):
+        seen[traits] += 1
+        print(f"  {seed}: {', '.join(traits) or 'whatever the dialect'}", flush=True)
+
+
+def _shrunken(seed: int, *, is_fair: bool) -> tuple[int, tuple[str, ...]]:
+    return seed, shrunken(seed, is_fair=is_fair)
+
+
+def _tell_of(args: argparse.Namespace) -> int:
+    """Tell of one dialect: what it is, what happened, and what came of it."""
+    without = tuple(filter(None, (args.without or "").split(",")))
+    dialect = Dialect.draw(args.only).without(without)
+    print({trait: dialect[trait] for trait in dialect.unlike_plain})
+    with silence():
+        verdict = meet(args.only, without=without, is_fair=args.fair, tells=args.verbose)
+        print(verdict)
+        if args.shrink:
+            print(shrunken(args.only, is_fair=args.fair))
+    return 1 if verdict.broken else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dialects", type=int, default=200, help="how many are drawn")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1000), help="what is drawn from it is told")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--fair", action="store_true", help="without faults and kills")
+    parser.add_argument("--only", type=int, help="the seed of one dialect")
+    parser.add_argument("--without", help="traits of it that stay plain, with commas")
+    parser.add_argument("--shrink", type=int, nargs="?", const=20, default=0, help="find the traits that matter")
+    parser.add_argument("--verbose", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
