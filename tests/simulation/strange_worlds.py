@@ -1,4 +1,4 @@
-"""Small worlds with a service in a dialect: what is asked for, what goes wrong, and what came of it, by its own books."""
+"""Small worlds with a service in a dialect: what is asked for, what goes wrong, and what came of it, by its books."""
 
 import json
 import random
@@ -43,7 +43,6 @@ _FAULTS: Final = (
 _TEXTS: Final = ("A red fox in snow", "An owl at dusk", "A heron in the reeds", "A lynx on a rock")
 _IMAGES: Final = ("epsilon-2", "epsilon-pro", "delta-image-2")
 _CLIPS: Final = ("alpha-2.5-lite", "alpha-2.0-fast", "gamma-3.1-fast")
-_RESOLUTIONS: Final = {"epsilon-2": "512x512", "gamma-3.1-fast": "720p"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False
         starts_at=START,
         manifests={"strange.yaml": _manifest(chance)},
         pictures=("owl.png", "fox.png"),
-        service={"dialect": seed, "dialect_without": list(without), "duration_scale": 0.3},
+        service={"dialect": seed, "dialect_without": list(without), "duration_scale": 0.1},
         is_left_alone=True,
         ends_by=ENDS_BY,
     )
@@ -94,16 +93,16 @@ def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False
 
 def _manifest(chance: random.Random) -> str:
     image, clip = chance.choice(_IMAGES), chance.choice(_CLIPS)
-    still = _RESOLUTIONS.get(image, "1K")
-    moved = _RESOLUTIONS.get(clip, "480p")
+    still, moved = "512x512", "480p"
     lines = [
         "version: 1",
         "job: strange",
         f"defaults: {{model: {image}, mode: text-to-image, parameters: {{resolution: {still}}}, attempts: 2}}",
         "items:",
     ]
-    for number in range(chance.randint(2, 4)):
-        lines.append(f"  - {{id: picture-{number}, prompt: {_TEXTS[number]}}}")
+    lines += [
+        f"  - {{id: picture-{number}, prompt: {text}}}" for number, text in enumerate(_TEXTS[: chance.randint(2, 4)])
+    ]
     fails = chance.choice(("[fail]", "[fail-once]"))
     lines.append(f'  - {{id: fails, prompt: "A crane {fails}"}}')
     lines.append("  - {id: changed, prompt: An owl in ink, mode: image-to-image, inputs: [owl.png]}")
@@ -184,9 +183,11 @@ class Books:
         return kinds[-1] if kinds else "nothing said"
 
     def _beyond(self) -> int:
-        taken = sum(made["cost_credits"] for made in self._made if made["outcome"] != "failed" or not made["ended_at_ms"])
+        taken = sum(
+            made["cost_credits"] for made in self._made if made["outcome"] != "failed" or not made["ended_at_ms"]
+        )
         booked = sum(job["charged"] - job["refunded"] + job["reserved"] for job in self._jobs)
-        return max(0, taken - booked)
+        return max(0, int(taken - booked))
 
     def _doubled(self) -> Iterator[tuple[str, int]]:
         kept = Counter(made["prompt"] for made in self._made if made["outcome"] != "failed")

@@ -38,7 +38,7 @@ from batchkiln.service.books.report import Report
 from batchkiln.service.clock import Dice, RunningClock, ServiceClock
 from batchkiln.service.config import ServiceConfig
 from batchkiln.service.context import PREFIX, Context, new_id
-from batchkiln.service.dialects import Dialect, dress
+from batchkiln.service.dialects import Dialect
 from batchkiln.service.errors import StateFolderInUseError
 from batchkiln.service.faults import Faults
 from batchkiln.service.housekeeping import Housekeeping, Retention, delete_strays, ended
@@ -79,9 +79,7 @@ class LocalService:
         report_file: Path | None = None,
         is_inline: bool = False,
     ) -> None:
-        self._dialect = (
-            Dialect.draw(config.dialect).without(config.dialect_without) if config.dialect is not None else None
-        )
+        self._dialect = Dialect.of(config)
         self.config = config if self._dialect is None else self._dialect.in_configuration(config)
         self._is_inline = is_inline
         self._report_file = report_file
@@ -273,6 +271,8 @@ class LocalService:
         """Open the port; when the stack is closed, who is being answered still gets the answer."""
         app = build_app(context)
         if self._dialect is not None:
+            from batchkiln.service.dialects.dressing import dress  # noqa: PLC0415  only where there is a dialect
+
             dress(app, context, self._dialect)
         port = await listen(stack, app, self.config, now_ms=self.clock.now_ms)
         self._address = address_of(self.config, port)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import hdrs, web
 
-from batchkiln.service.context import CONTEXT, Context
+from batchkiln.service.context import Context
 from batchkiln.service.dialects.files import extension_of, media_type_of, small_file
 from batchkiln.service.dialects.traits import Dialect
 from batchkiln.service.storage.ranges import FileFacts, Part, Unsatisfiable, decide
@@ -66,38 +66,38 @@ async def dressed(dialect: Dialect, request: web.Request, response: web.StreamRe
 
 
 def _sent(dialect: Dialect, request: web.Request, content: bytes, extension: str) -> web.StreamResponse:
-    strong = f'"{sha256(content).hexdigest()[:32]}"'
-    headers = {hdrs.CACHE_CONTROL: "private, no-cache"}
-    match dialect["media_type"]:
-        case "right":
-            headers[hdrs.CONTENT_TYPE] = media_type_of(extension)
-        case "octets":
-            headers[hdrs.CONTENT_TYPE] = "application/octet-stream"
-    match dialect["file_etag"]:
-        case "strong":
-            headers[hdrs.ETAG] = strong
-        case "weak":
-            headers[hdrs.ETAG] = f"W/{strong}"
-    takes_ranges = dialect["file_ranges"] == "yes"
-    # A continuation is only safe where a strong tag says that it is one of the same file (RFC 9110, 13.1.5).
-    if hdrs.IF_RANGE in request.headers and dialect["file_etag"] != "strong":
-        takes_ranges = False
-    status = 200
-    if takes_ranges:
-        headers[hdrs.ACCEPT_RANGES] = "bytes"
-        part = decide(request.method, request.headers, FileFacts(len(content), strong, 0))
-        if isinstance(part, Unsatisfiable):
-            return web.Response(status=416, headers=headers | {hdrs.CONTENT_RANGE: f"bytes */{len(content)}"})
-        if isinstance(part, Part):
-            headers[hdrs.CONTENT_RANGE] = f"bytes {part.start}-{part.stop - 1}/{len(content)}"
-            status, content = 206, content[part.start : part.stop]
-    response = web.Response(status=status, headers=headers, body=content)
+    tag = f'"{sha256(content).hexdigest()[:32]}"'
+    headers = _headers(dialect, extension, tag)
+    response = web.Response(headers=headers, body=content)
+    if _takes_ranges(dialect, request):
+        match decide(request.method, request.headers, FileFacts(len(content), tag, 0)):
+            case Unsatisfiable():
+                return web.Response(status=416, headers=headers | {hdrs.CONTENT_RANGE: f"bytes */{len(content)}"})
+            case Part(start, stop):
+                told = {hdrs.CONTENT_RANGE: f"bytes {start}-{stop - 1}/{len(content)}"}
+                response = web.Response(status=206, headers=headers | told, body=content[start:stop])
+            case _:
+                pass
     if dialect["media_type"] == "none":
         response.headers.popall(hdrs.CONTENT_TYPE, None)
-    if dialect["file_length"] == "chunked" and status == 200:  # noqa: PLR2004
+    if dialect["file_length"] == "chunked" and response.status == 200:  # noqa: PLR2004
         response.headers.popall(hdrs.CONTENT_LENGTH, None)
         response.enable_chunked_encoding()
     return response
+
+
+def _headers(dialect: Dialect, extension: str, tag: str) -> dict[str, str]:
+    media_type = {"right": media_type_of(extension), "octets": "application/octet-stream"}.get(dialect["media_type"])
+    shown = {"strong": tag, "weak": f"W/{tag}"}.get(dialect["file_etag"])
+    ranges = "bytes" if dialect["file_ranges"] == "yes" else None
+    told = {hdrs.CONTENT_TYPE: media_type, hdrs.ETAG: shown, hdrs.ACCEPT_RANGES: ranges}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _takes_ranges(dialect: Dialect, request: web.Request) -> bool:
+    """Say whether a part may be sent: a strong tag has to say that it is one of the same file (RFC 9110, 13.1.5)."""
+    is_safe = hdrs.IF_RANGE not in request.headers or dialect["file_etag"] == "strong"
+    return dialect["file_ranges"] == "yes" and is_safe
 
 
 def _extension(url: str) -> str:

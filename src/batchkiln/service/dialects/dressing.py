@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from aiohttp import hdrs, web
@@ -16,7 +16,6 @@ from batchkiln.service.dialects.description import dressed_description
 from batchkiln.service.dialects.endpoints import Endpoint, success_status
 from batchkiln.service.dialects.naming import asset_ids, generation_ids
 from batchkiln.service.dialects.refusals import Refusal
-from batchkiln.service.dialects.shapes import Shape
 from batchkiln.service.dialects.traits import Dialect
 from batchkiln.service.errors import ApiError
 from batchkiln.service.storage import downloads as own_downloads
@@ -24,6 +23,9 @@ from batchkiln.service.storage import receiving
 from batchkiln.service.transport import edge
 from batchkiln.service.transport.access_log import CODE, ENTRY
 from batchkiln.service.transport.bodies import http_date, put_in_place, received
+
+if TYPE_CHECKING:
+    from batchkiln.service.dialects.shapes import Shape
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _DAY_MS: Final = 86_400_000
@@ -82,7 +84,7 @@ class _Dressing:
         if known is not None and response.status == 202 and (refusal := await self._meets(known)) is not None:  # noqa: PLR2004
             await told(self._context, request[ENTRY], Told(refusal.status, "replay_refused", request[ENTRY].fault))
             return self._refusing(refusal, _BUSY_SECONDS, {})
-        return self._dressed(request, response, endpoint)
+        return self._dressed(response, endpoint)
 
     async def tell_time(self, request: web.Request, response: web.StreamResponse) -> None:
         """Tell the service's time as the dialect does."""
@@ -124,7 +126,7 @@ class _Dressing:
             return None if is_number else "unknown"  # of another type than it was told with
         return self._asset_ids.own(given)
 
-    def _dressed(self, request: web.Request, response: web.Response, endpoint: Endpoint | None) -> web.Response:
+    def _dressed(self, response: web.Response, endpoint: Endpoint | None) -> web.Response:
         code = response.get(CODE)
         if code == "edge_blocked":
             return self._edge()
@@ -135,16 +137,16 @@ class _Dressing:
             return self._refused(response, document)
         if endpoint is None:
             return response
-        return self._succeeded(request, endpoint, document)
+        return self._succeeded(endpoint, document)
 
-    def _succeeded(self, request: web.Request, endpoint: Endpoint, document: Any) -> web.Response:  # noqa: ANN401
-        given = self._given(request, endpoint, document)
+    def _succeeded(self, endpoint: Endpoint, document: Any) -> web.Response:  # noqa: ANN401
+        given = self._given(endpoint, document)
         if endpoint not in self._shapes:
             self._shapes[endpoint] = endpoint.shape(self._dialect)
         body = orjson.dumps(self._shapes[endpoint].make(given))
         return self._json(body, success_status(self._dialect, endpoint), _JSON_TYPES[self._dialect["json_type"]])
 
-    def _given(self, request: web.Request, endpoint: Endpoint, document: Any) -> Any:  # noqa: ANN401
+    def _given(self, endpoint: Endpoint, document: Any) -> Any:  # noqa: ANN401
         """Return what the endpoint's shape is made from."""
         match endpoint:
             case Endpoint.PREPARE:
@@ -180,7 +182,9 @@ class _Dressing:
             return unavailable
         refusal = refusals.refused(self._dialect, response.status, error["code"], error["message"])
         kept = {
-            name: response.headers[name] for name in (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE) if name in response.headers
+            str(name): response.headers[name]
+            for name in (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
+            if name in response.headers
         }
         return self._refusing(refusal, None if given is None else int(given), kept)
 
@@ -219,6 +223,8 @@ class _Dressing:
                 response.headers.update(
                     {"X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "41", "X-RateLimit-Reset": "1772355600"}
                 )
+            case _:
+                pass
         return response
 
     def _edge(self) -> web.Response:

@@ -1,7 +1,8 @@
 """The endpoints whose replies a dialect dresses, and the shape of each."""
 
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, Self
+from typing import Final
 
 from batchkiln.service.dialects import records, uploads, values
 from batchkiln.service.dialects.envelopes import Kind, enveloped
@@ -56,7 +57,7 @@ _ROUTES: Final = {
     ("POST", "/uploads/complete"): Endpoint.COMPLETE,
     ("GET", "/openapi.json"): Endpoint.DESCRIPTION,
 }
-_SHAPES: Final = {
+_SHAPES: Final[Mapping[Endpoint, tuple[Kind, Callable[[Dialect], Shape]]]] = {
     Endpoint.MODELS: ("list", values.models_shape),
     Endpoint.BALANCE: ("value", values.balance_shape),
     Endpoint.QUOTE: ("value", values.quote_shape),

@@ -28,7 +28,8 @@ def enveloped(dialect: Dialect, kind: Kind, shape: Shape) -> Shape:
             return shape if kind in {"list", "error"} else At(lambda given: [given], ListOf(shape))
         case "json_api":
             return _json_api(kind, shape)
-    return Object(_fields(dialect, kind, shape))
+        case _:
+            return Object(_fields(dialect, kind, shape))
 
 
 def _fields(dialect: Dialect, kind: Kind, shape: Shape) -> dict[str, Shape]:

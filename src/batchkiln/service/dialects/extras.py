@@ -13,7 +13,7 @@ _OFTEN: Final[Mapping[str, int]] = {"none": 0, "few": 2, "many": 5}
 
 
 def extras(dialect: Dialect, place: str, taken: frozenset[str] = frozenset()) -> dict[str, Shape]:
-    """Return fields to put into a place, under names that are not taken: none, a few or many of those that fit there."""
+    """Return fields to put into a place, under names that are not taken: none, a few or many that fit there."""
     pool = _POOLS[place]
     names = sorted(pool, key=lambda name: dialect.number(f"extra {place} {name}", 2**32))
     chosen = names[: _OFTEN[dialect["extras"]]]

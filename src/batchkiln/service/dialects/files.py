@@ -5,7 +5,6 @@ from functools import cache
 from io import BytesIO
 from typing import Final
 
-import av
 from PIL import Image, features
 
 from batchkiln.service.dialects.traits import Dialect
@@ -19,7 +18,12 @@ _PICTURES: Final = {
     "png": "PNG",
     "avif": "AVIF",
 }
-_CLIPS: Final = {"webm": ("webm", "libvpx"), "mov": ("mov", "mpeg4"), "mkv": ("matroska", "mpeg4")}
+_CLIPS: Final = {
+    "mp4": ("mp4", "mpeg4"),
+    "webm": ("webm", "libvpx"),
+    "mov": ("mov", "mpeg4"),
+    "mkv": ("matroska", "mpeg4"),
+}
 _MEDIA_TYPES: Final = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -64,8 +68,11 @@ def small_file(extension: str, number: int = 0) -> bytes:
 
 
 def _write_clip(target: BytesIO, container: str, codec: str, number: int) -> None:
-    with av.open(target, "w", format=container) as clip:
+    import av  # noqa: PLC0415  takes long to load, and few dialects need it
+
+    with av.open(target, "w", format=container, options={"fflags": "+bitexact"}) as clip:
         stream = clip.add_stream(codec, rate=8)
+        assert isinstance(stream, av.VideoStream)
         stream.width = stream.height = 64
         stream.pix_fmt = "yuv420p"
         stream.codec_context.thread_count = 1

@@ -1,6 +1,7 @@
 """Names and identifiers: spellings of fields, and forms of ids, each of which leads back to the service's own."""
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -36,21 +37,7 @@ class Ids:
     def shown(self, own: str) -> str | int:
         """Return what clients see."""
         digits = own.removeprefix(f"{self.prefix}_")
-        match self.form:
-            case "int":
-                return int(digits, 16)
-            case "digits":
-                return str(int(digits, 16))
-            case "uuid":
-                return _uuid(digits)
-            case "base62":
-                return _base62(int(digits, 16))
-            case "long":
-                return f"{digits}{sha256(digits.encode()).hexdigest()[:40]}"
-            case "upper":
-                return own.upper()
-            case _:
-                return own
+        return _FORMS[self.form](own, digits)
 
     def own(self, shown: object) -> str:
         """Return the service's own id; one that nothing has where a client could not have seen this one."""
@@ -110,3 +97,14 @@ def _from_base62(text: str) -> str | None:
     for character in text:
         number = number * 62 + _BASE62.index(character)
     return f"{number:x}"
+
+
+_FORMS: Final[Mapping[str, Callable[[str, str], str | int]]] = {  # from an id of the service's own, and its digits
+    "prefix_hex": lambda own, _: own,
+    "int": lambda _, digits: int(digits, 16),
+    "digits": lambda _, digits: str(int(digits, 16)),
+    "uuid": lambda _, digits: _uuid(digits),
+    "base62": lambda _, digits: _base62(int(digits, 16)),
+    "long": lambda _, digits: f"{digits}{sha256(digits.encode()).hexdigest()[:40]}",
+    "upper": lambda own, _: own.upper(),
+}

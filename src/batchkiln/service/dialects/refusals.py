@@ -5,14 +5,14 @@ what the firewall answers is no JSON.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from batchkiln.service.dialects.envelopes import enveloped
 from batchkiln.service.dialects.extras import extras
 from batchkiln.service.dialects.naming import spelled
-from batchkiln.service.dialects.shapes import INTEGER, TEXT, TRUTH, Leaf, ListOf, Object, Shape, constant, At, LINK
-from batchkiln.service.dialects.traits import Dialect
+from batchkiln.service.dialects.shapes import INTEGER, LINK, TEXT, TRUTH, At, Leaf, ListOf, Object, Shape, constant
+from batchkiln.service.dialects.traits import TRAITS, Dialect
 
 PLAIN: Final = "text/plain"
 _PROBLEM: Final = "application/problem+json"
@@ -30,7 +30,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """A reason to refuse: codes and sentences by the dialect's words, and the trait of its status where that is open."""
+    """A reason to refuse: codes and sentences by the dialect's words, and the trait of its status where it is open."""
 
     says: tuple[tuple[str, str], ...]
     trait: str | None = None
@@ -130,6 +130,7 @@ _MEANING_OF: Final[Mapping[str, str]] = {
     "unsupported_option": "invalid",
     "external_url_not_allowed": "invalid",
     "cost_exceeds_max": "over_quote",
+    "asset_not_found": "asset_gone",
     "asset_expired": "asset_gone",
     "asset_not_ready": "asset_gone",
     "insufficient_credits": "no_credits",
@@ -146,11 +147,14 @@ _MEANING_OF: Final[Mapping[str, str]] = {
 
 def refused(dialect: Dialect, status: int, code: str, message: str) -> Refusal:
     """Return a refusal of the service's own as the dialect has it."""
-    # A completion of an unknown asset is about the asset as well.
-    meaning = "asset_gone" if code == "asset_not_found" else _MEANING_OF.get(code)
-    return (
-        Refusal(status, _code(dialect, code), message) if meaning is None else meant(dialect, meaning, status, message)
-    )
+    meaning = _MEANING_OF.get(code)
+    if meaning is None:
+        return Refusal(status, _code(dialect, code), message)
+    as_meant = meant(dialect, meaning, status, message)
+    trait = _MEANINGS[meaning].trait
+    if trait is None or dialect[trait] == TRAITS[trait][0][0]:
+        as_meant = replace(as_meant, status=status)
+    return as_meant if dialect["words"] != "first" else replace(as_meant, code=_code(dialect, code), message=message)
 
 
 def meant(dialect: Dialect, meaning: str, status: int, message: str = "") -> Refusal:
@@ -161,7 +165,7 @@ def meant(dialect: Dialect, meaning: str, status: int, message: str = "") -> Ref
         status = int(dialect[entry.trait].removeprefix("s"))
     if meaning == "invalid":
         text += message  # which field, and what would be allowed
-    return Refusal(status, _code(dialect, code), text if dialect["words"] != "first" or not message else message)
+    return Refusal(status, _code(dialect, code), text)
 
 
 def _code(dialect: Dialect, code: str) -> str:

@@ -132,6 +132,11 @@ class Dialect:
         """Return the dialect of a seed: the same on every machine."""
         return cls(seed, {trait: _drawn(seed, trait, options) for trait, options in TRAITS.items()})
 
+    @classmethod
+    def of(cls, config: ServiceConfig) -> Self | None:
+        """Return the configured dialect, None without one. Raises ValueError for a trait that there is not."""
+        return None if config.dialect is None else cls.draw(config.dialect).without(config.dialect_without)
+
     def without(self, traits: Iterable[str]) -> Self:
         """Return the dialect with these traits plain. Raises ValueError for a trait that there is not."""
         unknown = set(traits := list(traits)) - set(TRAITS)

@@ -54,42 +54,34 @@ def tickets_shape(dialect: Dialect) -> Shape:
     """Return the shape of what POST /uploads answers: made from a list of tickets of the service's own."""
     ids, name = asset_ids(dialect), asset_name(dialect)
     identifier = Leaf(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
+    each = _ticket(dialect, name, identifier)
     around = spelled(dialect["tickets_name"], dialect["spelling"])
+    listed = Object({around: ListOf(each)})
+    shape: Shape = listed
     match dialect["tickets"]:
         case "bare_list":
-            return ListOf(_ticket(dialect, name, identifier))
+            shape = ListOf(each)
         case "map_by_id":
-            with_id = dialect.number("map has ids", 2) == 0
-            each = _ticket(dialect, name, identifier) if with_id else _ticket(dialect, None, identifier)
+            within = each if dialect.number("map has ids", 2) == 0 else _ticket(dialect, None, identifier)
             text = str(id_schema(dialect).get("description", ""))
-            return Object({around: MapOf(each, lambda given: str(ids.shown(given["asset_id"])), text)})
+            shape = Object({around: MapOf(within, lambda given: str(ids.shown(given["asset_id"])), text)})
         case "map_by_name":
-            each = _ticket(dialect, name, identifier)
-            return Object({around: MapOf(each, lambda given: str(given["name"]), "By the file's name.")})
+            shape = Object({around: MapOf(each, lambda given: str(given["name"]), "By the file's name.")})
         case "map_by_index":
-            each = _ticket(dialect, name, identifier)
-            return Object({around: MapOf(each, lambda given: str(given["index"]), "By the place in the request.")})
+            shape = Object({around: MapOf(each, lambda given: str(given["index"]), "By the place in the request.")})
         case "parallel":
-            lists: dict[str, Shape] = {
-                _plural(name): ListOf(identifier),
-                "upload_url": ListOf(field_of("upload_url", LINK)),
-                "upload_headers": ListOf(_headers(dialect)),
-            }
-            return Object(lists)
+            links, headers = ListOf(field_of("upload_url", LINK)), ListOf(_headers(dialect))
+            shape = Object({f"{name}s": ListOf(identifier), "upload_url": links, "upload_headers": headers})
         case "flat_if_one":
-            each = _ticket(dialect, name, identifier)
-            listed = Object({around: ListOf(each)})
-            return Either(lambda given: len(given) == 1, At(lambda given: given[0], each), listed)
+            shape = Either(lambda given: len(given) == 1, At(lambda given: given[0], each), listed)
         case "list_in_list":
-            inner = Object({around: ListOf(_ticket(dialect, name, identifier)), "count": Leaf(len, INTEGER)})
-            return Object({"groups": At(lambda given: [given], ListOf(inner))})
+            inner = Object({around: ListOf(each), "count": Leaf(len, INTEGER)})
+            shape = Object({"groups": At(lambda given: [given], ListOf(inner))})
+        case _ if dialect.number("list extras", 3) == 0:
+            shape = Object({**listed.fields, **extras(dialect, "envelope", frozenset({around}))})
         case _:
-            more = extras(dialect, "envelope", frozenset({around})) if dialect.number("list extras", 3) == 0 else {}
-            return Object({around: ListOf(_ticket(dialect, name, identifier)), **more})
-
-
-def _plural(name: str) -> str:
-    return f"{name}s"
+            pass
+    return shape
 
 
 def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
@@ -210,6 +202,8 @@ def _asset(dialect: Dialect, identifier: Shape) -> Object:
             fields[asset_name(dialect)] = identifier
         case "other":
             fields["id" if asset_name(dialect) != "id" else spelled("asset_id", spelling)] = identifier
+        case _:
+            pass
     match dialect["url_place"]:
         case "nested":
             fields["image"] = Object({"url": url, "width": field_of("width", INTEGER)})

@@ -1,6 +1,7 @@
 """The replies of quote, balance and catalogue. Fixed: cost_credits; open: the balance's name, a model's fields."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from batchkiln.service.dialects.extras import extras
@@ -200,7 +201,7 @@ def _durations(dialect: Dialect) -> Shape:
 
 def _range(durations: Sequence[int]) -> object:
     """Return least, most and step where the durations have one; else the durations."""
-    gaps = {after - before for before, after in zip(durations, durations[1:], strict=False)}
+    gaps = {after - before for before, after in pairwise(durations)}
     if len(gaps) != 1:
         return list(durations)
     return {"min": durations[0], "max": durations[-1], "step": gaps.pop()}
