@@ -50,12 +50,19 @@ async def _ends(world: World) -> None:
     cancel(world.connection, "guide", ["canceled"], to_milliseconds(world.clock.instant))
 
 
+LONG: Final = 20  # replies: more than a program waits for before it asks a person
+
+
 async def _holds(world: World) -> None:
     """One item for each reason to wait for a person."""
-    world.service.say("create", KeyConflict(ServiceError("idempotency_conflict", "the same key with another body")))
+    conflict = KeyConflict(ServiceError("idempotency_conflict", "the same key with another body"))
+    world.service.say("create", *[conflict] * LONG)
     await _live(world, "held-conflict")
-    world.service.say("create", Lost.REQUEST, Refused(RefusalKind.OVER_QUOTE, ServiceError("over_quote", "dearer")))
+    world.service.scripts.clear()
+    dearer = Refused(RefusalKind.OVER_QUOTE, ServiceError("over_quote", "dearer"))
+    world.service.say("create", Lost.REQUEST, *[dearer] * LONG)
     await _live(world, "held-in-doubt")
+    world.service.scripts.clear()
     image = world.inputs.put("fox.png", b"fox")
     world.inputs.files[image.path] = b"changed"
     await _live(world, "held-image", inputs=(image,))

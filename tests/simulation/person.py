@@ -14,6 +14,25 @@ def give_up_unreachable(queue: Path) -> None:
         _end_holds(connection, _held(connection, "key_missing"), Decision.FAILED)
 
 
+def ask_again(queue: Path) -> int:
+    """Have the items sent again whose key may be forgotten: the service of these worlds never forgets one.
+
+    Only those that are in doubt by their history, as `end_doubts` has it, and one for each account at a time, since
+    only one of them can be under way (Law 4). Return how many there were.
+    """
+    with _queue(queue) as connection:
+        taken = {
+            row[0] for row in connection.execute("SELECT account_id FROM attempt WHERE state IN ('sent', 'active')")
+        }
+        asked = 0
+        for row in _in_doubt(connection, "key_forgotten"):
+            if row["account_id"] not in taken:
+                taken.add(row["account_id"])
+                _end_holds(connection, [row], Decision.ASK_AGAIN)
+                asked += 1
+    return asked
+
+
 def end_doubts(queue: Path, service: Path) -> int:
     """Queue the items again that were in doubt and are refused, since their uploads have expired meanwhile.
 
@@ -28,8 +47,7 @@ def end_doubts(queue: Path, service: Path) -> int:
         sql = "SELECT generation_id FROM attempt WHERE generation_id IS NOT NULL"
         known = {row["generation_id"] for row in connection.execute(sql)}
         unknown = {prompt for generation_id, prompt in made if generation_id not in known}
-        in_doubt = [row for row in _held(connection, "asset_expired") if row["sends"] > row["answers_noted"] + 1]
-        held = [row for row in in_doubt if row["prompt"] not in unknown]
+        held = [row for row in _in_doubt(connection, "asset_expired") if row["prompt"] not in unknown]
         _end_holds(connection, held, Decision.NOT_CREATED)
     return len(held)
 
@@ -41,11 +59,15 @@ def _queue(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+def _in_doubt(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
+    return [row for row in _held(connection, code) if row["sends"] > row["answers_noted"]]
+
+
 def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
     return connection.execute(
-        "SELECT job.name AS job, item.name AS item, item.prompt, attempt.sends,"
+        "SELECT job.name AS job, item.name AS item, item.prompt, attempt.account_id, attempt.sends,"
         " (SELECT count(*) FROM event WHERE event.attempt_id = attempt.id"
-        "  AND event.kind IN ('create_postponed', 'account_blocked')) AS answers_noted"
+        "  AND event.kind IN ('create_postponed', 'create_refused', 'account_blocked')) AS answers_noted"
         " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.attempt_id"
         " WHERE item.state = 'held' AND item.error_code = ?",
         (code,),

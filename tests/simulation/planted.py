@@ -85,10 +85,38 @@ BUGS: Final = (
     ),
     Bug(
         "a lost reply is a refusal",
-        "queue/attempts.py",
-        '    _move(connection, row, ItemState.SUBMITTING, Event.OUTCOME_UNKNOWN, now, detail={"reason": reason})\n',
-        "    _end_uncreated(connection, row, now)\n"
-        '    _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, detail={"reason": reason})\n',
+        "core/outcomes.py",
+        "    (Answer.UNKNOWN,    False): _UNDECIDED,\n",
+        "    (Answer.UNKNOWN,    False): _refused(Event.NOT_CREATED),\n",
+    ),
+    Bug(
+        "a refusal ends what is in doubt",
+        "core/outcomes.py",
+        "    (Answer.INVALID,    True):  _STAYS,",
+        "    (Answer.INVALID,    True):  _refused(Event.REFUSED),",
+        caught_by="tests/unit/scheduler/test_strange_creates.py",
+    ),
+    Bug(
+        "a conflict is believed at once",
+        "core/outcomes.py",
+        "UNDECIDED_FOR: Final = timedelta(hours=1)",
+        "UNDECIDED_FOR: Final = timedelta(0)",
+        (("core/outcomes.py", "SENDS_BEFORE_HOLD: Final = 6", "SENDS_BEFORE_HOLD: Final = 1"),),
+        caught_by="tests/unit/scheduler/test_strange_creates.py",
+    ),
+    Bug(
+        "a key that may be forgotten is sent again",
+        "core/planner.py",
+        "now.instant - attempt.contact_at >= KEY_REMEMBERED",
+        "now.instant - attempt.contact_at >= 1000 * KEY_REMEMBERED",
+        caught_by="tests/unit/scheduler/test_strange_creates.py",
+    ),
+    Bug(
+        "refusals alike go on and on",
+        "core/outcomes.py",
+        "REFUSED_ALIKE: Final = 6",
+        "REFUSED_ALIKE: Final = 600",
+        caught_by="tests/unit/scheduler/test_strange_creates.py",
     ),
     Bug(
         "polling too early",
@@ -333,8 +361,8 @@ BUGS: Final = (
     Bug(
         "an answer to a create is not counted",
         "queue/queries/scheduling.sql",
-        "UPDATE attempt SET answers = answers + 1 WHERE",
-        "UPDATE attempt SET answers = answers WHERE",
+        "UPDATE attempt SET answers = answers + :answered,",
+        "UPDATE attempt SET answers = answers,",
         caught_by="tests/simulation/test_person.py",
     ),
     Bug(

@@ -33,6 +33,7 @@ FAULTS: Final[tuple[tuple[Misbehaviour, tuple[Endpoint, ...]], ...]] = (
     ("edge_block", ("create", "poll")),
     ("link_dies_early", ("poll",)),
     ("upload_link_dies_early", ("upload",)),
+    ("refuse_replay", ("create",)),
     ("fail_generation", ("create",)),
     ("cancel_generation", ("create",)),
     ("stay_pending", ("create",)),

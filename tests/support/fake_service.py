@@ -249,6 +249,8 @@ class FakeService:
         return Accepted(self.record(generation))
 
     def read(self, generation_id: str, key_fingerprint: str) -> ReadReply:
+        if generation_id not in self.generations:
+            return NotFound(ServiceError("not_found", "no such generation"))
         now, generation = self.clock.instant, self.generations[generation_id]
         seen = self.reads[generation_id]
         last = seen[-1] if seen else generation.created_at

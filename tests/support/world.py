@@ -176,6 +176,11 @@ class World:
         )
         return [row[0] for row in rows]
 
+    @property
+    def now_ms(self) -> int:
+        """The present instant, as stored."""
+        return to_milliseconds(self.clock.instant)
+
     # --- running ---
 
     async def run(self, control: Control | None = None, *, steps: int | None = None) -> Outstanding | None:

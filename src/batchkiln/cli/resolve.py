@@ -1,6 +1,7 @@
 """`batchkiln resolve`: ends a held item by what a person knows, after that person has named it again."""
 
 import sys
+from contextlib import nullcontext
 from sqlite3 import Connection
 
 import click
@@ -13,9 +14,10 @@ from batchkiln.core.advice import item_arguments
 from batchkiln.core.errors import ExitStatus, InputError, Mistake
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.states import ItemState
+from batchkiln.queue.lock import undriven
 from batchkiln.queue.opening import changing
 from batchkiln.queue.overview import job_time
-from batchkiln.queue.resolve import Decision, Resolved
+from batchkiln.queue.resolve import Decision, Resolved, check_resolvable
 from batchkiln.queue.resolve import resolve as resolve_item
 from batchkiln.queue.stories import ItemStory, item_story
 from batchkiln.views.costs import cost_of_resolve
@@ -33,7 +35,8 @@ from batchkiln.views.costs import cost_of_resolve
     "decision",
     required=True,
     type=click.Choice([decision.value for decision in Decision]),
-    help="not-created: nothing was made, queue it again. failed: give it up. generation: fetch the one it has become.",
+    help="not-created: nothing was made, queue it again. failed: give it up. generation: fetch the one it has become. "
+    "ask-again: send the same request once more under the same key.",
 )
 @click.option("--generation-id", metavar="ID", help="With --as generation: the id that the service shows.")
 @click.option("--confirm", metavar="ITEM", help="The item's id once more; needed where nobody can be asked.")
@@ -42,6 +45,7 @@ def resolve(
 ) -> ExitStatus:
     """End the held ITEM of JOB by what you know of it; `batchkiln show` tells why it is held.
 
+    An item that is sent again and again without being decided can be ended as well, while no process drives the queue.
     It may cost credits, so the item's id is asked for once more. A wrong answer changes nothing.
     """
     chosen = Decision(decision)
@@ -55,11 +59,12 @@ async def _resolve(
 ) -> ExitStatus:
     async with changing(common.queue) as database:
         story = await database.read(item_story, job, item)
-        if story.item.state is not ItemState.HELD:
-            raise InputError(f"the item {item!r} is {story.item.state}: only a held item can be resolved")
+        check_resolvable(item, story.item.state)
         tell(cost_of_resolve(decision, story))
         _check_confirmed(item, confirm)
-        resolved = await database.write(_end, story, decision, generation_id)
+        is_in_hand = story.item.state is ItemState.SUBMITTING
+        with undriven(common.queue) if is_in_hand else nullcontext():
+            resolved = await database.write(_end, story, decision, generation_id)
     if common.is_json:
         print_json({"job": job, "item": item, "state": resolved.state, "may_pay_again": resolved.may_pay_again})
     else:

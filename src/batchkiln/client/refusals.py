@@ -152,7 +152,8 @@ def unlike_api(raw: RawReply) -> NoReply:
     said = read_error(raw)
     kind = safe_text(raw.media_type, CODE_MAX_CHARACTERS, raw.secrets) or "no content type"
     return NoReply(
-        f"the address does not answer like this API (status {raw.status}, {kind}: {said.message}); check the base URL"
+        f"the address does not answer like this API (status {raw.status}, {kind}: {said.message}); check the base URL",
+        raw.status,
     )
 
 

@@ -104,7 +104,7 @@ class AttemptState(StrEnum):
     REFUSED = "refused"  # the service said that nothing was created
     CANCELED = "canceled"  # by the service; nothing says that it was refunded
     EXPIRED = "expired"  # the retained output is gone (Service section 3)
-    DISPUTED = "disputed"  # a conflict or a vanished id: a person decides
+    DISPUTED = "disputed"  # not decided by the service, or its id is denied: a person decides
     ABANDONED = "abandoned"  # a person ended it
 
     @property
@@ -136,6 +136,7 @@ class Attempt:
     generation_id: str | None = None
     generation_created_at: datetime | None = None
     cost_credits: int | None = None
+    contact_at: datetime | None = None  # when the service last answered a send of it, or when it was recorded
 
     @property
     def is_in_doubt(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 from batchkiln.core.budget import Fit, JobMoney, Obstacle, Verdict, judge
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, AttemptState, Order
+from batchkiln.core.outcomes import KEY_REMEMBERED
 from batchkiln.core.packing import dearest_of_fullest
 from batchkiln.core.polling import next_poll_at
 from batchkiln.core.windows import Limits, SlidingLog, Today
@@ -44,6 +45,8 @@ class Reason(StrEnum):
     SETTLING = "settling"  # the job's budget depends on what is under way
     ACCOUNT_BLOCKED = "account_blocked"  # the service refuses the account until a person acts
     NO_KEY = "no_key"  # the account has none, and only fetches what is ready
+    UNDECIDED = "undecided"  # the service answered the create, and did not decide it
+    REFUSED_ALIKE = "refused_alike"  # several creates in a row were refused in the same words
     HELD = "held"  # the slot belongs to a held item (Law 4)
     ENOUGH = "spending_limit"  # --max-credits, --until or a signal: nothing new is begun
     NOTHING = "nothing_to_do"
@@ -183,7 +186,15 @@ class Rest:
     due: Due
 
 
-Action = Replay | Withdraw | Poll | Submit | Rest
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Hand an attempt in doubt over to a person: the service may have forgotten its key (Service rule 4.2)."""
+
+    attempt: Attempt
+    due: Due
+
+
+Action = Replay | Withdraw | SetAside | Poll | Submit | Rest
 
 
 def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
@@ -202,7 +213,9 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
     return _choose_new(queue.candidates, account, now)
 
 
-def _choose_resend(attempt: Attempt, queue: QueueView, account: AccountView, now: Now) -> Replay | Withdraw | Rest:
+def _choose_resend(
+    attempt: Attempt, queue: QueueView, account: AccountView, now: Now
+) -> Replay | Withdraw | SetAside | Rest:
     """Return the same request again, at the earliest moment.
 
     Where every send of it was answered, nothing was created: what nobody wants any more, or nothing pays for, then
@@ -214,6 +227,8 @@ def _choose_resend(attempt: Attempt, queue: QueueView, account: AccountView, now
     is_over = queue.is_unwanted or is_over_day or is_over_run or account.starts_nothing is not None
     if is_over and not attempt.is_in_doubt:
         return Withdraw(attempt, Due(now.steady))
+    if attempt.is_in_doubt and attempt.contact_at and now.instant - attempt.contact_at >= KEY_REMEMBERED:
+        return SetAside(attempt, Due(now.steady))
     if account.is_blocked:
         return Rest(Due(inf, Reason.ACCOUNT_BLOCKED))
     return Replay(attempt, account.create_due(now))

@@ -83,9 +83,13 @@ class EdgeBlocked:
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """The connection failed, timed out, or brought bytes that are no reply of this API."""
+    """The connection failed, timed out, or brought bytes that are no reply of this API.
+
+    `status` is None where nothing came at all.
+    """
 
     reason: str
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,9 @@ class AccountProblem(StrEnum):
     UPGRADE_REQUIRED = "api_key_upgrade_required"  # Service rule 5.4
     NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
+    KEY_CONFLICT = "key_conflict"  # a 409 that lasts, for bytes that are unchanged
+    NOT_UNDERSTOOD = "not_understood"  # its replies to creates are
+    REFUSED_ALIKE = "refused_alike"  # one create after the other, in the same words
 
 
 @dataclass(frozen=True, slots=True)

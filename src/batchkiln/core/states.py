@@ -42,6 +42,8 @@ class Event(StrEnum):
     NOT_CREATED = "not_created"
     REFUSED_IN_DOUBT = "refused_in_doubt"
     KEY_CONFLICT = "key_conflict"
+    KEY_FORGOTTEN = "key_forgotten"
+    SET_ASIDE = "set_aside"
     KEY_MISSING = "key_missing"
     INPUT_LOST = "input_lost"
     NEVER_FITS = "never_fits"
@@ -79,8 +81,10 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_S, Event.ACCEPTED):            _A,
     (_S, Event.REFUSED):             ItemState.REJECTED,  # only where the reply proves that nothing was created (Law 2)
     (_S, Event.NOT_CREATED):         _Q,                  # likewise, but a fresh quote, asset or key mends it
-    (_S, Event.REFUSED_IN_DOUBT):    _H,                  # for a price or asset that changed since a send in doubt
-    (_S, Event.KEY_CONFLICT):        _H,                  # Service rule 4.3: our bytes changed, a person decides
+    (_S, Event.REFUSED_IN_DOUBT):    _H,                  # for an hour: says nothing of an earlier send (Law 2)
+    (_S, Event.KEY_CONFLICT):        _H,                  # Service rule 4.3, for an hour: a person decides
+    (_S, Event.KEY_FORGOTTEN):       _H,                  # in doubt for a day without a reply: the key may be forgotten
+    (_S, Event.SET_ASIDE):           _H,                  # answered for an hour, and not decided; or by a person
     (_S, Event.KEY_MISSING):         _H,                  # only the same API key may ask again (Service rule 4.2)
     (_A, Event.GENERATION_FAILED):   _Q,                  # verified and refunded; the next attempt has a new key
     (_A, Event.TRIES_EXHAUSTED):     ItemState.FAILED,

@@ -12,7 +12,8 @@ from batchkiln.core.durations import Sighting
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import Attempt, AttemptState
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind, ServiceError
+from batchkiln.core.outcomes import OUTCOMES, Answer, Stale
+from batchkiln.core.replies import GenerationRecord, GenerationStatus, ServiceError
 from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import NewAttempt, RequestNote
@@ -116,7 +117,7 @@ def record_replay(
     """
     row = _row(connection, attempt_id)
     if not is_as_recorded(row):
-        record_conflict(connection, attempt_id, _DAMAGED, to_milliseconds(request.at))
+        record_hold(connection, attempt_id, Event.KEY_CONFLICT, _DAMAGED, to_milliseconds(request.at))
         return None
     day = to_milliseconds(request.days[-1])
     if connection.execute(query("count_send"), {"attempt_id": attempt_id, "day": day}).rowcount != 1:
@@ -132,17 +133,65 @@ def record_read(connection: sqlite3.Connection, attempt_id: int, request: Reques
     write_request(connection, request, keep_seconds=keep_seconds)
 
 
-def record_unknown(connection: sqlite3.Connection, attempt_id: int, reason: str, now: int) -> None:
-    """Note that no definite reply came: the attempt stays, and is replayed (Law 2)."""
+def record_answer(
+    connection: sqlite3.Connection,
+    attempt_id: int,
+    answer: Answer,
+    error: ServiceError,
+    now: int,
+    *,
+    is_contact: bool = True,
+) -> ItemState:
+    """Record what a reply that names no generation means, by the table of outcomes (Law 2).
+
+    A stale quote or asset is forgotten and the item goes back to the queue, a bounded number of times. `is_contact`
+    tells that the service did answer.
+    """
     row = _row(connection, attempt_id)
-    _move(connection, row, ItemState.SUBMITTING, Event.OUTCOME_UNKNOWN, now, detail={"reason": reason})
+    outcome = OUTCOMES[answer, row["sends"] > row["answers"] + 1]
+    is_of_request = outcome.attempt is AttemptState.REFUSED and answer is not Answer.BLOCKED
+    connection.execute(
+        query("count_answer"),
+        {
+            "attempt_id": attempt_id,
+            "answered": outcome.created_nothing and not is_of_request,
+            "contact_at": now if is_contact else None,
+        },
+    )
+    if outcome.event is None:
+        kind = _POSTPONED.get(answer, "create_refused")
+        note(connection, kind, item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
+        return ItemState.SUBMITTING
+    if outcome.event is Event.OUTCOME_UNKNOWN:
+        return _move(connection, row, ItemState.SUBMITTING, outcome.event, now, detail={"reason": _said(error)})
+    _end_uncreated(connection, row, now)
+    if is_of_request and outcome.event is Event.NOT_CREATED and _is_refused_too_often(connection, row):
+        return _move(connection, row, ItemState.SUBMITTING, Event.REFUSED, now, error=error)
+    _forget(connection, row, outcome.stale)
+    return _move(connection, row, ItemState.SUBMITTING, outcome.event, now, error=error)
 
 
-def record_answered(connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int) -> None:
-    """Note a definite reply that says nothing about the item: a limit. The same bytes are sent again later."""
-    connection.execute(query("count_answer"), {"attempt_id": attempt_id})
-    row = _row(connection, attempt_id)
-    note(connection, "create_postponed", item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
+_POSTPONED: Final = {Answer.LIMITED: "create_postponed", Answer.BLOCKED: "account_blocked"}
+
+
+def _said(error: ServiceError) -> str:
+    return f"{error.code}: {error.message}" if error.code else error.message
+
+
+def _is_refused_too_often(connection: sqlite3.Connection, row: sqlite3.Row) -> bool:
+    refused = connection.execute(query("refused_in_a_row"), {"item_id": row["item_id"]}).fetchone()[0]
+    return bool(refused >= REFUSALS_IN_A_ROW)
+
+
+def _forget(connection: sqlite3.Connection, row: sqlite3.Row, stale: Stale) -> None:
+    match stale:
+        case Stale.QUOTE:
+            connection.execute(query("drop_quote"), {"item_id": row["item_id"]})
+        case Stale.ASSETS:
+            place = {"item_id": row["item_id"], "account_id": row["account_id"]}
+            connection.execute(query("drop_assets"), place)
+        case Stale.NOTHING:
+            pass
 
 
 def record_withdrawn(connection: sqlite3.Connection, attempt_id: int, now: int) -> None:
@@ -154,53 +203,24 @@ def record_withdrawn(connection: sqlite3.Connection, attempt_id: int, now: int) 
     _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, detail={"withdrawn": True})
 
 
-def record_blocked(connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int) -> None:
-    """Note that the account or its key was refused. Where no earlier send is in doubt, nothing was created.
-
-    The item then goes back to the queue, free for another key; else it stays for a replay with the same one.
-    """
-    connection.execute(query("count_answer"), {"attempt_id": attempt_id})
-    row = _row(connection, attempt_id)
-    if attempt_of(row).is_in_doubt:
-        note(connection, "account_blocked", item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
-        return
-    _end_uncreated(connection, row, now)
-    _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, error=error)
-
-
-def record_refused(
-    connection: sqlite3.Connection, attempt_id: int, kind: RefusalKind, error: ServiceError, now: int
+def record_hold(
+    connection: sqlite3.Connection, attempt_id: int, event: Event, error: ServiceError, now: int
 ) -> ItemState:
-    """Note that the service rejected the request before creating anything (Service section 7).
+    """Hand an attempt over to a person: the slot is free, and the credits stay reserved, since nobody knows.
 
-    A stale quote or asset is forgotten and the item goes back to the queue, a bounded number of times. Not so
-    where an earlier send is in doubt: a service that looks at price and assets before it looks the key up would
-    refuse the replay of a generation that exists, and a new key would pay for it twice.
+    An attempt that the firewall alone has answered created nothing, and is refused instead. Where another one of the
+    account was set aside since the service last accepted anything, the service is at fault and not the request: this
+    one stays, so that an outage never hands over one item after the other.
     """
     row = _row(connection, attempt_id)
-    item_id, is_in_doubt = row["item_id"], row["sends"] > row["answers"] + 1
-    if is_in_doubt and kind is not RefusalKind.INVALID:
-        _end(connection, row, AttemptState.DISPUTED, now)
-        return _move(connection, row, ItemState.SUBMITTING, Event.REFUSED_IN_DOUBT, now, error=error)
-    _end_uncreated(connection, row, now)
-    in_a_row = connection.execute(query("refused_in_a_row"), {"item_id": item_id}).fetchone()[0]
-    if kind is RefusalKind.INVALID or in_a_row >= REFUSALS_IN_A_ROW:
-        return _move(connection, row, ItemState.SUBMITTING, Event.REFUSED, now, error=error)
-    if kind is RefusalKind.OVER_QUOTE:
-        connection.execute(query("drop_quote"), {"item_id": item_id})
-    else:
-        connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": row["account_id"]})
-    return _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, error=error)
-
-
-def record_conflict(connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int) -> None:
-    """Hold the item: the service knows the key with other bytes (Service rule 4.3).
-
-    The reply is definite, so the slot is free; the credits stay reserved, since nobody knows.
-    """
-    row = _row(connection, attempt_id)
+    if event is Event.SET_ASIDE:
+        if connection.execute(query("has_set_aside"), {"account_id": row["account_id"]}).fetchone()[0]:
+            return ItemState.SUBMITTING
+        if not attempt_of(row).is_in_doubt:
+            _end_uncreated(connection, row, now)
+            return _move(connection, row, ItemState.SUBMITTING, Event.REFUSED, now, error=error)
     _end(connection, row, AttemptState.DISPUTED, now)
-    _move(connection, row, ItemState.SUBMITTING, Event.KEY_CONFLICT, now, error=error)
+    return _move(connection, row, ItemState.SUBMITTING, event, now, error=error)
 
 
 def record_accepted(
@@ -214,7 +234,7 @@ def record_accepted(
     row = connection.execute(query("attempt_and_claim"), claim).fetchone()
     if row["is_known"]:
         message = f"the service answered with the generation {record.id}, which another item has"
-        record_conflict(connection, attempt_id, ServiceError("generation_known", message), now)
+        record_hold(connection, attempt_id, Event.KEY_CONFLICT, ServiceError("generation_known", message), now)
         return ItemState.HELD
     day, cost = _charge_of(row, record, day_of)
     has_succeeded = record.status is GenerationStatus.SUCCESS

@@ -3,7 +3,8 @@
 import os
 import socket
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -42,6 +43,23 @@ class QueueLock:
                 await database.write(_drop_lease)
         finally:
             self._lock.release()
+
+
+@contextmanager
+def undriven(path: Path) -> Iterator[None]:
+    """Hold the lock for a change that no send may be under way beside. Raises `QueueInUse` where somebody drives."""
+    lock = FileLock(f"{path}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise QueueInUse(
+            f"{path}: a process drives this queue, and may be sending this very request; nothing was changed. End it "
+            "with Ctrl-C, which is safe, then the same command"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _holder(connection: sqlite3.Connection, path: Path) -> str:

@@ -33,7 +33,10 @@ _NOT_RETRIED: Final = {
     ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
 _NOT_CANCELED: Final = {
-    ItemState.SUBMITTING: "it was sent, and may be paid already; if so, it will be fetched",
+    ItemState.SUBMITTING: (
+        "it was sent, and may be paid already; if so, it will be fetched. `batchkiln resolve --as failed {item}` gives "
+        "it up while no process drives the queue"
+    ),
     ItemState.ACTIVE: "active: it is paid already and will be fetched",
     ItemState.DOWNLOADING: "downloading: it is paid already and will be fetched",
     ItemState.DONE: "it is done; its files are there",

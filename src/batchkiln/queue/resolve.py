@@ -1,4 +1,7 @@
-"""Ending a `held` item by what a person knows. Each decision may cost credits, so it names one item only."""
+"""Ending a `held` item by what a person knows. Each decision may cost credits, so it names one item only.
+
+An item whose request is sent again and again without being decided can be ended as well, while nobody drives the queue.
+"""
 
 import sqlite3
 from dataclasses import dataclass
@@ -14,10 +17,15 @@ from batchkiln.queue.moves import Detail, move
 from batchkiln.queue.sql import query
 
 _OF_A_WRONG_ID: Final = (
-    "a person gave it, and the service has never confirmed it. If it is wrong, save the files under the right id by "
-    "hand while the service retains them, then end the hold with 'failed'; 'not-created' would pay for the item again"
+    "a person gave it, and the service has never confirmed it. Run `batchkiln work`: once the service has denied it "
+    "for an hour, the item is held again, and the right id can be given"
 )
 _GIVEN_UP: Final = ServiceError("given_up", "a person gave the item up while it was held")
+
+
+_SET_ASIDE: Final = ServiceError("set_aside", "a person took it out of the program's hands before it was decided")
+RESOLVABLE: Final = frozenset({ItemState.HELD, ItemState.SUBMITTING})
+"""States that a person may end; the second one only while nobody drives the queue."""
 
 
 class Decision(StrEnum):
@@ -26,6 +34,7 @@ class Decision(StrEnum):
     NOT_CREATED = "not-created"  # nothing was created, or it may be paid again: it is queued again
     FAILED = "failed"  # it came to nothing, and is not to be tried again
     GENERATION = "generation"  # the service knows it under an id: it is fetched
+    ASK_AGAIN = "ask-again"  # the same request is sent once more, under the same key
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,9 @@ def resolve(
     """
     job_id = job_id_of(connection, job_name)
     item_id, state = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
-    if state is not ItemState.HELD:
-        raise InputError(f"the item {item_name!r} is {state}: only a held item can be resolved")
+    check_resolvable(item_name, state)
+    if state is ItemState.SUBMITTING:
+        _set_aside(connection, item_id, now)
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
     match decision:
@@ -82,6 +92,32 @@ def resolve(
             return _leave(connection, held, Event.GIVEN_UP, now)
         case Decision.GENERATION:
             return _fetch(connection, held, generation_id, now)
+        case Decision.ASK_AGAIN:
+            return _ask_again(connection, held, now)
+
+
+def check_resolvable(item_name: str, state: ItemState) -> None:
+    """Raise `InputError` for an item that nobody has to decide."""
+    if state not in RESOLVABLE:
+        raise InputError(
+            f"the item {item_name!r} is {state}: only a held item can be resolved, or one that is being submitted"
+        )
+
+
+def _set_aside(connection: sqlite3.Connection, item_id: int, now: int) -> None:
+    """Take an item that is being submitted out of the program's hands. Nobody else may drive the queue meanwhile."""
+    attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
+    connection.execute(query("dispute_attempt"), {"attempt_id": attempt["id"], "now": now})
+    move(
+        connection,
+        item_id=item_id,
+        expected=ItemState.SUBMITTING,
+        event=Event.SET_ASIDE,
+        now=now,
+        attempt_id=attempt["id"],
+        error=_SET_ASIDE,
+        detail={"decided_by": "person"},
+    )
 
 
 def _leave(connection: sqlite3.Connection, held: _Held, event: Event, now: int) -> Resolved:
@@ -108,21 +144,49 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
         _settle(connection, held, charged=attempt["quote_credits"])
     place = {"attempt_id": attempt["id"], "generation_id": generation_id}
     connection.execute(query("revive_attempt"), place)
-    detail = {"generation_id": generation_id, "decided_by": "person"}
+    known = attempt["generation_id"]
+    corrected = {"instead_of": known} if known not in {None, generation_id} else {}
+    detail = {"generation_id": generation_id, "decided_by": "person", **corrected}
     state = _move(connection, held, Event.POLL_RESUMED, now, detail=detail)
     return Resolved(state, attempt["id"], may_pay_again=False)
 
 
+def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
+    """Send the attempt again, with the same bytes under the same key: the service knows it, or makes it now."""
+    attempt = held.attempt
+    if attempt is None:
+        raise InputError(
+            f"{held.label} was never sent, so that nothing can be asked again; use 'not-created' or 'failed'"
+        )
+    if attempt["generation_id"] is not None:
+        raise InputError(
+            f"{held.label} has the id {attempt['generation_id']!r}: 'generation' with that id reads it again"
+        )
+    if attempt["state"] not in {AttemptState.SENT, AttemptState.DISPUTED}:
+        raise InputError(f"the attempt of {held.label} is {attempt['state']}: it is never sent again")
+    _check_slot_free(connection, attempt)
+    connection.execute(query("send_attempt_again"), {"attempt_id": attempt["id"], "now": now})
+    state = _move(connection, held, Event.REPLAY_RESUMED, now, detail={"decided_by": "person"})
+    return Resolved(state, attempt["id"], may_pay_again=True)
+
+
 def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Row, generation_id: str) -> None:
     known = attempt["generation_id"]
-    if known is not None and known != generation_id:
-        reason = f"the attempt of {held.label} has the id {known!r}, which is never replaced (Law 3)"
+    is_denied = attempt["state"] == AttemptState.DISPUTED
+    if known is not None and known != generation_id and not is_denied:
+        reason = f"the attempt of {held.label} has the id {known!r}, which the service has not denied (Law 3)"
         raise InputError([Mistake(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: there is nothing to wait for")
     place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
     if owner := connection.execute(query("generation_owner"), place).fetchone():
         raise InputError(f"the generation {generation_id!r} belongs to {owner['job']}/{owner['item']}")
+    _check_slot_free(connection, attempt)
+
+
+def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> None:
+    """Raise `InputError` where the account's one place is another's (Law 4)."""
+    place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
     if other := connection.execute(query("other_unresolved"), place).fetchone():
         reason = f"the account is busy with {other['job']}/{other['item']}, and may have one generation active"
         raise InputError([Mistake(reason, remedy="resolve this one when that has ended; `pause` keeps others back")])

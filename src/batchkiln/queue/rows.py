@@ -38,6 +38,7 @@ def attempt_of(row: sqlite3.Row) -> Attempt:
         generation_id=row["generation_id"],
         generation_created_at=instant(row["generation_created_at"]),
         cost_credits=row["cost_credits"],
+        contact_at=instant(row["contact_at"] or row["recorded_at"]),
     )
 
 

@@ -11,9 +11,10 @@ from batchkiln.core.budget import Obstacle
 from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, SavedFile
+from batchkiln.core.outcomes import Answer
 from batchkiln.core.planner import Candidate, Reason
 from batchkiln.core.polling import LOST_AFTER
-from batchkiln.core.replies import GenerationRecord, RefusalKind, ServiceError
+from batchkiln.core.replies import GenerationRecord, ServiceError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import (
     DownloadTask,
@@ -206,29 +207,20 @@ class QueueStore:
         """Count one more send of an attempt before it happens; None where it is damaged, and now held."""
         return await self._record_quietly(attempts.record_replay, attempt_id, request, keep_seconds=self._keep)
 
-    async def record_unknown(self, attempt: Attempt, reason: str, now: Now) -> None:
-        """Note a lost reply."""
-        await self._record(attempts.record_unknown, attempt.id, reason, to_milliseconds(now.instant))
+    async def record_answer(
+        self, attempt: Attempt, answer: Answer, error: ServiceError, now: Now, *, is_contact: bool
+    ) -> ItemState:
+        """Record what a reply that names no generation means; return the item's state."""
+        at = to_milliseconds(now.instant)
+        return await self._record(attempts.record_answer, attempt.id, answer, error, at, is_contact=is_contact)
 
-    async def record_answered(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note a limit's reply to a create: definite, and not about the item."""
-        await self._record(attempts.record_answered, attempt.id, error, to_milliseconds(now.instant))
+    async def record_hold(self, attempt: Attempt, event: Event, error: ServiceError, now: Now) -> ItemState:
+        """Hand an attempt over to a person; return the item's state."""
+        return await self._record(attempts.record_hold, attempt.id, event, error, to_milliseconds(now.instant))
 
     async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
         """Note that an attempt that created nothing is not sent again."""
         await self._record(attempts.record_withdrawn, attempt.id, to_milliseconds(now.instant))
-
-    async def record_blocked(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note that the account was refused at a create."""
-        await self._record(attempts.record_blocked, attempt.id, error, to_milliseconds(now.instant))
-
-    async def record_refused(self, attempt: Attempt, kind: RefusalKind, error: ServiceError, now: Now) -> ItemState:
-        """Note a rejection before creation."""
-        return await self._record(attempts.record_refused, attempt.id, kind, error, to_milliseconds(now.instant))
-
-    async def record_conflict(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note a 409."""
-        await self._record(attempts.record_conflict, attempt.id, error, to_milliseconds(now.instant))
 
     async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
         """Note the generation's id and price, and how far it is."""

@@ -1,17 +1,32 @@
 """One coroutine per action on the slot: write down, send once, record what came back."""
 
+from collections.abc import Mapping
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 import structlog
 
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt
-from batchkiln.core.planner import Poll, Reason, Replay, Submit, Withdraw
+from batchkiln.core.outcomes import (
+    OUTCOMES,
+    REFUSED_ALIKE,
+    SENDS_BEFORE_HOLD,
+    UNDECIDED_FOR,
+    Credits,
+    alike_pause_seconds,
+    answer_of,
+    hold_after_long,
+    replay_wait_seconds,
+    was_in_doubt,
+)
+from batchkiln.core.planner import Poll, Reason, Replay, SetAside, Submit, Withdraw
 from batchkiln.core.replies import (
     Accepted,
     AccountBlocked,
+    AccountProblem,
     Busy,
+    Described,
     EdgeBlocked,
     GenerationRecord,
     KeyConflict,
@@ -25,12 +40,14 @@ from batchkiln.core.replies import (
     Trouble,
     Unavailable,
 )
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import Event, ItemState
 from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.views import NewAttempt, Progress, RequestKind, RequestNote
 from batchkiln.scheduler.lane import Lane
 
 log = structlog.get_logger()
+
+NotAccepted = Refused | KeyConflict | Busy | Trouble
 
 _EDGE = ServiceError("edge_firewall", "refused by the firewall before the API; the whole machine waits")
 _OF_GENERATIONS = ("active", "concurren", "in progress", "running", "another generation")
@@ -99,71 +116,140 @@ async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
     )
     now = lane.ports.clock.now()
     lane.touched[attempt.id] = now.steady
-    if isinstance(reply, Accepted | Refused | KeyConflict):
+    if isinstance(reply, Accepted):
         lane.recovered(creates=True, key=attempt.key_fingerprint)
-        await _record_answer(lane, attempt, reply, now, request)
+        lane.accepted(attempt.id)
+        async with lane.looking:
+            accept = partial(lane.ports.queue.record_accepted, attempt, reply.record, now)
+            _follow(lane, attempt, reply.record, await lane.record(accept, now, request=request))
     else:
-        await _record_trouble(lane, attempt, reply, now)
+        await _record_answer(lane, attempt, reply, now)
 
 
-async def _record_answer(
-    lane: Lane, attempt: Attempt, reply: Accepted | Refused | KeyConflict, now: Now, request: RequestNote
-) -> None:
-    """Record what the service decided about a create."""
-    queue = lane.ports.queue
+async def _record_answer(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now) -> None:
+    """Record a reply that names no generation; the wait is known to all tracks before the record wakes them."""
+    answer, error = answer_of(reply), _error_of(reply)
+    if OUTCOMES[answer, was_in_doubt(attempt)].credits is Credits.FREED:
+        _give_back(lane, attempt)
+    if not isinstance(reply, AccountBlocked):
+        await _wait_after(lane, attempt, reply, now)
+    is_contact = not isinstance(reply, NoReply) or reply.status is not None
+    state = await lane.ports.queue.record_answer(attempt, answer, error, now, is_contact=is_contact)
+    if isinstance(reply, AccountBlocked):
+        await _block(lane, attempt, reply, now)
+    elif state is ItemState.SUBMITTING:
+        await _hold_after_long(lane, attempt, reply, now)
+
+
+async def _wait_after(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now) -> None:
+    """Let the creates wait as the reply asks for, or as its kind demands."""
+    seconds = replay_wait_seconds(reply, attempt)
     match reply:
-        case Accepted(record=record):
-            async with lane.looking:
-                accept = partial(queue.record_accepted, attempt, record, now)
-                _follow(lane, attempt, record, await lane.record(accept, now, request=request))
-        case Refused(kind=kind, error=error):
-            if await queue.record_refused(attempt, kind, error, now) is not ItemState.HELD:
-                _give_back(lane, attempt)
-        case KeyConflict(error=error):
-            await queue.record_conflict(attempt, error, now)
-        case _:
-            assert_never(reply)
-
-
-async def _record_trouble(lane: Lane, attempt: Attempt, reply: Busy | Trouble, now: Now) -> None:
-    """Record that a create was not decided; the wait is known to all tracks before the record wakes them."""
-    queue = lane.ports.queue
-    match reply:
+        case Refused(error=error) if seconds is None:
+            lane.recovered(creates=True, key=attempt.key_fingerprint)
+            _count_alike(lane, attempt, error, now)
+        case Refused() | KeyConflict() | NotUnderstood():
+            assert seconds is not None, "what is not decided waits"
+            told = describe_trouble(reply) if isinstance(reply, NotUnderstood) else _said(reply.error)
+            lane.postpone_creates(now, seconds, Reason.UNDECIDED, told)
+        case Busy(retry_after=retry_after, error=error):
+            reason = Reason.THROTTLED if was_in_doubt(attempt) else Reason.OTHER_GENERATION
+            await lane.meet(Throttled(retry_after, error), creates=True, reason=reason)
         case Throttled(error=error):
             await lane.meet(reply, creates=True, reason=_reason_of(error, attempt))
-            await queue.record_answered(attempt, error, now)
-        case Busy(retry_after=retry_after, error=error):
-            await lane.meet(Throttled(retry_after, error), creates=True, reason=_reason_of(error, attempt))
-            await queue.record_answered(attempt, error, now)
-        case Unavailable() | NotUnderstood() | NoReply():
+        case Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, creates=True)
-            await queue.record_unknown(attempt, _unknown_since(reply), now)
-        case EdgeBlocked():
-            await lane.meet(reply, creates=True)
-            await queue.record_answered(attempt, _EDGE, now)
-        case AccountBlocked(error=error):
-            is_in_doubt = _was_in_doubt(attempt)
-            if not is_in_doubt:
-                _give_back(lane, attempt)
-            await queue.record_blocked(attempt, error, now)
-            if not lane.is_of_older_key(attempt, reply):
-                await lane.meet(reply, creates=True)
-            elif is_in_doubt and not await lane.outlasts_refusal(attempt, reply, creates=True):
-                await queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
         case _:
             assert_never(reply)
 
 
-def _unknown_since(reply: Unavailable | NotUnderstood | NoReply) -> str:
+async def _block(lane: Lane, attempt: Attempt, reply: AccountBlocked, now: Now) -> None:
+    """Begin nothing more with a refused account; an older key alone takes only its own attempts with it."""
+    if not lane.is_of_older_key(attempt, reply):
+        await lane.meet(reply, creates=True)
+    elif was_in_doubt(attempt) and not await lane.outlasts_refusal(attempt, reply, creates=True):
+        await lane.ports.queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
+
+
+def _count_alike(lane: Lane, attempt: Attempt, error: ServiceError, now: Now) -> None:
+    """Brake where one create after the other is refused in the same words: the request is hardly at fault then."""
+    times = lane.count_alike(_said(error))
+    pause = alike_pause_seconds(times)
+    if times >= REFUSED_ALIKE:
+        lane.control.block(lane.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
+    elif pause is not None:
+        told = f"{times} items in a row were refused alike, and not charged: {_said(error)}"
+        lane.postpone_creates(now, pause, Reason.REFUSED_ALIKE, told)
+    log.info("create_refused", account=lane.viewpoint.account, attempt=attempt.id, reason=_said(error))
+
+
+async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now) -> None:
+    """Hand an attempt to a person that the service answers and does not decide, so that the account can go on."""
+    event = hold_after_long(reply, attempt)
+    if event is None or not await _is_service_there(lane, attempt, reply):
+        lane.undecided.pop(attempt.id, None)
+        return
+    since = lane.undecided.setdefault(attempt.id, now.steady)
+    if attempt.sends < SENDS_BEFORE_HOLD or now.steady - since < UNDECIDED_FOR.total_seconds():
+        return
+    error = _error_of(reply)
+    if await lane.ports.queue.record_hold(attempt, event, error, lane.ports.clock.now()) is not ItemState.HELD:
+        return
+    lane.undecided.pop(attempt.id, None)
+    log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=_said(error))
+    if problem := _STOPS_ACCOUNT.get(type(reply)):
+        lane.control.block(lane.account_id, AccountBlocked(problem, error), is_cut_off=False)
+    lane.ports.queue.announce()
+
+
+_STOPS_ACCOUNT: Final[Mapping[type, AccountProblem]] = {
+    KeyConflict: AccountProblem.KEY_CONFLICT,  # the next key would fare no better, and be one more in doubt
+    NotUnderstood: AccountProblem.NOT_UNDERSTOOD,  # the next create may be paid, and not be understood either
+}
+
+
+async def _is_service_there(lane: Lane, attempt: Attempt, reply: NotAccepted) -> bool:
+    """Tell whether the service works, so that only this request is not decided; an outage hands nothing to a person.
+
+    A reply of the API says so itself. Otherwise the public description is read, which counts in no account's window.
+    """
     match reply:
-        case Unavailable(error=error):
-            return f"{error.code}: {error.message}"
-        case NoReply(reason=reason):
-            return reason
-        case NotUnderstood():
-            return describe_trouble(reply)
+        case Refused() | KeyConflict() | NotUnderstood():
+            return True
+        case NoReply(status=None):
+            return False
+        case _ if attempt.sends < SENDS_BEFORE_HOLD:
+            return False
         case _:
-            assert_never(reply)
+            request = lane.note(RequestKind.OTHER, lane.ports.clock.now())
+            async with lane.sending(request):
+                await lane.ports.queue.note_request(request)
+                return isinstance(await lane.ports.service.describe(), Described)
+
+
+async def set_aside(lane: Lane, action: SetAside, now: Now) -> None:
+    """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
+    attempt = action.attempt
+    message = "no reply to it for a day: the service may have forgotten its key, and would make it anew"
+    await lane.ports.queue.record_hold(attempt, Event.KEY_FORGOTTEN, ServiceError("key_forgotten", message), now)
+    log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=message)
+
+
+def _error_of(reply: NotAccepted) -> ServiceError:
+    """Return what the service said, or what is said for it."""
+    match reply:
+        case EdgeBlocked():
+            return _EDGE
+        case NotUnderstood():
+            return ServiceError("not_understood", describe_trouble(reply))
+        case NoReply(reason=reason):
+            return ServiceError("", reason)
+        case _:
+            return reply.error
+
+
+def _said(error: ServiceError) -> str:
+    return f"{error.code}: {error.message}" if error.code else error.message
 
 
 async def poll(lane: Lane, action: Poll, now: Now) -> None:
@@ -225,11 +311,6 @@ def _give_back(lane: Lane, attempt: Attempt) -> None:
         lane.control.spend(-attempt.quote_credits)
 
 
-def _was_in_doubt(attempt: Attempt) -> bool:
-    """Whether a send before the one just answered may have created something (Service rule 4.2)."""
-    return attempt.sends > attempt.answers + 1
-
-
 def _reason_of(error: ServiceError, attempt: Attempt) -> Reason:
     """Tell which limit a refused create met, by what little the service says of it.
 
@@ -238,11 +319,11 @@ def _reason_of(error: ServiceError, attempt: Attempt) -> Reason:
     """
     text = f"{error.code} {error.message}".lower()
     if any(word in text for word in _OF_GENERATIONS):
-        return Reason.THROTTLED if _was_in_doubt(attempt) else Reason.OTHER_GENERATION
+        return Reason.THROTTLED if was_in_doubt(attempt) else Reason.OTHER_GENERATION
     if any(word in text for word in _OF_CREDITS):
         return Reason.DAY_CREDITS
     if any(word in text for word in _OF_DAYS):
         return Reason.DAY_REQUESTS
-    if _was_in_doubt(attempt) or any(word in text for word in _OF_MINUTES):
+    if was_in_doubt(attempt) or any(word in text for word in _OF_MINUTES):
         return Reason.THROTTLED
     return Reason.OTHER_GENERATION

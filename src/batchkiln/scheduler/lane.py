@@ -1,12 +1,13 @@
 """One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -49,6 +50,8 @@ from batchkiln.scheduler.pacing import Followed, Paces, follow
 from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
 
 log = structlog.get_logger()
+
+_NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # what differs between refusals that are alike
 
 STALE_PLANS_IN_A_ROW = 1000
 """A plan may be overtaken by another account or a person, but not for ever: that would be a bug of ours."""
@@ -94,6 +97,8 @@ class Lane:
     cut_files: CutFiles = field(default_factory=CutFiles)
     shared_names: dict[tuple[int, int], int] = field(default_factory=dict)  # per output: how often it met another's
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
+    undecided: dict[int, float] = field(default_factory=dict)  # attempts that the service does not decide: since when
+    alike: tuple[str, int] = ("", 0)  # in which words creates were refused last, and how often in a row
     stale_plans: int = 0
     begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits
     is_told_creates: bool = False  # whether this run itself was told how long to wait, so that it knows exactly
@@ -410,6 +415,26 @@ class Lane:
         if retry_after is not None and due in {self.creates_held, self.reads_held}:
             until = now.latest + retry_after
             await self.ports.queue.hold(self.account_id, creates=creates, until=until, reason=reason)
+
+    def postpone_creates(self, now: Now, seconds: float, reason: Reason, told: str) -> None:
+        """Let creates wait for service seconds; `told` says why, and is logged once."""
+        tell = log.debug if told == self.trouble else log.warning
+        tell("create_undecided", account=self.viewpoint.account, reason=told, retry_after_seconds=seconds)
+        self.trouble = told
+        self.creates_held = self.creates_held.after(Due(now.steady + seconds, reason))
+        self.ports.queue.announce()
+
+    def count_alike(self, words: str) -> int:
+        """Count one more create that was refused in these words, and return how many there are in a row."""
+        said = _NUMBERS.sub("#", words)
+        before, times = self.alike
+        self.alike = (said, times + 1 if said == before else 1)
+        return self.alike[1]
+
+    def accepted(self, attempt_id: int) -> None:
+        """Note that the service accepted a create: what went before was about single requests."""
+        self.undecided.pop(attempt_id, None)
+        self.alike = ("", 0)
 
     def postpone_uploads(self, now: Now, *, until: float | None = None, reason: Reason) -> None:
         """Let uploads wait, until a moment or longer with each trouble in a row; creates go on."""

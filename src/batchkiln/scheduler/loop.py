@@ -8,7 +8,7 @@ the same queue, and wake when it has news.
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import Due, Poll, Reason, Replay, Rest, Submit, Withdraw, choose_action
+from batchkiln.core.planner import Due, Poll, Reason, Replay, Rest, SetAside, Submit, Withdraw, choose_action
 from batchkiln.core.views import Outstanding, Scope
 from batchkiln.scheduler import actions
 from batchkiln.scheduler.control import Control
@@ -53,6 +53,8 @@ async def drive_slot(lane: Lane) -> None:
                 await actions.replay(lane, action, now)
             case Withdraw():
                 await actions.withdraw(lane, action, now)
+            case SetAside():
+                await actions.set_aside(lane, action, now)
             case Poll():
                 await actions.poll(lane, action, now)
             case Submit():

@@ -11,6 +11,7 @@ from batchkiln.core.budget import Obstacle
 from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, InputFile, SavedFile
+from batchkiln.core.outcomes import Answer
 from batchkiln.core.planner import Candidate, Reason
 from batchkiln.core.replies import (
     CompleteReply,
@@ -23,11 +24,10 @@ from batchkiln.core.replies import (
     PutReply,
     QuoteReply,
     ReadReply,
-    RefusalKind,
     ServiceError,
     UploadTicket,
 )
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import (
     DownloadTask,
     LoggedRequest,
@@ -198,23 +198,16 @@ class Queue(Protocol):
     async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Count one more send before it happens; None where the attempt is damaged, and now held."""
 
-    async def record_unknown(self, attempt: Attempt, reason: str, now: Now) -> None:
-        """Note a lost reply."""
+    async def record_answer(
+        self, attempt: Attempt, answer: Answer, error: ServiceError, now: Now, *, is_contact: bool
+    ) -> ItemState:
+        """Record what a reply that names no generation means, by the table of outcomes (Law 2)."""
 
-    async def record_answered(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note a limit's definite reply."""
+    async def record_hold(self, attempt: Attempt, event: Event, error: ServiceError, now: Now) -> ItemState:
+        """Hand an attempt over to a person; the item stays submitting where the service itself is at fault."""
 
     async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
         """Note that an attempt that created nothing is not sent again."""
-
-    async def record_blocked(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note that the account was refused."""
-
-    async def record_refused(self, attempt: Attempt, kind: RefusalKind, error: ServiceError, now: Now) -> ItemState:
-        """Note a rejection before creation."""
-
-    async def record_conflict(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note a 409."""
 
     async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
         """Note the generation's id and price, and how far it is; look at the queue on the way."""

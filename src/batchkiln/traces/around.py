@@ -12,6 +12,7 @@ from batchkiln.core.budget import Obstacle
 from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, SavedFile
+from batchkiln.core.outcomes import Answer
 from batchkiln.core.planner import Candidate
 from batchkiln.core.replies import (
     CompleteReply,
@@ -23,11 +24,10 @@ from batchkiln.core.replies import (
     PutReply,
     QuoteReply,
     ReadReply,
-    RefusalKind,
     ServiceError,
     UploadTicket,
 )
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import DownloadTask, Look, NewAttempt, Progress, RequestNote, WantedInput
 from batchkiln.scheduler.lane import Ports
 from batchkiln.scheduler.ports import Clock, Outputs, Part, Queue, Service
@@ -201,21 +201,21 @@ class HeardQueue(_Heard):
         await self._inner.record_withdrawn(attempt, now)
         self._recorder.ended(attempt.id)
 
-    async def record_blocked(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note that the account was refused."""
-        await self._inner.record_blocked(attempt, error, now)
-        self._recorder.ended(attempt.id, error)
-
-    async def record_refused(self, attempt: Attempt, kind: RefusalKind, error: ServiceError, now: Now) -> ItemState:
-        """Note a rejection."""
-        state: ItemState = await self._inner.record_refused(attempt, kind, error, now)
-        self._recorder.ended(attempt.id, error)
+    async def record_answer(
+        self, attempt: Attempt, answer: Answer, error: ServiceError, now: Now, *, is_contact: bool
+    ) -> ItemState:
+        """Note a reply that names no generation."""
+        state: ItemState = await self._inner.record_answer(attempt, answer, error, now, is_contact=is_contact)
+        if state is not ItemState.SUBMITTING:
+            self._recorder.ended(attempt.id, error)
         return state
 
-    async def record_conflict(self, attempt: Attempt, error: ServiceError, now: Now) -> None:
-        """Note a 409."""
-        await self._inner.record_conflict(attempt, error, now)
-        self._recorder.ended(attempt.id, error)
+    async def record_hold(self, attempt: Attempt, event: Event, error: ServiceError, now: Now) -> ItemState:
+        """Note that a person has to decide."""
+        state: ItemState = await self._inner.record_hold(attempt, event, error, now)
+        if state is not ItemState.SUBMITTING:
+            self._recorder.ended(attempt.id, error)
+        return state
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
         """Return the body of a quote."""

@@ -18,4 +18,16 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "it has no credits left: buy some, or renew the subscription that generating needs, in the account's settings"
     ),
     AccountProblem.FORBIDDEN: "the service forbids it the API: see what the account's settings say",
+    AccountProblem.KEY_CONFLICT: (
+        "the service says that it knows a new request's key with another body: see whether another program makes the "
+        "same keys, and ask the service's support"
+    ),
+    AccountProblem.NOT_UNDERSTOOD: (
+        "the service's replies to creates are not understood: `batchkiln doctor` says what came, and what to put under "
+        "`replies` in the configuration"
+    ),
+    AccountProblem.REFUSED_ALIKE: (
+        "one item after the other was refused in the same words, and not charged: see whether the account or the "
+        "requests are at fault; the same command goes on, and `batchkiln retry` brings the refused ones back"
+    ),
 }

@@ -58,10 +58,15 @@ def cost_of_resolve(decision: Decision, story: ItemStory) -> str:
             )
         case Decision.FAILED:
             return f"{name} is given up. This costs nothing more; what it may have cost stays paid."
+        case Decision.ASK_AGAIN:
+            return (
+                f"{name} is sent once more, with the same bytes under the same key. It costs nothing more where the "
+                f"service still knows the key, and {price} where it has forgotten it or never got it."
+            )
         case Decision.GENERATION:
             return (
                 f"{name} is taken to have become this generation, for {price}; it is polled and fetched. "
-                "Its id cannot be changed afterwards."
+                "Its id can be changed only once the service has denied it for an hour."
             )
 
 

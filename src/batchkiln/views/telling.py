@@ -27,6 +27,7 @@ _SAY: Final = (
     "`batchkiln resolve --as not-created {item}` queues it again with a new key, and `batchkiln resolve --as failed "
     "{item}` gives it up"
 )
+_ASK_AGAIN: Final = "; `batchkiln resolve --as ask-again {item}` sends the same request once more under the same key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +46,28 @@ HOLDS: Final[Mapping[str, Hold]] = {
         "--as failed {item}` gives the item up and lets the account go on",
     ),
     Event.KEY_CONFLICT: Hold(
-        "the service knows its idempotency key with another body (Service rule 4.3), so that something may have been "
-        "created",
-        "look for it in the account. " + _ASK + _SAY,
+        "the service has said for an hour that it knows its idempotency key with another body (Service rule 4.3), so "
+        "that something may have been created",
+        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
     ),
     DAMAGED: Hold(
         "the disk no longer gives what was sent: key or request have changed, so that sending it again could pay twice",
         "look for it in the account, and look after the disk. " + _ASK + _SAY,
     ),
     Event.REFUSED_IN_DOUBT: Hold(
-        "an earlier send of it got no reply, and sent again it was refused over a price or an image, which may have "
-        "changed in between: something may have been created",
-        "look for it in the account. " + _ASK + _SAY,
+        "an earlier send of it got no reply, and sent again it was refused for an hour, which says nothing about the "
+        "first: something may have been created (Law 2)",
+        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+    ),
+    Event.KEY_FORGOTTEN: Hold(
+        "an earlier send of it got no reply, and the service has not answered for it for a day: it may have forgotten "
+        "the key, and would make and charge it anew",
+        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+    ),
+    Event.SET_ASIDE: Hold(
+        "the service works, and does not decide this request: sent again and again, it got no reply that names a "
+        "generation or refuses it",
+        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
     ),
     Event.INPUT_LOST: Hold(
         "a local image is gone or has changed since it was accepted",
@@ -92,6 +103,8 @@ WAITS: Final[Mapping[Reason, str]] = {
     ),
     Reason.ACCOUNT_BLOCKED: "`batchkiln doctor` says what the service has against the account; then `batchkiln work`",
     Reason.NO_KEY: "put the account's API key where the configuration looks for it; then `batchkiln work`",
+    Reason.UNDECIDED: _BY_ITSELF + ", ever more rarely; after an hour without a decision a person is asked",
+    Reason.REFUSED_ALIKE: "look at what the service says of them, in `batchkiln items {job}`; it goes on by itself",
     Reason.HELD: "end the held item first: `batchkiln show {holder}` tells how",
     Reason.ENOUGH: "`batchkiln work` without --until and --max-credits goes on",
     Reason.NOTHING: _BY_ITSELF,
@@ -290,7 +303,10 @@ def _moving(story: ItemStory, summary: JobSummary, standing: Standing) -> str:
 
 
 _STUCK: Final[Mapping[ItemState, str]] = {
-    ItemState.SUBMITTING: "the same request is sent on, which is never charged twice (Service rule 4.2). ",
+    ItemState.SUBMITTING: (
+        "the same request is sent on, which is never charged twice (Service rule 4.2); `batchkiln resolve --as failed "
+        "{item}` ends that while no process drives the queue. "
+    ),
     ItemState.ACTIVE: (
         "ask the service's support about the generation; it is polled on and never replaced, since it may be charged "
         "(Service rule 4.5). "

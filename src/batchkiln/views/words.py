@@ -23,6 +23,8 @@ REASONS: Final[Mapping[Reason, str]] = {
     Reason.SETTLING: "the job's budget, which depends on what is under way",
     Reason.ACCOUNT_BLOCKED: "a person: the service refuses the account",
     Reason.NO_KEY: "a person: the account has no API key",
+    Reason.UNDECIDED: "the next try of a request that the service answered without deciding it",
+    Reason.REFUSED_ALIKE: "a pause: several items in a row were refused in the same words",
     Reason.HELD: "a person: the account's one place belongs to a held item",
     Reason.ENOUGH: "nothing new is begun (--until, --max-credits or a signal)",
     Reason.NOTHING: "nothing to do",

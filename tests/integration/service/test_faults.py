@@ -546,6 +546,7 @@ async def test_refused_fault_names_the_kinds(world: World) -> None:
     )
 
     elsewhere = {"storage_error", "storage_unavailable", "wrong_length", "link_dies_early", "upload_link_dies_early"}
+    elsewhere.add("refuse_replay")
     fates = {kind for kind in KINDS if "generation" in kind or kind == "stay_pending"}
     assert {kind for kind in KINDS if kind in str(refused.body)} == set(KINDS) - elsewhere - fates
     assert stored.code == "invalid_fault"
@@ -603,3 +604,17 @@ async def test_same_seed_and_requests_give_the_same_faults(make_world: WorldMake
 
     assert seen[0] == seen[1]
     assert {kind for kind, _ in seen[0]} == {"unavailable", "html", "fail_generation"}
+
+
+async def test_refused_replay_made_nothing_and_takes_nothing_back(world: World) -> None:
+    """The first create is accepted as ever; its replay is refused by what has changed since, and nothing else is."""
+    world.service.faults.add("refuse_replay", "create", times=None)
+
+    first = await world.send("POST", "/images", body=IMAGE, headers={"Idempotency-Key": KEY})
+    again = await world.send("POST", "/images", body=IMAGE, headers={"Idempotency-Key": KEY})
+    world.service.faults.clear()
+    later = await world.send("POST", "/images", body=IMAGE, headers={"Idempotency-Key": KEY})
+
+    assert (first.status, later.status) == (202, 202)
+    assert again.status in {402, 403, 409, 422}
+    assert first.body["id"] == later.body["id"]

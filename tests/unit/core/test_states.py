@@ -30,6 +30,8 @@ EXPECTED = {
         E.NOT_CREATED: S.QUEUED,
         E.KEY_CONFLICT: S.HELD,
         E.REFUSED_IN_DOUBT: S.HELD,
+        E.KEY_FORGOTTEN: S.HELD,
+        E.SET_ASIDE: S.HELD,
         E.KEY_MISSING: S.HELD,
     },
     S.ACTIVE: {

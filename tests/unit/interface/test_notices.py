@@ -78,8 +78,9 @@ async def test_unfinished_job_is_not_told(world: World) -> None:
 
 async def test_held_items_are_one_notice(world: World) -> None:
     """They are named, at most five of them, with the reasons counted; those of two jobs are two."""
-    world.service.say("create", *[KeyConflict(NO)] * 7)
-    world.enqueue(*(f"item-{number}" for number in range(7)))
+    image = world.inputs.put("fox.png", b"fox")
+    world.inputs.files[image.path] = b"changed"
+    world.enqueue(*(f"item-{number}" for number in range(7)), inputs=(image,))
 
     await world.run()
 

@@ -11,8 +11,9 @@ import pytest
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, RefusalKind
-from batchkiln.core.states import ItemState
+from batchkiln.core.outcomes import Answer
+from batchkiln.core.replies import GenerationRecord, GenerationStatus, ServiceError
+from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import Look, NewAttempt, RequestKind, RequestNote, Scope
 from batchkiln.queue import attempts
 from batchkiln.queue.resolve import Decision, resolve
@@ -36,6 +37,7 @@ TODAY = {DAY_MS: 10}
 NONE: dict[int, int] = {}
 RESERVED = Standing("submitting", "sent", (10, 0, 0), TODAY, TODAY)
 S = GenerationStatus
+LOST = ServiceError("", "lost")
 
 
 @pytest.fixture
@@ -85,26 +87,26 @@ def test_recording_reserves(world: World, sent: Attempt) -> None:
 @pytest.mark.parametrize(
     ("fact", "expected"),
     [
-        (lambda w, a: w.write(attempts.record_unknown, a.id, "lost", NOW_MS), RESERVED),
-        (lambda w, a: w.write(attempts.record_answered, a.id, NO, NOW_MS), RESERVED),
+        (lambda w, a: w.write(attempts.record_answer, a.id, Answer.UNKNOWN, LOST, NOW_MS), RESERVED),
+        (lambda w, a: w.write(attempts.record_answer, a.id, Answer.LIMITED, NO, NOW_MS), RESERVED),
         (
-            lambda w, a: w.write(attempts.record_blocked, a.id, NO, NOW_MS),
+            lambda w, a: w.write(attempts.record_answer, a.id, Answer.BLOCKED, NO, NOW_MS),
             Standing("queued", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_refused, a.id, RefusalKind.INVALID, NO, NOW_MS),
+            lambda w, a: w.write(attempts.record_answer, a.id, Answer.INVALID, NO, NOW_MS),
             Standing("rejected", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_refused, a.id, RefusalKind.OVER_QUOTE, NO, NOW_MS),
+            lambda w, a: w.write(attempts.record_answer, a.id, Answer.OVER_QUOTE, NO, NOW_MS),
             Standing("queued", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_refused, a.id, RefusalKind.ASSET_GONE, NO, NOW_MS),
+            lambda w, a: w.write(attempts.record_answer, a.id, Answer.ASSET_GONE, NO, NOW_MS),
             Standing("queued", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_conflict, a.id, NO, NOW_MS),
+            lambda w, a: w.write(attempts.record_hold, a.id, Event.KEY_CONFLICT, NO, NOW_MS),
             Standing("held", "disputed", (10, 0, 0), TODAY, TODAY),
         ),
         (
@@ -227,7 +229,7 @@ def test_doubt_is_what_was_sent_and_not_answered(
     attempt = sent
     for step in history:
         if step == "a":
-            world.write(attempts.record_answered, sent.id, NO, NOW_MS)
+            world.write(attempts.record_answer, sent.id, Answer.LIMITED, NO, NOW_MS)
         else:
             attempt = resend(world, sent)
 
@@ -240,7 +242,7 @@ def test_blocked_in_doubt_stays_for_a_replay(world: World, sent: Attempt) -> Non
     """Law 2: a refused account proves nothing about an earlier send."""
     resend(world, sent)
 
-    world.write(attempts.record_blocked, sent.id, NO, NOW_MS)
+    world.write(attempts.record_answer, sent.id, Answer.BLOCKED, NO, NOW_MS)
 
     assert standing(world) == RESERVED
 
@@ -250,7 +252,7 @@ def test_refused_again_and_again_is_rejected(world: World) -> None:
     for _ in range(attempts.REFUSALS_IN_A_ROW):
         attempt = begin(world)
         assert attempt is not None
-        world.write(attempts.record_refused, attempt.id, RefusalKind.OVER_QUOTE, NO, NOW_MS)
+        world.write(attempts.record_answer, attempt.id, Answer.OVER_QUOTE, NO, NOW_MS)
 
     assert standing(world) == Standing("rejected", "refused", (0, 0, 0), NONE, NONE)
 
@@ -337,7 +339,7 @@ def test_plan_for_a_job_that_is_not_of_this_run_is_stale(world: World) -> None:
 
 def test_named_generation_without_a_date_may_have_been_made_just_now(world: World, sent: Attempt) -> None:
     """Law 3: what is paid is given up only when its retention has surely ended; it may have been sent late."""
-    world.write(attempts.record_conflict, sent.id, NO, NOW_MS)
+    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
 
     later = NOON + timedelta(days=10)
@@ -422,27 +424,64 @@ def test_bodies_follow_the_item(world: World) -> None:
     assert fields == json.loads(quoted)
 
 
-@pytest.mark.parametrize("kind", [RefusalKind.OVER_QUOTE, RefusalKind.ASSET_GONE])
-def test_refusal_of_a_replay_over_what_changes_with_time_is_held(
-    world: World, sent: Attempt, kind: RefusalKind
-) -> None:
-    """Law 2: a service that checks price and assets before the key would refuse the replay of what exists."""
+IN_DOUBT = [Answer.INVALID, Answer.OVER_QUOTE, Answer.ASSET_GONE, Answer.BLOCKED, Answer.LIMITED, Answer.CONFLICT]
+
+
+@pytest.mark.parametrize("answer", IN_DOUBT)
+def test_no_refusal_ends_what_is_in_doubt(world: World, sent: Attempt, answer: Answer) -> None:
+    """Law 2: what a reply says now proves nothing about an earlier send; its credits stay reserved."""
     resend(world, sent)
 
-    state = world.write(attempts.record_refused, sent.id, kind, NO, NOW_MS)
+    state = world.write(attempts.record_answer, sent.id, answer, NO, NOW_MS)
 
-    assert state is ItemState.HELD
-    assert standing(world) == Standing("held", "disputed", (10, 0, 0), TODAY, TODAY)
+    assert state is ItemState.SUBMITTING
+    assert standing(world) == RESERVED
 
 
-def test_refusal_of_an_invalid_replay_rejects(world: World, sent: Attempt) -> None:
-    """Service rule 4.2: bytes that are refused for what they are were refused the first time as well."""
-    resend(world, sent)
+def test_conflict_on_a_fresh_key_decides_nothing(world: World, sent: Attempt) -> None:
+    """Our bytes are unchanged, so the service is busy with them first: the attempt stays in doubt. Service rule 4.3."""
+    state = world.write(attempts.record_answer, sent.id, Answer.CONFLICT, NO, NOW_MS)
 
-    state = world.write(attempts.record_refused, sent.id, RefusalKind.INVALID, NO, NOW_MS)
+    assert state is ItemState.SUBMITTING
+    assert standing(world) == RESERVED
+    with pytest.raises(InvariantBroken):
+        world.write(attempts.record_withdrawn, sent.id, NOW_MS)
+
+
+def test_what_only_the_firewall_answered_is_refused_and_not_handed_over(world: World, sent: Attempt) -> None:
+    """It never reached the API, so that nothing was created, and nobody has to look (Service section 7)."""
+    world.write(attempts.record_answer, sent.id, Answer.LIMITED, NO, NOW_MS)
+
+    state = world.write(attempts.record_hold, sent.id, Event.SET_ASIDE, NO, NOW_MS)
 
     assert state is ItemState.REJECTED
     assert standing(world) == Standing("rejected", "refused", (0, 0, 0), NONE, NONE)
+
+
+def test_outage_hands_over_one_item_at_the_most(world: World, sent: Attempt) -> None:
+    """Where the one before was set aside as well, the service is at fault: the next one is sent on and on."""
+    world.write(attempts.record_hold, sent.id, Event.SET_ASIDE, NO, NOW_MS)
+    world.enqueue("item-2")
+    second = record(world, 2, cost=10)
+    assert second is not None
+
+    state = world.write(attempts.record_hold, second.id, Event.SET_ASIDE, NO, NOW_MS)
+
+    assert state is ItemState.SUBMITTING
+    assert standing(world, "item-2").attempt == "sent"
+
+
+def test_next_one_is_set_aside_once_the_service_has_accepted_another(world: World, sent: Attempt) -> None:
+    """A generation in between shows that the service works: the next request that is not decided is at fault."""
+    world.write(attempts.record_hold, sent.id, Event.SET_ASIDE, NO, NOW_MS)
+    world.enqueue("item-2", "item-3")
+    second = record(world, 2, cost=10)
+    assert second is not None
+    accept(world, second, generation(id="gen-2", status=S.SUCCESS))
+    third = record(world, 3, cost=10)
+    assert third is not None
+
+    assert world.write(attempts.record_hold, third.id, Event.SET_ASIDE, NO, NOW_MS) is ItemState.HELD
 
 
 def test_id_of_another_item_is_held(world: World, sent: Attempt) -> None:
@@ -496,7 +535,7 @@ def test_replay_takes_its_credits_to_the_day_of_the_send(world: World, sent: Att
     note = RequestNote(sent.account_id, RequestKind.CREATE, tomorrow, (day_of(tomorrow),))
 
     world.write(attempts.record_replay, sent.id, note, keep_seconds=300.0)
-    world.write(attempts.record_conflict, sent.id, NO, NOW_MS + 86_400_000)
+    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS + 86_400_000)
 
     assert standing(world) == Standing("held", "disputed", (10, 0, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10})
 
@@ -519,7 +558,7 @@ def test_send_around_a_reset_keeps_to_both_days(world: World) -> None:
 
 def test_withdrawn_attempt_frees_its_credits(world: World, sent: Attempt) -> None:
     """Every send was answered: nothing was created, and the item may be begun anew."""
-    world.write(attempts.record_answered, sent.id, NO, NOW_MS)
+    world.write(attempts.record_answer, sent.id, Answer.LIMITED, NO, NOW_MS)
 
     world.write(attempts.record_withdrawn, sent.id, NOW_MS)
 
@@ -534,7 +573,7 @@ def test_attempt_in_doubt_is_never_withdrawn(world: World, sent: Attempt) -> Non
 
 def test_first_record_of_a_named_generation_tells_its_cost(world: World, sent: Attempt) -> None:
     """Until then it was taken to cost its quote, on the day of the attempt."""
-    world.write(attempts.record_conflict, sent.id, NO, NOW_MS)
+    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
     tomorrow = NOON + timedelta(days=1)
 

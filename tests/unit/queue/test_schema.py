@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.replies import GenerationStatus, RefusalKind
+from batchkiln.core.outcomes import Answer
+from batchkiln.core.replies import GenerationStatus
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.views import RequestKind, RequestNote
 from batchkiln.queue import attempts
@@ -178,15 +179,15 @@ def _random_fact(world: World, random: Random, step: int) -> None:
     if state == "active":
         world.write(attempts.record_generation, attempt_id, reply, step, day_of)
         return
-    kind = random.choice(list(RefusalKind))
+    kind = random.choice([Answer.INVALID, Answer.OVER_QUOTE, Answer.ASSET_GONE, Answer.BUSY, Answer.CONFLICT])
     good = generation(id=f"gen-{attempt_id}")
     facts: list[Callable[[], object]] = [
         lambda: world.write(attempts.record_accepted, attempt_id, reply, step, lambda at: at),
         lambda: world.write(attempts.record_accepted, attempt_id, good, step, lambda at: at),
-        lambda: world.write(attempts.record_refused, attempt_id, kind, NO, step),
-        lambda: world.write(attempts.record_blocked, attempt_id, NO, step),
-        lambda: world.write(attempts.record_answered, attempt_id, NO, step),
-        lambda: world.write(attempts.record_unknown, attempt_id, "lost", step),
-        lambda: world.write(attempts.record_conflict, attempt_id, NO, step),
+        lambda: world.write(attempts.record_answer, attempt_id, kind, NO, step),
+        lambda: world.write(attempts.record_answer, attempt_id, Answer.BLOCKED, NO, step),
+        lambda: world.write(attempts.record_answer, attempt_id, Answer.LIMITED, NO, step),
+        lambda: world.write(attempts.record_answer, attempt_id, Answer.UNKNOWN, NO, step),
+        lambda: world.write(attempts.record_hold, attempt_id, Event.KEY_CONFLICT, NO, step),
     ]
     random.choice(facts)()

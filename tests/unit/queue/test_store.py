@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.outcomes import Answer
 from batchkiln.core.planner import Reason
+from batchkiln.core.states import Event
 from batchkiln.core.views import HeldUntil, Look, Scope, Viewpoint
 from batchkiln.queue.connection import Database
 from batchkiln.queue.store import News, QueueStore
@@ -32,7 +34,7 @@ async def test_each_fact_is_news(world: World) -> None:
     assert attempt is not None
     news, version = world.store.news(), world.store.version
 
-    await world.store.record_unknown(attempt, "lost", now_at())
+    await world.store.record_answer(attempt, Answer.UNKNOWN, NO, now_at(), is_contact=False)
 
     assert news.is_set()
     assert world.store.version == version + 1
@@ -43,11 +45,11 @@ async def test_failed_fact_is_news_as_well(world: World) -> None:
     """A plan that broke is made again, and not waited on for ever."""
     attempt = begin(world)
     assert attempt is not None
-    await world.store.record_conflict(attempt, NO, now_at())
+    await world.store.record_hold(attempt, Event.KEY_CONFLICT, NO, now_at())
     version = world.store.version
 
     with pytest.raises(InvariantBroken):
-        await world.store.record_conflict(attempt, NO, now_at())
+        await world.store.record_hold(attempt, Event.KEY_CONFLICT, NO, now_at())
 
     assert world.store.version == version + 1
 

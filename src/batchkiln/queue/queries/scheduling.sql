@@ -170,7 +170,15 @@ SELECT * FROM attempt WHERE id = :attempt_id;
 UPDATE attempt SET sends = sends + 1, day_start_at = :day WHERE id = :attempt_id AND state = 'sent';
 
 -- name: count_answer
-UPDATE attempt SET answers = answers + 1 WHERE id = :attempt_id AND state = 'sent';
+UPDATE attempt SET answers = answers + :answered, contact_at = coalesce(:contact_at, contact_at)
+WHERE id = :attempt_id AND state = 'sent';
+
+-- name: has_set_aside -- whether an attempt was handed to a person since the account's last accepted one
+SELECT EXISTS (
+    SELECT 1 FROM attempt
+    WHERE account_id = :account_id AND state = 'disputed' AND generation_id IS NULL
+      AND id > coalesce((SELECT max(id) FROM attempt WHERE account_id = :account_id AND generation_id IS NOT NULL), 0)
+);
 
 -- name: touch_attempt
 UPDATE attempt SET last_read_at = :now WHERE id = :attempt_id;

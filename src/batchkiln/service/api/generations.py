@@ -10,6 +10,7 @@ from aiohttp import web
 
 from batchkiln.service.api.answering import Visit, answered, asked_by_caller
 from batchkiln.service.api.fates import as_asked, fated
+from batchkiln.service.api.misbehaviour import IS_REPLAY
 from batchkiln.service.books.admission import Caller
 from batchkiln.service.books.assets import resolve_inputs
 from batchkiln.service.books.creating import NewGeneration, Sent
@@ -88,6 +89,7 @@ async def _create(request: web.Request, visit: Visit, kind: Kind) -> web.StreamR
         sent = Sent(key.get(), entry.arrival.path, digest.get())
         generation_id = context.creates.replay(connection, caller, sent)
         record = None if generation_id is None else find_generation(connection, generation_id)
+        request[IS_REPLAY] = record is not None
         if record is None:
             record = _entered(connection, visit, caller, sent, checked.get())
         entry.generation_id = record.generation.id

@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from typing import Final
+from zlib import crc32
 
 from aiohttp import hdrs, web
 
@@ -21,6 +22,18 @@ from batchkiln.service.transport.bodies import refusal
 _RESET: Final = struct.pack("ii", 1, 0)  # linger for no time at all: closing then sends RST, not FIN
 _STORAGE_ERROR: Final = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>\n'
+)
+
+
+IS_REPLAY: Final = web.RequestKey("is_replay", bool)  # of a create: it was accepted before
+_DENIALS: Final = (
+    ApiError(402, "insufficient_credits", "the balance does not cover the request"),
+    ApiError(403, "credits_required", "generation needs a subscription or remaining purchased credits"),
+    ApiError(409, "idempotency_conflict", "the first request with this key is still being processed"),
+    ApiError(409, "idempotency_conflict", "this key was used with another request body"),
+    ApiError(422, "cost_exceeds_max", "the quote is higher than max_cost_credits by now"),
+    ApiError(422, "asset_expired", "inputs[0].url has expired; upload the image again"),
+    ApiError(422, "invalid_request", "prompt is refused"),
 )
 
 
@@ -68,9 +81,17 @@ async def misbehaved_after(
                 response = await _cut(request, response)
             case "wrong_length":
                 response = await _lengthened(request, response, fault.extra_bytes or -1)
+            case "refuse_replay":
+                response = _denied(request) if request.get(IS_REPLAY) else response
             case _:
                 _drop(request, is_abrupt=fault.kind == "reset_after")
     return response
+
+
+def _denied(request: web.Request) -> web.Response:
+    """Refuse a replay as a service does that looks at what changes with time before it looks the key up."""
+    key = request.headers.get("Idempotency-Key", "")
+    return refusal(_DENIALS[crc32(key.encode()) % len(_DENIALS)])
 
 
 def _storage_failure(fault: FaultRule) -> web.Response:

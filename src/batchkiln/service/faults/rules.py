@@ -22,6 +22,7 @@ Misbehaviour = Literal[
     "reset_after",  # the work is done, the connection is reset without a reply
     "cut_body",  # the work is done, half of the body is sent
     "wrong_length",  # a download has, or an upload keeps, `extra_bytes` more than it should (default: -1, one less)
+    "refuse_replay",  # the replay of an accepted create is refused, by what has changed since; no work
     "fail_generation",  # the created generation fails, and is refunded
     "cancel_generation",  # the created generation is canceled
     "stay_pending",  # the created generation stays pending for `seconds`, or for ever
@@ -42,7 +43,7 @@ BEFORE: Final = frozenset(
     {"reset_before", "throttle", "unavailable", "edge_block", "html", "storage_error", "storage_unavailable"}
 )
 DELAY: Final = frozenset({"slow"})
-REPLY: Final = frozenset({"reply_lost", "reset_after", "cut_body", "wrong_length"})
+REPLY: Final = frozenset({"reply_lost", "reset_after", "cut_body", "wrong_length", "refuse_replay"})
 FATE: Final = frozenset({"fail_generation", "cancel_generation", "stay_pending", "slow_generation"})
 LINK: Final = frozenset({"link_dies_early"})
 UPLOAD_LINK: Final = frozenset({"upload_link_dies_early"})
@@ -57,6 +58,7 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
     "storage_error": _STORAGE,
     "storage_unavailable": _STORAGE,
     "wrong_length": _STORAGE,
+    "refuse_replay": frozenset({"create"}),
     **dict.fromkeys(FATE, frozenset({"create"})),
     "link_dies_early": frozenset({"poll"}),
     "upload_link_dies_early": frozenset({"upload"}),
