@@ -1,7 +1,7 @@
 """Small worlds with a service in a dialect: what is asked for, what goes wrong, and what came of it, by its books."""
 
-import json
 import random
+import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
-
-from batchkiln.service.dialects import Dialect
 
 from .plan import START, Plan
 from .scenarios import Storms
@@ -59,6 +57,12 @@ class Verdict:
     creates_in_vain: int = 0
     upload_files_in_vain: int = 0
     is_told: bool = True
+    generations: int = 0
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """What went wrong, without names and figures."""
+        return tuple(re.sub(r"\d+|'[^']*'", "…", each) for each in (*self.reasons, *self.broken))
 
 
 def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False) -> Plan:
@@ -118,9 +122,8 @@ def _manifest(chance: random.Random) -> str:
 class Books:
     """What service and queue have written, side by side."""
 
-    def __init__(self, folder: Path, seed: int, dialect: Dialect) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         self._seed = seed
-        self._dialect = dialect
         with closing(_opened(folder / "service" / "service.db")) as books:
             self._made = books.execute(
                 "SELECT *, json_extract(CAST(drawing_json AS TEXT), '$.prompt') AS prompt FROM generations"
@@ -161,6 +164,7 @@ class Books:
             creates_in_vain=0 if is_complete else creates,
             upload_files_in_vain=0 if is_complete else files,
             is_told=all(self._is_told(item) for item in self._items),
+            generations=len(self._made),
         )
 
     def _reasons(self) -> Iterator[str]:
@@ -222,8 +226,3 @@ def _opened(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
     return connection
-
-
-def as_json(dialect: Dialect) -> str:
-    """Return a dialect for a person to read: only what is not plain."""
-    return json.dumps({trait: dialect[trait] for trait in dialect.unlike_plain})

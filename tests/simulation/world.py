@@ -174,6 +174,8 @@ class World:
             accounts.append(f"{{name: {name}, keys: [{entries}]}}")
         limits = ", ".join(f"{name}: {limit}" for name, limit in self.plan.limits.items())
         text = _CONFIG.format(accounts=", ".join(accounts), limits=limits)
+        if self.plan.replies:
+            text += f"    replies: {self.plan.replies}\n"
         (self.program_folder / "batchkiln.yaml").write_text(text)
 
     def _prepare_folder(self) -> None:
