@@ -139,7 +139,7 @@ def _single(document: object, wanted: object) -> str | None:
 
 
 def _spread(document: object, wanted: Sequence[object]) -> str | None:
-    """Return the path to the values in the order of the reply: where their places differ, all of that level are meant."""
+    """Return the path to the values in the order of the reply: where places differ, all of that level are meant."""
     first, second = (next(_leaves(document, one), None) for one in wanted)
     if first is None or second is None or len(first) != len(second):
         return None

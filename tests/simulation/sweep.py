@@ -2,7 +2,7 @@
 
 What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
 
-    python tests/simulation/sweep.py                        all points, 5,000 pairs, 10,000 account-days, 10,000 dialects
+    python tests/simulation/sweep.py                        all of it: well over an hour
     python tests/simulation/sweep.py --part worlds          only the points, the pairs, the worlds, or the dialects
     python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
