@@ -37,6 +37,8 @@ def _fields(dialect: Dialect) -> Iterator[tuple[str, str | None]]:
     is_flat = dialect["tickets"] == "flat_if_one"
     yield "asset_id", _either(_spread(two, ids), _single(one, ids[0]) if is_flat else None)
     yield "upload_url", _either(_spread(two, links), _single(one, links[0]) if is_flat else None)
+    several, flat = _named(two, "upload_headers"), _named(one, "upload_headers") if is_flat else None
+    yield "upload_headers", _either(several, flat)
     assets = Endpoint.COMPLETE.shape(dialect)
     two, one = (assets.make([_asset(number) for number in range(count)]) for count in (2, 1))
     links = [f"https://two.invalid/{number}" for number in range(2)]
@@ -131,6 +133,31 @@ def _leaves(document: object, wanted: object, path: Path = ()) -> Iterator[Path]
             yield (*path, str(wanted), -1)
 
 
+def _named(document: object, name: str) -> str | None:
+    """Return the path to the first field of a name, or to all of them, where there are several."""
+    paths = list(_fields_named(document, name))
+    if not paths:
+        return None
+    if len(paths) == 1:
+        return _written(paths[0], None)
+    return _written(paths[0], _first_unlike(*paths[:2]))
+
+
+def _fields_named(document: object, name: str, path: Path = ()) -> Iterator[Path]:
+    steps = (
+        enumerate(document) if isinstance(document, list) else document.items() if isinstance(document, dict) else ()
+    )
+    for step, one in steps:
+        if step == name:
+            yield (*path, step)
+        else:
+            yield from _fields_named(one, name, (*path, step))
+
+
+def _first_unlike(first: Path, second: Path) -> int:
+    return next(at for at, (one, other) in enumerate(zip(first, second, strict=True)) if one != other)
+
+
 def _single(document: object, wanted: object) -> str | None:
     path = next(_leaves(document, wanted), None)
     if path is None:
@@ -143,8 +170,7 @@ def _spread(document: object, wanted: Sequence[object]) -> str | None:
     first, second = (next(_leaves(document, one), None) for one in wanted)
     if first is None or second is None or len(first) != len(second):
         return None
-    differs = next(at for at, (one, other) in enumerate(zip(first, second, strict=True)) if one != other)
-    return _written(first, differs)
+    return _written(first, _first_unlike(first, second))
 
 
 def _written(path: Path, differs: int | None) -> str:
