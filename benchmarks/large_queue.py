@@ -25,6 +25,7 @@ from pathlib import Path
 
 from figure import Figure, below
 
+from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import Mistake
 from batchkiln.core.instants import Now
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
@@ -56,6 +57,7 @@ class Placed:
     spec: ItemSpec
     file: str
     line: int
+    objections: tuple[PlacedObjection, ...] = ()
 
 
 def items(count: int) -> Iterator[Placed]:
@@ -81,9 +83,9 @@ def job(folder: Path) -> JobSpec:
     )
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None = None) -> Mistake:
+def mistake_at(file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None) -> Mistake:
     """Name a place; none is expected."""
-    return Mistake(reason, file=file, line=line, remedy=remedy)
+    return Mistake(reason, file=file, line=line, column=column, remedy=remedy)
 
 
 _DONE = (

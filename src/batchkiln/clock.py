@@ -4,10 +4,17 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
+from typing import Final
 
 from batchkiln.core.instants import EPOCH, ClockOffset, Now
+
+LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
+"""After how many real seconds a wait looks whether the machine was suspended meanwhile: its timers stand still then."""
+
+_SUSPENDED_AT_LEAST_SECONDS: Final = 1.0  # less is the time between two readings
 
 
 def machine_now() -> datetime:
@@ -15,11 +22,23 @@ def machine_now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
+def machine_suspended() -> float:
+    """Return for how many seconds this machine has been suspended since it started; 0 where it does not tell.
+
+    A clock on the wall that was merely set is no suspend.
+    """
+    for counts_all, stands_still in (("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"), ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")):
+        if hasattr(time, counts_all) and hasattr(time, stands_still):  # Linux, macOS
+            return time.clock_gettime(getattr(time, counts_all)) - time.clock_gettime(getattr(time, stands_still))
+    return 0.0
+
+
 class ServiceClock:
     """One service's time as seen from here: steady seconds and instants, both in its own scale.
 
     `time_scale` is service seconds per real second. Until the first `Date` header the machine's clock serves,
-    but never below `floor`, the latest instant that the service was known to have reached.
+    but never below `floor`, the latest instant that the service was known to have reached. `suspended` tells for how
+    many seconds this machine has been suspended, while the service went on; None where the service stops with it.
     """
 
     def __init__(
@@ -28,10 +47,13 @@ class ServiceClock:
         time_scale: float = 1.0,
         floor: datetime | None = None,
         wall: Callable[[], datetime] = machine_now,
+        suspended: Callable[[], float] | None = None,
         seed: int | None = None,
     ) -> None:
         """Begin at the machine's time; `seed` makes the draws repeatable."""
         self.time_scale = time_scale
+        self._suspended = suspended
+        self._suspended_seconds = suspended() if suspended is not None else 0.0
         self._random = random.Random(seed)  # noqa: S311  spreads retries, guards nothing
         began_at = wall() if floor is None else max(wall(), floor)
         began_seconds = (began_at - EPOCH).total_seconds() - self.monotonic()
@@ -43,8 +65,15 @@ class ServiceClock:
         return self._offset.is_observed
 
     def monotonic(self) -> float:
-        """Return steady service seconds; the event loop's clock is the source, real or virtual."""
-        return asyncio.get_running_loop().time() * self.time_scale
+        """Return steady service seconds; the event loop's clock is the source, real or virtual.
+
+        Time in which the machine was suspended counts: it has passed for the service, and for its windows.
+        """
+        if self._suspended is not None:
+            seconds = self._suspended()
+            if seconds - self._suspended_seconds >= _SUSPENDED_AT_LEAST_SECONDS:
+                self._suspended_seconds = seconds
+        return (asyncio.get_running_loop().time() + self._suspended_seconds) * self.time_scale
 
     def now(self) -> Now:
         """Read the clock; once per turn."""
@@ -59,12 +88,19 @@ class ServiceClock:
         return self._random.random()
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a steady moment, or until `wake` is set; an infinite moment waits for `wake` alone."""
+        """Wait for a steady moment, or until `wake` is set; an infinite moment waits for `wake` alone.
+
+        After a suspend of the machine it ends at most `LONGEST_SLEEP_SECONDS` late.
+        """
         if at == inf:
             await wake.wait()
             return
-        try:
-            async with asyncio.timeout((at - self.monotonic()) / self.time_scale):
-                await wake.wait()
-        except TimeoutError:
-            return
+        longest = inf if self._suspended is None else LONGEST_SLEEP_SECONDS
+        is_last = False
+        while not is_last:
+            left = (at - self.monotonic()) / self.time_scale
+            is_last = left <= longest
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, longest)):
+                    await wake.wait()
+                return

@@ -14,31 +14,13 @@ def give_up_unreachable(queue: Path) -> None:
         _end_holds(connection, _held(connection, "key_missing"), Decision.FAILED)
 
 
-def ask_again(queue: Path) -> int:
-    """Have the items sent again whose key may be forgotten: the service of these worlds never forgets one.
-
-    Only those that are in doubt by their history, as `end_doubts` has it, and one for each account at a time, since
-    only one of them can be under way (Law 4). Return how many there were.
-    """
-    with _queue(queue) as connection:
-        taken = {
-            row[0] for row in connection.execute("SELECT account_id FROM attempt WHERE state IN ('sent', 'active')")
-        }
-        asked = 0
-        for row in _in_doubt(connection, "key_forgotten"):
-            if row["account_id"] not in taken:
-                taken.add(row["account_id"])
-                _end_holds(connection, [row], Decision.ASK_AGAIN)
-                asked += 1
-    return asked
-
-
 def end_doubts(queue: Path, service: Path) -> int:
-    """Queue the items again that were in doubt and are refused, since their uploads have expired meanwhile.
+    """End what was in doubt and is held: a person looks at the account, and sees what it was charged for.
 
-    The program cannot know whether such an item was paid for. A person looks at the account: what the service made
-    for its prompt, the queue has to know. Return how many there were. Where the history has an answer to every
-    send, nothing was in doubt: the item stays held, and is found.
+    What the service made, or may still make under its key, is asked for again with the same request; what it would
+    refuse, since its upload has expired meanwhile, is queued again. One for each account at a time, since only one can
+    be under way (Law 4). Where the history has an answer to every send, nothing was in doubt: the item stays held, and
+    is found. Return how many there were.
     """
     with closing(sqlite3.connect(service / "service.db")) as books:
         sql = "SELECT id, json_extract(drawing_json, '$.prompt') FROM generations"
@@ -47,9 +29,17 @@ def end_doubts(queue: Path, service: Path) -> int:
         sql = "SELECT generation_id FROM attempt WHERE generation_id IS NOT NULL"
         known = {row["generation_id"] for row in connection.execute(sql)}
         unknown = {prompt for generation_id, prompt in made if generation_id not in known}
-        held = [row for row in _in_doubt(connection, "asset_expired") if row["prompt"] not in unknown]
-        _end_holds(connection, held, Decision.NOT_CREATED)
-    return len(held)
+        sql = "SELECT account_id FROM attempt WHERE state IN ('sent', 'active')"
+        taken = {account_id for (account_id,) in connection.execute(sql)}
+        ended = 0
+        for row in _in_doubt(connection):
+            is_refused = row["error_code"] == "asset_expired" and row["prompt"] not in unknown
+            if not is_refused and row["account_id"] in taken:
+                continue
+            taken |= set() if is_refused else {row["account_id"]}
+            _end_holds(connection, [row], Decision.NOT_CREATED if is_refused else Decision.ASK_AGAIN)
+            ended += 1
+    return ended
 
 
 @contextmanager
@@ -59,18 +49,23 @@ def _queue(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _in_doubt(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
-    return [row for row in _held(connection, code) if row["sends"] > row["answers_noted"]]
-
-
 def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
+    return [row for row in _all_held(connection) if row["error_code"] == code]
+
+
+def _in_doubt(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+    """Return what was handed over since some send of it was never answered by a decision."""
+    return [row for row in _all_held(connection) if row["state"] == "disputed" and row["sends"] > row["answers_noted"]]
+
+
+def _all_held(connection: sqlite3.Connection) -> list[sqlite3.Row]:
     return connection.execute(
-        "SELECT job.name AS job, item.name AS item, item.prompt, attempt.account_id, attempt.sends,"
+        "SELECT job.name AS job, item.name AS item, item.prompt, item.error_code,"
+        " attempt.account_id, attempt.state, attempt.sends,"
         " (SELECT count(*) FROM event WHERE event.attempt_id = attempt.id"
         "  AND event.kind IN ('create_postponed', 'create_refused', 'account_blocked')) AS answers_noted"
         " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.attempt_id"
-        " WHERE item.state = 'held' AND item.error_code = ?",
-        (code,),
+        " WHERE item.state = 'held' AND (attempt.generation_id IS NULL OR item.error_code = 'key_missing')"
     ).fetchall()
 
 

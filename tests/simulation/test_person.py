@@ -49,7 +49,7 @@ def test_an_item_in_doubt_whose_upload_has_expired_is_ended_by_a_person() -> Non
     told = "\n".join(outcome.story)
     assert outcome.violations == ()
     assert "pictures/tomorrow refused_in_doubt -> held code=asset_expired" in told
-    assert "finds that 1 items were never made" in told
+    assert "ends 1 doubts" in told
     assert outcome.generations == 2
 
 

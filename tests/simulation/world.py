@@ -35,7 +35,7 @@ from batchkiln.wiring.setting import Setting, Surroundings
 from .canaries import Canaries
 from .fates import fates_of
 from .inline import inline_aiosqlite
-from .person import ask_again, end_doubts, give_up_unreachable
+from .person import end_doubts, give_up_unreachable
 from .plan import Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
@@ -51,6 +51,7 @@ default_profile: simulated
 profiles:
   simulated:
     base_url: http://service/api/v1
+    allow_http: true
     accounts: [{accounts}]
     limits: {{{limits}}}
 """
@@ -232,10 +233,8 @@ class World:
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
         if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
-            self.note("a person", f"finds that {doubts} items were never made")
-        if asked := ask_again(self.program_folder / "queue.db"):
-            self.note("a person", f"has {asked} items in doubt sent again")
-        return STANDSTILL_SECONDS if left or doubts or asked else None
+            self.note("a person", f"ends {doubts} doubts")
+        return STANDSTILL_SECONDS if left or doubts else None
 
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""
@@ -268,6 +267,7 @@ class World:
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
+                suspended=None,
                 seed=self.plan.seed,
             ),
         )

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from batchkiln.core.budget import JobMoney
+from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import Mistake
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, AttemptState, InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
@@ -69,10 +70,11 @@ class PlacedItem:
     spec: ItemSpec
     file: str = "job.yaml"
     line: int = 1
+    objections: tuple[PlacedObjection, ...] = ()
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None) -> Mistake:
-    return Mistake(reason, file=file, line=line, remedy=remedy)
+def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Mistake:
+    return Mistake(reason, file=file, line=line, column=column, remedy=remedy)
 
 
 def attempt(**fields: Any) -> Attempt:

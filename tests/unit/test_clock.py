@@ -1,12 +1,19 @@
 """The real clock, driven by a loop whose time the test owns."""
 
 import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from math import inf
+from typing import Any, TypeVar
 
 import pytest
 
-from batchkiln.clock import ServiceClock, machine_now
+from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended
+from batchkiln.rehearsal.network import MemoryNetwork
+from batchkiln.rehearsal.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -62,6 +69,71 @@ async def test_sleep_ends_at_its_moment_or_with_news() -> None:
     await clock.sleep_until(0.0, quiet)
 
     assert reached >= at - 0.01
+
+
+class Sleeper:
+    """A machine on a virtual loop: whenever its clock stands at one of `at`, it is suspended for nine hours."""
+
+    def __init__(self, *at: float) -> None:
+        self.at = at
+
+    def suspended(self) -> float:
+        now = asyncio.get_running_loop().time()
+        return 9 * 3600.0 * sum(moment <= now for moment in self.at)
+
+
+def in_virtual_time(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    loop = VirtualLoop(MemoryNetwork())
+    try:
+        return loop.run_until_complete(work())
+    finally:
+        loop.close()
+
+
+def test_a_wait_over_a_suspend_ends_soon_after_its_moment() -> None:
+    """A laptop that is closed over the reset goes on when it is opened, and not nine hours later."""
+
+    async def wait() -> tuple[float, float, float]:
+        clock = ServiceClock(wall=lambda: NOON, suspended=Sleeper(3600.0).suspended)
+        before = clock.now()
+        await clock.sleep_until(before.steady + 8 * 3600.0, asyncio.Event())
+        after = clock.now()
+        used = asyncio.get_running_loop().time()
+        return used, after.steady - before.steady, (after.instant - before.instant).total_seconds()
+
+    used, steady, instants = in_virtual_time(wait)
+
+    assert 3600.0 <= used <= 3600.0 + LONGEST_SLEEP_SECONDS
+    assert steady == instants == used + 9 * 3600.0
+
+
+def test_no_wait_ends_early() -> None:
+    """Law 5: with suspends or without, a wait is over only when so much time has passed."""
+
+    async def wait() -> float:
+        clock = ServiceClock(wall=lambda: NOON, suspended=Sleeper(100.0, 90_000.0).suspended)
+        await clock.sleep_until(clock.monotonic() + 48 * 3600.0, asyncio.Event())
+        return clock.monotonic()
+
+    assert 48 * 3600.0 <= in_virtual_time(wait) <= 48 * 3600.0 + LONGEST_SLEEP_SECONDS
+
+
+def test_a_trembling_reading_is_no_suspend() -> None:
+    """Two clocks are not read at one instant: steady time never goes back by that."""
+    readings = itertools.cycle([0.0, 0.002, 0.0005, -0.001])
+
+    async def look() -> list[float]:
+        clock = ServiceClock(wall=lambda: NOON, suspended=lambda: next(readings))
+        return [clock.monotonic() for _ in range(40)]
+
+    seen = in_virtual_time(look)
+
+    assert seen == sorted(seen)
+
+
+def test_this_machine_tells_how_long_it_was_suspended() -> None:
+    """A clock that was merely set is none of it: both clocks compared are steady."""
+    assert machine_suspended() >= -0.001
 
 
 async def test_draws_are_repeatable_by_seed() -> None:

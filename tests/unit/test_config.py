@@ -223,3 +223,43 @@ def test_endpoint_of_traces_is_not_shown(tmp_path: Path) -> None:
 
     assert "canary" not in str(raised.value)
     assert "canary" not in repr(Traces("https://canary.invalid/token"))
+
+
+CLEAR = "profiles: {{a: {{base_url: '{}', accounts: [{{name: main, keys: [{{env: KEY}}]}}]{}}}}}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:8080/api/v1", "http://127.3.2.1", "http://[::1]:80", "http://localhost", "https://x.invalid"],
+)
+def test_keys_go_without_encryption_only_within_this_machine(tmp_path: Path, url: str) -> None:
+    """Loopback is on no network (Law 8)."""
+    assert load_config(write(tmp_path, CLEAR.format(url, "")), NOWHERE).profiles["a"].base_url == url
+
+
+@pytest.mark.parametrize(
+    "url", ["http://x.invalid/api/v1", "http://10.0.0.1", "http://localhost.x.invalid", "http://0.0.0.0"]
+)
+def test_keys_in_clear_are_refused_unless_allowed(tmp_path: Path, url: str) -> None:
+    """The mistake stands at the address, and names both remedies (Law 8)."""
+    with pytest.raises(
+        InputError, match=r":1:\d+: profiles\.a\.base_url: http:// would send API keys in clear"
+    ) as refused:
+        load_config(write(tmp_path, CLEAR.format(url, "")), NOWHERE)
+
+    assert "https://" in str(refused.value)
+    assert "allow_http: true" in str(refused.value)
+    assert load_config(write(tmp_path, CLEAR.format(url, ", allow_http: true")), NOWHERE).profiles["a"].allows_http
+    assert load_config(write(tmp_path, CLEAR.format(url, ", allow_http: true")), NOWHERE).profiles["a"].base_url == url
+
+
+def test_keys_in_clear_by_the_environment_are_refused_unless_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BATCHKILN_BASE_URL has a variable beside it for that."""
+    monkeypatch.chdir(tmp_path)
+    environ = NOWHERE | {"BATCHKILN_BASE_URL": "http://x.invalid/api/v1", "BATCHKILN_API_KEY": "secret"}
+
+    with pytest.raises(InputError, match="BATCHKILN_ALLOW_HTTP=1"):
+        load_config(None, environ)
+    assert load_config(None, environ | {"BATCHKILN_ALLOW_HTTP": "1"}).profile(None).allows_http

@@ -12,18 +12,26 @@ from batchkiln.cli.output import print_json, say, tell
 from batchkiln.core.errors import ExitStatus
 from batchkiln.interface.opening import opened
 from batchkiln.queue.intake import ApplyOptions
-from batchkiln.views.words import count
+from batchkiln.views.words import count, one_line
 from batchkiln.wiring.applying import Applied
 from batchkiln.wiring.setting import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+WARNINGS_SHOWN = 10
+
 MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, required=True)
 
 
 def on_change_options(function: F) -> F:
-    """Add what to do with items that changed or left the manifest."""
+    """Add what to do with items that changed or left the manifest, or that the catalogue speaks against."""
     for option in (
+        click.option(
+            "--no-catalogue",
+            "is_unchecked",
+            is_flag=True,
+            help="Do not hold items against the service's catalogue: the service decides.",
+        ),
         click.option("--prune", is_flag=True, help="Cancel items that left the manifest and were never sent."),
         click.option(
             "--on-change",
@@ -40,18 +48,33 @@ def on_change_options(function: F) -> F:
 @MANIFESTS
 @on_change_options
 def enqueue(
-    common: Common, manifests: tuple[str, ...], *, on_change: Literal["error", "keep"], prune: bool
+    common: Common,
+    manifests: tuple[str, ...],
+    *,
+    on_change: Literal["error", "keep"],
+    prune: bool,
+    is_unchecked: bool,
 ) -> ExitStatus:
     """Put each MANIFEST into the queue and return; `-` reads standard input.
 
+    Items are held against the catalogue of their service, where it can be read: what it would refuse is a mistake.
     Works while another process drives the queue, which then takes up the new items at once.
     """
-    return run_async(_enqueue(common, manifests, ApplyOptions(on_change=on_change, prune=prune)))
+    options = ApplyOptions(on_change=on_change, prune=prune)
+    return run_async(_enqueue(common, manifests, options, is_unchecked=is_unchecked))
 
 
-async def _enqueue(common: Common, manifests: Sequence[str], options: ApplyOptions) -> ExitStatus:
-    async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
-        applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
+async def _enqueue(
+    common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_unchecked: bool
+) -> ExitStatus:
+    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who enqueues needs them
+    from batchkiln.planning.notes import noting_beside  # noqa: PLC0415  as above
+
+    setting = Setting(common.queue, common.load_config(), common.profile)
+    async with opened(setting) as queue, noting_beside(setting) as note:
+        catalogues = Catalogues(queue.reader, setting, note, is_off=is_unchecked)
+        applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
+    tell_warnings(common, applied, catalogues.complaints())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
@@ -68,6 +91,19 @@ def tell_applied(common: Common, applied: Sequence[Applied]) -> None:
             tell(_sentence(entry))
 
 
+def tell_warnings(common: Common, applied: Sequence[Applied], complaints: Sequence[str]) -> None:
+    """Say on standard error what the service's catalogue says against items, where that does not keep them out."""
+    if common.is_quiet:
+        return
+    for complaint in complaints:
+        tell(f"Warning: {one_line(complaint)}.")
+    warnings = [warning for entry in applied for warning in entry.report.warnings]
+    for warning in warnings[:WARNINGS_SHOWN]:
+        tell(f"Warning: {warning}")
+    if len(warnings) > WARNINGS_SHOWN:
+        tell(f"… and {len(warnings) - WARNINGS_SHOWN} more warnings; --json has more of them")
+
+
 def applied_document(entry: Applied) -> dict[str, Any]:
     """Give what became of one manifest."""
     report = entry.report
@@ -81,6 +117,16 @@ def applied_document(entry: Applied) -> dict[str, Any]:
         "requeued": report.requeued,
         "missing": report.missing,
         "pruned": report.pruned,
+        "warnings": [
+            {
+                "file": warning.file,
+                "line": warning.line,
+                "column": warning.column,
+                "reason": warning.reason,
+                "remedy": warning.remedy,
+            }
+            for warning in report.warnings
+        ],
     }
 
 

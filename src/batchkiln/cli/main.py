@@ -1,6 +1,5 @@
 """The program: finds the command, and turns what went wrong into one message and the contract's exit status."""
 
-import os
 import re
 import sys
 import traceback
@@ -13,7 +12,9 @@ import click
 
 from batchkiln.cli.options import common_options
 from batchkiln.cli.output import tell
+from batchkiln.cli.streams import ReaderGone
 from batchkiln.core.errors import BatchkilnError, ExitStatus
+from batchkiln.core.spelling import NAMES_UNSPELLED, can_spell_names
 
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
@@ -31,6 +32,8 @@ _COMMANDS: Final = {
     "pause": ("batchkiln.cli.persons", "pause"),
     "unpause": ("batchkiln.cli.persons", "unpause"),
     "resolve": ("batchkiln.cli.resolve", "resolve"),
+    "models": ("batchkiln.cli.models", "models"),
+    "balance": ("batchkiln.cli.models", "balance"),
     "doctor": ("batchkiln.cli.doctor", "doctor"),
     "export": ("batchkiln.cli.export", "export"),
     "report": ("batchkiln.cli.report", "report"),
@@ -92,6 +95,8 @@ SUMMARIES: Final = {
     "pause": "Begin nothing new of a job.",
     "unpause": "Let a paused job go on.",
     "resolve": "End a held item by what a person knows.",
+    "models": "List what the service offers, and what it costs.",
+    "balance": "Tell how many credits are left.",
     "doctor": "Check configuration, keys, service, disk and queue, at no cost.",
     "export": "Make a dataset of what a job has made.",
     "report": "Write a job as one HTML page to look at and to send.",
@@ -122,6 +127,8 @@ def run_program(arguments: Sequence[str]) -> int:
     try:
         result: Any = program.main(list(arguments), prog_name="batchkiln", standalone_mode=False, obj=tuple(arguments))
         return result if isinstance(result, int) else ExitStatus.OK
+    except ReaderGone:
+        return ExitStatus.OK
     except BaseException as error:  # noqa: BLE001  the one place where anything ends
         return _told(error, arguments)
 
@@ -138,9 +145,9 @@ def _told(error: BaseException, arguments: Sequence[str]) -> int:
         case BatchkilnError():
             tell(f"batchkiln: {error}")
             return error.exit_status
-        case BrokenPipeError():
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in its buffer goes nowhere
-            return ExitStatus.UNEXPECTED
+        case UnicodeEncodeError() if not can_spell_names():
+            tell(f"batchkiln: {NAMES_UNSPELLED}; what was recorded is not lost")
+            return ExitStatus.USAGE
         case SystemExit():
             return error.code if isinstance(error.code, int) else ExitStatus.UNEXPECTED
         case _:

@@ -1,24 +1,35 @@
 """Standard output for results, standard error for the rest, and texts made fit for a terminal."""
 
+import json
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import orjson
+
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Write one document, indented, to standard output."""
-    sys.stdout.write(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n")
+    sys.stdout.write(_spelled(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_json_lines(documents: list[dict[str, Any]]) -> None:
     """Write a line a document to standard output."""
     if documents:
-        sys.stdout.write("".join(orjson.dumps(document).decode() + "\n" for document in documents))
+        sys.stdout.write(_spelled("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
         sys.stdout.flush()
+
+
+def _spelled(document: str) -> str:
+    """Keep JSON valid where standard output cannot spell every character: JSON has escapes of its own."""
+    if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8":
+        return document
+    return _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 
 def say(text: str = "") -> None:

@@ -11,6 +11,7 @@ from batchkiln.cli.enqueue import MANIFESTS, on_change_options
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
 from batchkiln.core.errors import ExitStatus
+from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.notes import noting_beside
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.prices import Manner
@@ -37,6 +38,7 @@ def plan(
     is_detailed: bool,
     on_change: Literal["error", "keep"],
     prune: bool,
+    is_unchecked: bool,
 ) -> ExitStatus:
     """Tell what `run` would do with each MANIFEST: the differences, the cost, the days; spends nothing.
 
@@ -44,10 +46,12 @@ def plan(
     changes, and it need not be there; another process may drive it meanwhile.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
-    return run_async(_plan(common, manifests, options, is_detailed=is_detailed))
+    return run_async(_plan(common, manifests, options, is_detailed=is_detailed, is_unchecked=is_unchecked))
 
 
-async def _plan(common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_detailed: bool) -> ExitStatus:
+async def _plan(
+    common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_detailed: bool, is_unchecked: bool
+) -> ExitStatus:
     from batchkiln.cli.plan_view import plan_document, show_plan  # noqa: PLC0415  Rich takes longer than the rest
 
     setting = Setting(common.queue, common.load_config(), common.profile)
@@ -56,7 +60,15 @@ async def _plan(common: Common, manifests: Sequence[str], options: ApplyOptions,
     try:
         async with noting_beside(setting) as note:
             manner = Manner(setting.surroundings, note=note if is_there else None)
-            made = await make_plan(database, setting, manifests, options=options, stdin=sys.stdin.buffer, manner=manner)
+            made = await make_plan(
+                database,
+                setting,
+                manifests,
+                options=options,
+                stdin=sys.stdin.buffer,
+                manner=manner,
+                catalogues=Catalogues(database, setting, manner.note, is_off=is_unchecked),
+            )
     finally:
         await database.close()
     if common.is_json:

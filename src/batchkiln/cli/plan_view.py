@@ -133,17 +133,16 @@ def _cost_table(plan: Plan) -> Table:
 
 
 def _cost_figure(plan: Plan) -> str:
-    """Give the whole cost: what the days take, so that budgets are kept."""
-    if plan.unpriced and not plan.credits:
-        return "unknown"
-    return f"{'about ' if plan.unpriced else ''}{plan.credits:,}"
+    """Give the whole cost: what the days take, so that budgets are kept; a bound where a price is not known."""
+    return f"at most {plan.most:,}" if plan.unpriced else f"{plan.credits:,}"
 
 
 def _cost(plan: Plan) -> str:
-    if plan.unpriced and not plan.credits:
-        return f"unknown: {count(plan.unpriced, 'item')} without a price"
-    estimated = f", of which {count(plan.unpriced, 'item')} by estimate" if plan.unpriced else ""
-    return f"{_cost_figure(plan)} credits{estimated}"
+    if not plan.unpriced:
+        return f"{plan.credits:,} credits"
+    return (
+        f"at most {plan.most:,} credits: {plan.credits:,} by quotes, and {count(plan.unpriced, 'item')} without a price"
+    )
 
 
 def _calendar(outlook: Outlook, *, is_one: bool) -> Table:
@@ -200,6 +199,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "jobs": [_job_document(job) for job in plan.jobs],
         "cost": {
             "credits": plan.credits,
+            "at_most": plan.most,
             "is_estimate": bool(plan.unpriced),
             "unpriced_items": plan.unpriced,
             "models": [
@@ -236,7 +236,20 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
         "items": {"known": manifest.report.known} | {kind.value: number for kind, number in numbers.items()},
         "to_send": job.to_send,
         "under_way": _under_way(job),
-        "unpriced": job.unpriced,
+        "unpriced": job.unpriced_items,
+        "unpriced_groups": [
+            {
+                "model": group.model,
+                "mode": group.mode.value,
+                "parameters": dict(group.parameters),
+                "images": group.images,
+                "items": group.items,
+                "reason": group.reason,
+                "at_most_each": group.bound,
+                "bound_by": group.bound_by,
+            }
+            for group in job.unpriced
+        ],
         "changes": [
             {
                 "kind": change.kind.value,

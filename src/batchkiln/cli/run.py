@@ -7,22 +7,24 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from batchkiln.cli.asking import ask_before_spending, may_ask
+from batchkiln.cli.asking import ask_before_paying_again, ask_before_spending, may_ask
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.dashboard import dashboard_beside
-from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied
+from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
 from batchkiln.cli.options import Common
 from batchkiln.cli.session import Session
 from batchkiln.cli.signals import listening_to_signals
+from batchkiln.cli.streams import outlive_readers
 from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
 from batchkiln.interface.drive import Drive
 from batchkiln.interface.opening import opened
+from batchkiln.interface.queue import Queue
 from batchkiln.interface.wishes import Until, Wishes
 from batchkiln.queue.history import last_event_id
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
-from batchkiln.wiring.applying import scope_of
+from batchkiln.wiring.applying import Applied, scope_of
 from batchkiln.wiring.setting import Setting
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,43 +70,77 @@ def run(
     has_dashboard: bool,
     on_change: Literal["error", "keep"],
     prune: bool,
+    is_unchecked: bool,
 ) -> ExitStatus:
     """Enqueue each MANIFEST, then drive the queue until their jobs have ended.
 
     The same command again is how to resume: known items are left alone, and nothing is paid twice. On a terminal
-    it shows first what it would come to, and asks where that is more than `confirm_above_credits`.
+    it shows first what it would come to, and asks where that is more than `confirm_above_credits`, or where a price
+    is not known yet and neither a cap nor a budget bounds it.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
     wishes = Wishes(until=until, max_credits=max_credits)
     is_asking = may_ask(manifests, is_agreed=is_agreed)
-    manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard)
+    manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, wishes, manner))
 
 
 @dataclass(frozen=True, slots=True)
 class _Manner:
-    """How a run deals with a person: whether it asks first, and whether they can watch it in a browser."""
+    """How a run deals with a person: whether it asks first, and whether they can watch it in a browser.
+
+    `is_unchecked`: they want nothing held against the service's catalogue.
+    """
 
     is_asking: bool
     has_dashboard: bool
+    is_unchecked: bool
 
 
 async def _run(
     common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, manner: _Manner
 ) -> ExitStatus:
+    outlive_readers()
     with listening_to_signals() as signals:
         async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
             control = Control()
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(last_event_id)
+                applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
                 if manner.is_asking:
-                    await ask_before_spending(common, queue, manifests, options=options, wishes=wishes)
-                applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer)
-                tell_applied(common, applied)
+                    await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
                 drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
                 async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
                     return await Session(common, drive, queue.reader, signals, after_event=newest).run()
+
+
+async def _applied(
+    common: Common,
+    queue: Queue,
+    manifests: Sequence[str],
+    options: ApplyOptions,
+    wishes: Wishes,
+    *,
+    manner: _Manner,
+) -> list[Applied]:
+    """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
+    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
+    from batchkiln.planning.notes import Notes  # noqa: PLC0415  as above
+
+    note = Notes(queue.writer, queue.setting).note
+    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=manner.is_unchecked)
+    agreed = None
+    if manner.is_asking:
+        agreed = await ask_before_spending(
+            common, queue, manifests, options=options, wishes=wishes, catalogues=catalogues
+        )
+    applied = await queue.apply(
+        manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
+    )
+    tell_applied(common, applied)
+    tell_warnings(common, [] if manner.is_asking else applied, catalogues.complaints())
+    return applied
 
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
@@ -126,6 +162,7 @@ def work(
 
 
 async def _work(common: Common, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
+    outlive_readers()
     with listening_to_signals() as signals:
         async with (
             opened(Setting(common.queue, common.load_config(), common.profile)) as queue,

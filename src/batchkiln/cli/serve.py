@@ -17,6 +17,7 @@ from batchkiln.cli.serve_config import STATE_DIR, read_service_config, state_dir
 from batchkiln.cli.serve_credits import credits_
 from batchkiln.cli.serve_keys import keys
 from batchkiln.cli.serve_report import report as report_command
+from batchkiln.cli.streams import outlive_readers
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.service import (
     Dialect,
@@ -131,6 +132,7 @@ def _check_writable(report: Path | None) -> None:
 
 
 def _announce(common: Common, config: ServiceConfig, service: LocalService) -> None:
+    outlive_readers()
     keys = {account.name: _key_file(config, account.name) for account in config.accounts if not account.keys}
     if common.is_json:
         files = {name: str(path) for name, path in keys.items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from batchkiln.cli.output import tell
+from batchkiln.cli.streams import outlive_readers
 
 _FIRST = "Stopping: finishing what is in hand, and beginning nothing new; again to stop at once."
 
@@ -29,6 +30,7 @@ class Signals:
         """Act on a signal: everything is on disk at any moment, so that leaving at once is as safe as any crash."""
         if self.stop is None or self.received is not None:
             tell("Stopped; everything is saved.")
+            outlive_readers()
             sys.stdout.flush()
             os._exit(128 + number)
         self.received = number

@@ -17,6 +17,7 @@ from batchkiln.cli.output import iso, tell
 from batchkiln.cli.run import driving_options
 from batchkiln.cli.session import Session
 from batchkiln.cli.signals import Signals, listening_to_signals
+from batchkiln.cli.streams import outlive_readers
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.views import Scope
@@ -121,6 +122,7 @@ def watch(
 
 
 async def _watch(common: Common, folder: Path, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
+    outlive_readers()
     with listening_to_signals() as signals:
         setting = Setting(common.queue, common.load_config(), common.profile)
         async with opened(setting) as queue, queue.driving(Control(), command="watch") as driver:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.config.notifiers import Notifier
-from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
+from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem, is_loopback
 from batchkiln.config.traces import Traces, traces_of
 from batchkiln.core.errors import InputError
 
@@ -21,6 +21,7 @@ __all__ = [
     "Traces",
     "config_of",
     "found_file",
+    "is_loopback",
     "load_config",
 ]
 
@@ -98,7 +99,7 @@ def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
     if environ.get("BATCHKILN_BASE_URL") and not environ.get("BATCHKILN_API_KEY"):
         raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
     if environ.get("BATCHKILN_BASE_URL") and environ.get("BATCHKILN_API_KEY"):
-        profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"])
+        profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"], environ.get("BATCHKILN_ALLOW_HTTP", ""))
         default = ENV
     traces = traces_of(endpoint, environ)
     config = Config(profiles, default, notifiers, confirm_above_credits=confirm_above, traces=traces)
@@ -121,11 +122,15 @@ def config_of(content: Mapping[str, object]) -> Config:
     return config
 
 
-def _from_environment(base_url: str) -> Profile:
+def _from_environment(base_url: str, allow_http: str) -> Profile:
     if problem := base_url_problem(base_url):
         raise InputError(f"BATCHKILN_BASE_URL: {problem}")
+    allows_http = allow_http.strip().lower() in {"1", "true", "yes"}
+    problem = clear_text_problem(base_url, remedy="set BATCHKILN_ALLOW_HTTP=1")
+    if problem and not allows_http:
+        raise InputError(f"BATCHKILN_BASE_URL: {problem}")
     account = Account("main", (KeySource(env="BATCHKILN_API_KEY"),))
-    return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,))
+    return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http)
 
 
 def _found(environ: Mapping[str, str]) -> Path | None:

@@ -14,13 +14,14 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic_core import ErrorDetails
 
 from batchkiln.config.notifiers import Address, Notifier
-from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem
+from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem
 from batchkiln.config.traces import checked_endpoint
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.instants import EPOCH
@@ -92,6 +93,7 @@ class _Limits(_Model):
 class _Profile(_Model):
     """A service. Without `base_url` it is the local one, embedded in the process that drives the queue."""
 
+    allow_http: bool = False  # before the address, which is held against it
     base_url: str | None = None
     accounts: tuple[_Account, ...] = ()
     limits: _Limits = _Limits()
@@ -101,10 +103,13 @@ class _Profile(_Model):
 
     @field_validator("base_url")
     @classmethod
-    def _is_http(cls, value: str | None) -> str | None:
+    def _is_http(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return None
         if problem := base_url_problem(value):
+            raise ValueError(problem)
+        problem = clear_text_problem(value, remedy="set `allow_http: true` beside it")
+        if problem and not info.data.get("allow_http"):
             raise ValueError(problem)
         return value.rstrip("/")
 
@@ -241,6 +246,7 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         limits=Limits(**entry.limits.model_dump()),
         day=ServiceDay(entry.day_seconds, entry.day_start),
         scale=entry.time_scale,
+        allows_http=entry.allow_http,
         folder=folder,
     )
 

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -52,7 +53,8 @@ class Account:
 class Profile:
     """A service. Without `base_url` it is the local one, embedded in the process that drives the queue.
 
-    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up.
+    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up;
+    `allows_http` lets API keys go in clear over a network that is trusted.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Profile:
     limits: Limits = field(default_factory=Limits)
     day: ServiceDay = field(default_factory=ServiceDay)
     scale: float | None = None
+    allows_http: bool = False
     folder: Path = field(default_factory=Path)
 
     @property
@@ -98,6 +101,23 @@ def base_url_problem(value: str) -> str | None:
     if parts.username or parts.password or parts.query or parts.fragment:
         return "a base URL holds no user, password, query or fragment"
     return None
+
+
+def is_loopback(base_url: str) -> bool:
+    """Tell whether an address is of this machine: what is sent there is on no network."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def clear_text_problem(base_url: str, *, remedy: str) -> str | None:
+    """Say that API keys would be sent in clear, if they would; `remedy` is how to allow it."""
+    if urlsplit(base_url).scheme != "http" or is_loopback(base_url):
+        return None
+    host = urlsplit(base_url).hostname
+    return f"http:// would send API keys in clear to {host}: use https://, or {remedy} where that network is trusted"
 
 
 def _from_keyring(name: str) -> str | None:

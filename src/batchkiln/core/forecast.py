@@ -1,13 +1,14 @@
 """When jobs end under all limits: days are filled one after the other, as the planner would (contract, section 7).
 
 It is an estimate. Durations are means; a place in a minute's window is taken to cost its share of the minute;
-items without a price count with the mean of those that have one. Failures and refusals are not foreseen, nor are
-uploads: what they take of the day is left out.
+items without a price are left out, and their job, and those behind it, have no end: no other model, mode or size says
+what they cost. Failures and refusals are not foreseen, nor are uploads: what they take of the day is left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from math import ceil, inf
 from typing import Final
 
@@ -71,7 +72,8 @@ class Unpayable:
 class Forecast:
     """When each job is done, in service time, and how the days fill.
 
-    A job that cannot be foretold has no end, and while no price at all is known there are no days either.
+    A job that cannot be foretold has no end, nor has one behind an item without a price. The days hold what has one;
+    while no price at all is known there are none.
     """
 
     ends: Mapping[str, datetime]
@@ -169,10 +171,9 @@ def forecast(
         room.begins_at = day.start_of(at)
         for purse in purses.values():
             purse.open_day()
-    unknown = {pile.job for pile in piles} | {load.name for load in loads if _is_unknown(load, loads)}
+    unknown = {pile.job for pile in piles} | set(_behind_unpriced(loads))
     ends = {name: at for name, at in ended.items() if name not in unknown}
-    is_priced = not any(_is_unknown(load, loads) for load in loads)
-    return Forecast(ends, tuple(_without_idle_ends(days)) if is_priced else (), tuple(unpayable))
+    return Forecast(ends, tuple(_without_idle_ends(days)) if _has_days(loads) else (), tuple(unpayable))
 
 
 def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
@@ -180,10 +181,16 @@ def _without_idle_ends(days: Sequence[CalendarDay]) -> Sequence[CalendarDay]:
     return days[1:] if len(days) > 1 and not days[0].items and not days[0].busy else days
 
 
-def _is_unknown(load: JobLoad, loads: Sequence[JobLoad]) -> bool:
-    """Tell whether a job has items without a price while no price at all is known."""
-    is_priced = any(entry.cost is not None for other in loads for entry in other.classes)
-    return not is_priced and any(_needs_price(entry) for entry in load.classes)
+def _behind_unpriced(loads: Sequence[JobLoad]) -> Iterable[str]:
+    """Give the first job that has items without a price, and all behind it."""
+    priced = takewhile(lambda load: not any(_needs_price(entry) for entry in load.classes), loads)
+    return (load.name for load in loads[sum(1 for _ in priced) :])
+
+
+def _has_days(loads: Sequence[JobLoad]) -> bool:
+    """Tell whether there is anything to place: some price is known, or none is needed."""
+    entries = [entry for load in loads for entry in load.classes]
+    return any(entry.cost is not None for entry in entries) or not any(map(_needs_price, entries))
 
 
 def _needs_price(entry: ItemClass) -> bool:
@@ -208,18 +215,17 @@ def _room(at: datetime, ends_at: datetime, limits: Limits, accounts: int) -> _Ro
 
 
 def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[Unpayable]]:
-    """Merge what is alike, and set apart what can never be paid, since it is rejected at once."""
-    mean = _mean_cost(loads)
+    """Merge what is alike, set apart what is rejected at once as it can never be paid, leave out what has no price."""
     shortest = limits.minute_seconds / limits.creates_per_minute
     merged: dict[tuple[str, int, float, bool], _Pile] = {}
     unpayable: list[Unpayable] = []
     for load in loads:
         for entry in load.classes:
-            cost = mean if entry.cost is None else entry.cost
-            if not entry.count:
+            if not entry.count or _needs_price(entry):
                 continue
+            cost = entry.cost or 0  # what is under way is paid already
             if never := hopeless(load, entry, cost, limits):
-                unpayable += [never] if entry.cost is not None else []
+                unpayable.append(never)
                 continue
             seconds = entry.seconds if entry.is_under_way else max(entry.seconds, shortest)
             polls = ceil(entry.seconds / limits.poll_interval_seconds) if limits.poll_interval_seconds else 1
@@ -234,7 +240,7 @@ def hopeless(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpa
     if entry.is_under_way:
         return None
     bounds = (
-        (entry.cap if entry.cost is not None else None, Obstacle.OVER_CAP),
+        (entry.cap, Obstacle.OVER_CAP),
         (limits.credits_per_day, Obstacle.OVER_DAY),
         (load.credits_per_day, Obstacle.OVER_JOB_DAY),
     )
@@ -247,12 +253,6 @@ def _give_up(pile: _Pile, purse: _Purse) -> Iterable[Unpayable]:
     if pile.left and not pile.is_under_way and pile.cost > purse.left:
         yield Unpayable(pile.job, Obstacle.OVER_JOB_BUDGET, pile.left, pile.cost, int(purse.left))
         pile.left = 0
-
-
-def _mean_cost(loads: Sequence[JobLoad]) -> int:
-    known = [(entry.count, entry.cost) for load in loads for entry in load.classes if entry.cost is not None]
-    count = sum(number for number, _ in known)
-    return ceil(sum(number * cost for number, cost in known) / count) if count else 0
 
 
 def _fill(room: _Room, pile: _Pile, purse: _Purse, accounts: int) -> None:

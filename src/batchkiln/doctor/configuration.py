@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from batchkiln.client import fingerprint
-from batchkiln.config import Account, Config, KeySource, Profile, found_file, load_config
+from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
 from batchkiln.core.errors import InputError
 from batchkiln.core.windows import Limits
 from batchkiln.doctor.findings import Finding, fail, ok, warn
+from batchkiln.wiring.keys import shared_keys
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _COUNTS: Final = tuple(entry.name for entry in fields(Limits) if not entry.name.endswith("_seconds"))
 _SHORTEST_POLL: Final = Limits().poll_interval_seconds
 
@@ -61,29 +60,38 @@ def check_address(profile: Profile) -> Finding:
     if profile.base_url is None:
         return ok("address", "none is needed")
     parts = urlsplit(profile.base_url)
-    if parts.scheme == "http" and not is_loopback(profile):
-        return fail("address", f"{profile.base_url} is not encrypted: API keys would be sent in clear", "use https://")
+    if parts.scheme == "http" and not is_here(profile):
+        message = f"{profile.base_url} is not encrypted: API keys are sent in clear"
+        if profile.allows_http:
+            return warn("address", f"{message}, as `allow_http` allows", "use https:// where that network is not yours")
+        return fail("address", message, "use https://")
     if not parts.path.endswith("/api/v1"):
         return warn("address", f"{profile.base_url} does not end in /api/v1", "the version is part of the base URL")
     return ok("address", str(profile.base_url))
 
 
-def is_loopback(profile: Profile) -> bool:
+def is_here(profile: Profile) -> bool:
     """Tell whether the service is on this machine."""
-    return profile.base_url is None or urlsplit(profile.base_url).hostname in _LOOPBACK
+    return profile.base_url is None or is_loopback(profile.base_url)
+
+
+def check_shared_keys(config: Config) -> Iterator[Finding]:
+    """Tell each API key that stands under two names: a run would count the limits of one account twice."""
+    for shared in shared_keys(config.profiles):
+        level = fail if shared.is_one_account else warn
+        yield level("shared key", str(shared))
 
 
 def check_key_sources(profile: Profile) -> Iterator[Finding]:
-    """Look where each account's keys should stand, and tell keys that are missing, shared or open to others."""
+    """Look where each account's keys should stand, and tell keys that are missing, or open to others."""
     if profile.is_embedded:
         yield ok("keys", "none is needed: the local service makes its own")
         return
-    owners: dict[str, str] = {}
     for account in profile.accounts:
-        yield from _of_account(profile, account, owners)
+        yield from _of_account(profile, account)
 
 
-def _of_account(profile: Profile, account: Account, owners: dict[str, str]) -> Iterator[Finding]:
+def _of_account(profile: Profile, account: Account) -> Iterator[Finding]:
     check = f"keys of {account.name}"
     try:
         keys = [(source, source.read(profile.folder)) for source in account.keys]
@@ -97,12 +105,6 @@ def _of_account(profile: Profile, account: Account, owners: dict[str, str]) -> I
     if missing:
         yield warn(check, f"nothing in {', '.join(missing)}", "take it out of the configuration, or put the key there")
     for source, key in keys:
-        if key and owners.setdefault(fingerprint(key), account.name) != account.name:
-            yield fail(
-                check,
-                f"{source} holds the same key as the account {owners[fingerprint(key)]}",
-                "give each account its own: their limits would be taken for two",
-            )
         if key and _is_open(profile, source):
             yield warn(check, f"{source} can be read by other users", "chmod 600")
     found = sum(key is not None for _, key in keys)
@@ -134,7 +136,7 @@ def check_limits(profile: Profile) -> Iterator[Finding]:
     polls = 60 / max(profile.limits.poll_interval_seconds, 1)
     if profile.limits.reads_per_minute < polls:
         found.append(f"reads_per_minute is {profile.limits.reads_per_minute}, too few to poll one generation")
-    if not is_loopback(profile):
+    if not is_here(profile):
         found += _of_time(profile)
     for message in found:
         yield warn("limits", message, "leave it out, unless the account has other limits: requests would be refused")

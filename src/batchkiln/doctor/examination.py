@@ -17,10 +17,11 @@ from batchkiln.doctor.configuration import (
     check_key_sources,
     check_limits,
     check_notifiers,
+    check_shared_keys,
 )
 from batchkiln.doctor.findings import Finding, fail, warn
-from batchkiln.doctor.machine import check_folders, check_program, check_proxies
-from batchkiln.doctor.queue import check_queue, check_work
+from batchkiln.doctor.machine import check_folders, check_names, check_program, check_proxies
+from batchkiln.doctor.queue import check_private, check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.wiring.embedded import throwaway_service
 from batchkiln.wiring.setting import Surroundings
@@ -40,20 +41,20 @@ class Patient:
 async def examine(patient: Patient) -> AsyncIterator[Finding]:
     """Give the findings, check by check. No create and no upload is sent, and nothing is changed."""
     yield check_program()
+    yield check_names()
     yield check_proxies(patient.environ)
     configured, config, profile = check_configuration(patient.config_path, patient.environ, patient.profile)
     for finding in configured:
         yield finding
     queue, health = check_queue(patient.queue)
-    yield queue
     outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
-    for finding in check_folders(patient.queue, outputs):
+    for finding in (queue, *check_private(patient.queue), *check_folders(patient.queue, outputs)):
         yield finding
     if health is not None and config is not None:
         for finding in check_work(health, config):
             yield finding
     if config is not None:
-        for finding in check_notifiers(config):
+        for finding in (*check_shared_keys(config), *check_notifiers(config)):
             yield finding
     if profile is None:
         yield warn(

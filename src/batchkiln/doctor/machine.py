@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import batchkiln
+from batchkiln.core.spelling import NAMES_UNSPELLED, can_spell_names
 from batchkiln.doctor.findings import Finding, fail, ok, warn
 from batchkiln.queue.connection import OLDEST_SQLITE
 
@@ -25,6 +26,13 @@ def check_program() -> Finding:
         oldest = ".".join(map(str, OLDEST_SQLITE[:2]))
         return fail("program", versions, f"SQLite {oldest} or later is needed: use another build of Python")
     return ok("program", versions)
+
+
+def check_names() -> Finding:
+    """Tell whether every character may stand in a file's name, as Python was started here."""
+    if can_spell_names():
+        return ok("file names", "any character may stand in them")
+    return fail("file names", NAMES_UNSPELLED)
 
 
 def check_proxies(environ: Mapping[str, str]) -> Finding:

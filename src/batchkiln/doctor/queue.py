@@ -1,5 +1,6 @@
 """Checks of the queue: whether it is whole, and whether what it holds can go on with this configuration."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueU
 from batchkiln.doctor.findings import Finding, fail, ok, warn
 from batchkiln.queue.connection import SCHEMA_VERSION
 from batchkiln.queue.health import QueueHealth, queue_health
+from batchkiln.queue.place import is_open_to_others
 
 
 def check_queue(path: Path) -> tuple[Finding, QueueHealth | None]:
@@ -29,6 +31,14 @@ def check_queue(path: Path) -> tuple[Finding, QueueHealth | None]:
         driver = f"driven by process {health.driver.pid} on {health.driver.host}"
     jobs = f"{health.jobs:,} job{'' if health.jobs == 1 else 's'}"
     return ok("queue", f"{path}: sound, schema {health.version}, {jobs}, {driver}"), health
+
+
+def check_private(path: Path) -> Iterator[Finding]:
+    """Tell where others may read a queue: one of an earlier version, or copied by hand."""
+    beside = [Path(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
+    if found := [str(file) for file in beside if is_open_to_others(file)]:
+        message = f"{path}: other users of this machine may read it, and the prompts in it"
+        yield warn("queue", message, f"chmod 600 {shlex.join(found)}")
 
 
 def check_work(health: QueueHealth, config: Config) -> Iterator[Finding]:

@@ -26,6 +26,9 @@ ClientOf = Callable[[Mapping[str, str]], ServiceClient]
 SKEW: Final = timedelta(seconds=5)
 """How far this machine's clock may be off before it is told; a `Date` header is exact to a second."""
 
+_ROUND_CREDITS: Final = 100
+"""Two accounts may well have equal balances of a multiple of this: both as they were bought."""
+
 _REMEDIES: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.KEY_REFUSED: "check that it is whole and not revoked; else make a new one, and put it in front",
     AccountProblem.UPGRADE_REQUIRED: "make a new key in the account's settings, and put it in front of the old one",
@@ -86,6 +89,7 @@ def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) 
 
 async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator[Finding]:
     """Ask each account's balance with each of its keys: which are accepted, and whether they are of one account."""
+    told: dict[int, str] = {}
     for account in profile.account_names:
         try:
             keys = profile.keys(account)
@@ -102,6 +106,13 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             yield _of_key(account, fingerprint(key), reply, is_newest=number == 0)
             if isinstance(reply, BalanceRead):
                 balances.append(reply.credits)
+        for balance in {balance for balance in balances if balance is not None and balance % _ROUND_CREDITS}:
+            if (other := told.setdefault(balance, account)) != account:
+                yield warn(
+                    f"account {account}",
+                    f"it has exactly the balance of {other}, {balance:,} credits: the two may be one account",
+                    "compare them on the service's website: limits of one account under two names are overstepped",
+                )
         if len(set(balances)) > 1:
             yield warn(
                 f"account {account}",

@@ -28,7 +28,7 @@ from batchkiln.queue.overview import job_time, lease
 from batchkiln.queue.persons import CancelReport, RetryReport
 from batchkiln.queue.stories import ItemStory, ItemSummary, item_by_name, item_story, iter_items
 from batchkiln.views.overview import JobView, Overview, read_overview
-from batchkiln.wiring.applying import Applied, apply_manifests
+from batchkiln.wiring.applying import Applied, CatalogueOf, apply_manifests
 from batchkiln.wiring.setting import Setting
 
 if TYPE_CHECKING:
@@ -105,12 +105,29 @@ class Queue:
         return await self._apply("-", spelled({"version": 1} | header, items), "<items>", options)
 
     async def apply(
-        self, paths: Sequence[str], *, options: ApplyOptions, stdin: BinaryIO, stdin_name: str = "<stdin>"
+        self,
+        paths: Sequence[str],
+        *,
+        options: ApplyOptions,
+        stdin: BinaryIO,
+        stdin_name: str = "<stdin>",
+        agreed: Mapping[str, str] | None = None,
+        catalogue_of: CatalogueOf | None = None,
     ) -> list[Applied]:
-        """Apply manifests by their paths; where one of several is wrong, none is. `-` is `stdin`."""
+        """Apply manifests by their paths; where one of several is wrong, none is. `-` is `stdin`.
+
+        `agreed` and `catalogue_of`: see `apply_manifests`.
+        """
         async with self._to_change() as database:
             return await apply_manifests(
-                database, self.setting, paths, options=options, stdin=stdin, stdin_name=stdin_name
+                database,
+                self.setting,
+                paths,
+                options=options,
+                stdin=stdin,
+                stdin_name=stdin_name,
+                agreed=agreed,
+                catalogue_of=catalogue_of,
             )
 
     async def _apply(self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions) -> Applied:

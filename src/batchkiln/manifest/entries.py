@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchkiln.core import naming
+from batchkiln.core.catalogue import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec
 from batchkiln.manifest.checks import check_names, suggestion
 from batchkiln.manifest.events import ScalarEvent
@@ -31,11 +32,15 @@ class Allowance:
 
 @dataclass(slots=True)
 class PlacedItem:
-    """An item and where it stands: `line` (from 1) of the manifest, or of the source file of its row."""
+    """An item and where it stands: `line` (from 1) of the manifest, or of the source file of its row.
+
+    `objections` are what the service's catalogue says against it.
+    """
 
     spec: ItemSpec
     file: str
     line: int
+    objections: tuple[PlacedObjection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,12 @@ def _inline(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
         frame.findings.at(entry.start_mark, error.reason, error.remedy)
         raise NotMade from error
     spec = ItemSpec(name, settled.recipe, prompt, inputs, settled.priority, text, file_name)
-    return repeated(frame, spec, repeat, Place(frame.findings.file, line))
+    objections = settled.objections
+    mark = (prompt_node or node).start_mark
+    place = Place(frame.findings.file, mark.line + 1, mark.column + 1)
+    if settled.prompt_limit is not None and (found := against_prompt(prompt, settled.prompt_limit)):
+        objections = (*objections, placed_objection(found, place))
+    return repeated(frame, spec, repeat, Place(frame.findings.file, line), objections)
 
 
 def _default_id(frame: Frame, entry: MapNode, position: int) -> str | None:
@@ -131,26 +141,38 @@ def read_repeat(frame: Frame, entry: MapNode) -> int | None:
     return value
 
 
-def repeated(frame: Frame, spec: ItemSpec, repeat: int | None, place: Place) -> Iterable[PlacedItem]:
+def placed_objection(objection: Objection, place: Place, *, where: str = "") -> PlacedObjection:
+    """Give an objection with its place; `where` is said after the remedy."""
+    remedy = f"{objection.remedy}{where}"
+    return PlacedObjection(
+        place.file, place.line or 0, place.column, objection.reason, remedy, is_clear=objection.is_clear
+    )
+
+
+def repeated(
+    frame: Frame, spec: ItemSpec, repeat: int | None, place: Place, objections: tuple[PlacedObjection, ...] = ()
+) -> Iterable[PlacedItem]:
     """Give the item itself, or as many as `repeat` says."""
     line = place.line or 0
     if repeat is None:
-        return (PlacedItem(spec, place.file, line),)
+        return (PlacedItem(spec, place.file, line, objections),)
     try:
         checked_id(f"{spec.name}-{repeat}")
     except NotAllowed as error:
         frame.findings.add(place, error.reason, error.remedy)
         return ()
-    return _repetitions(spec, repeat, place.file, line=line)
+    return _repetitions(PlacedItem(spec, place.file, line, objections), repeat)
 
 
-def _repetitions(spec: ItemSpec, repeat: int, file: str, *, line: int) -> Iterator[PlacedItem]:
+def _repetitions(placed: PlacedItem, repeat: int) -> Iterator[PlacedItem]:
+    spec = placed.spec
     for number in range(1, repeat + 1):
         name = f"{spec.name}-{number}"
         yield PlacedItem(
             ItemSpec(name, spec.recipe, spec.prompt, spec.inputs, spec.priority, spec.metadata, spec.file_name),
-            file,
-            line,
+            placed.file,
+            placed.line,
+            placed.objections,
         )
 
 

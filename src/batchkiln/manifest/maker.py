@@ -2,13 +2,22 @@
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from batchkiln.core.catalogue import PlacedObjection, against_prompt
 from batchkiln.core.job import InputFile, ItemSpec
 from batchkiln.manifest.checks import suggestion
-from batchkiln.manifest.entries import Frame, NotMade, PlacedItem, file_name_for, read_repeat, repeated
+from batchkiln.manifest.entries import (
+    Frame,
+    NotMade,
+    PlacedItem,
+    file_name_for,
+    placed_objection,
+    read_repeat,
+    repeated,
+)
 from batchkiln.manifest.events import ScalarEvent
 from batchkiln.manifest.findings import Place, Remedy
 from batchkiln.manifest.prompts import NotAllowed, checked_id, checked_prompt
@@ -89,18 +98,18 @@ class Maker:
         file, repeat = self._file, self._repeat
         for line, _, variables in rows:
             try:
-                spec = self._spec(variables, line)
+                spec, objections = self._spec(variables, line)
             except NotMade:
                 continue
             except NotAllowed as error:
                 self._findings.add(Place(file, line), error.reason, error.remedy)
                 continue
             if repeat is None:
-                yield PlacedItem(spec, file, line)
+                yield PlacedItem(spec, file, line, objections)
             else:
-                yield from repeated(self._frame, spec, repeat, Place(file, line))
+                yield from repeated(self._frame, spec, repeat, Place(file, line), objections)
 
-    def _spec(self, variables: dict[str, Any], line: int) -> ItemSpec:
+    def _spec(self, variables: dict[str, Any], line: int) -> tuple[ItemSpec, tuple[PlacedObjection, ...]]:
         slot = self._prompt
         try:
             prompt = slot.template.render(variables)
@@ -116,9 +125,14 @@ class Maker:
         if settled is None:
             raise NotMade
         text, file_name = self._metadata_and_name(variables, line)
-        return ItemSpec(
+        spec = ItemSpec(
             checked_id(name), settled.recipe, checked_prompt(prompt), files, settled.priority, text, file_name
         )
+        limit = settled.prompt_limit
+        if limit is not None and len(prompt) * 4 > limit and (found := against_prompt(prompt, limit)):
+            entry = f" (the entry at {self._findings.file}:{self._entry.start_mark.line + 1})"
+            return spec, (*settled.objections, placed_objection(found, Place(self._file, line), where=entry))
+        return spec, settled.objections
 
     # --- compiling ---------------------------------------------------------------------------
 
@@ -269,8 +283,14 @@ class Maker:
         if key not in self._settings:
             if len(self._settings) >= _KEPT_SETTINGS:
                 self._settings.clear()
-            self._settings[key] = self._settle(self._filled(texts), inputs_count)
+            settled = self._settle(self._filled(texts), inputs_count)
+            self._settings[key] = settled and replace(settled, objections=self._with_row(settled.objections, line))
         return self._settings[key]
+
+    def _with_row(self, objections: Iterable[PlacedObjection], line: int) -> tuple[PlacedObjection, ...]:
+        """Name the row as well: the template's place is the same for all of them."""
+        where = f" (first in {self._file}, line {line})" if self._file != self._findings.file else ""
+        return tuple(replace(each, remedy=f"{each.remedy}{where}") for each in objections)
 
     def _filled(self, texts: tuple[str, ...]) -> MapNode:
         """Give the entry with its rendered settings in place of the templates."""

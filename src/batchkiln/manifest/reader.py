@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 import yaml
 
 from batchkiln.core import naming
+from batchkiln.core.catalogue import Catalogue
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import JobSpec, Order
 from batchkiln.manifest.checks import check, check_names
@@ -57,22 +58,26 @@ class Manifest:
         self.job = job
         self._scan = scan
 
-    def items(self) -> Iterator[PlacedItem]:
+    def items(self, catalogue: Catalogue | None = None) -> Iterator[PlacedItem]:
         """Give the items in the order of the text, in flat memory; may be called again.
 
+        With the service's `catalogue` each comes with what that says against it.
         Goes on past mistakes to find them all, and raises `InputError` with all of them at the end: nothing may be
         kept of what was given before that.
         """
-        return self._scan.items(self.job.filename)
+        return self._scan.items(self.job.filename, catalogue)
 
-    def mistake_at(self, file: str, line: int, reason: str, remedy: str | None = None) -> Mistake:
+    def mistake_at(
+        self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
+    ) -> Mistake:
         """Make a mistake about a place that a `PlacedItem` names, with the line as it stands there."""
         path = self._scan.findings.paths.get(file)
         text = read_lines(path, {line}).get(line) if path is not None else None
         if text is None:
-            return Mistake(reason, file, line, remedy=remedy)
-        start = _LIST_DASHES.match(text)
-        column = start.end() + 1 if start is not None and file == self._scan.findings.file else 1
+            return Mistake(reason, file, line, column=column, remedy=remedy)
+        if column is None:
+            start = _LIST_DASHES.match(text)
+            column = start.end() + 1 if start is not None and file == self._scan.findings.file else 1
         source_line, mark = excerpt(text, column)
         return Mistake(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
 
@@ -144,7 +149,7 @@ class _Scan:
             notify=None if header.notify is None else tuple(header.notify),
         )
 
-    def items(self, pattern: str) -> Iterator[PlacedItem]:
+    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[PlacedItem]:
         """Give the items, and raise `InputError` at the end if there were mistakes."""
         findings = self.findings.copy()
         defaults = self._header.pairs.get("defaults")
@@ -152,7 +157,7 @@ class _Scan:
         frame = Frame(
             findings=findings,
             settings=SettingsReader(
-                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, findings
+                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, findings, catalogue
             ),
             pattern=pattern,
             pattern_fields=naming.fields(pattern) - set(naming.BUILT_IN_FIELDS),

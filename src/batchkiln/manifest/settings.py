@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from batchkiln.core.catalogue import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe
 from batchkiln.manifest.checks import check
 from batchkiln.manifest.events import ScalarEvent
@@ -18,6 +19,7 @@ RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "atte
 DEFAULT_ATTEMPTS: Final = 3
 MAX_METADATA_SIZE_BYTES: Final = 64 << 10
 _KEPT_RECIPES: Final = 10_000
+_OBJECTED_MAX: Final = 1_000
 _FLAT_MAX: Final = 200  # as `Metadata` allows
 _NAME_MAX: Final = 1000  # as `Text` allows
 _IMAGE_ONLY: Final = ("output_format", "google_search")  # Service section 2.2
@@ -31,15 +33,21 @@ class Settled:
 
     recipe: Recipe
     priority: int
+    objections: tuple[PlacedObjection, ...] = ()  # of the service's catalogue
+    prompt_limit: int | None = None  # likewise, in a unit that is not documented
 
 
 class SettingsReader:
     """Merges and checks the settings of items; remembers those that were good."""
 
-    def __init__(self, defaults: MapNode | None, images: Images, findings: Findings) -> None:
+    def __init__(
+        self, defaults: MapNode | None, images: Images, findings: Findings, catalogue: Catalogue | None = None
+    ) -> None:
         self._defaults: Pairs = defaults.pairs if defaults is not None else {}
         self._images = images
         self._findings = findings
+        self._catalogue = catalogue
+        self._objected = 0
         self._settled: dict[tuple[object, ...], Settled] = {}
         shared = self._defaults.get("metadata")
         self._metadata = plain_value(shared[1]) if shared is not None and isinstance(shared[1], MapNode) else {}
@@ -60,7 +68,9 @@ class SettingsReader:
         known = self._settled.get(key)
         if known is None:
             known = self._settle(entry, inputs_count)
-            if known is not None:
+            # The catalogue's objections stand where each entry says it: what has some is settled anew, up to a bound.
+            self._objected += 0 if known is None else bool(known.objections)
+            if known is not None and (not known.objections or self._objected > _OBJECTED_MAX):
                 if len(self._settled) >= _KEPT_RECIPES:
                     self._settled.clear()
                 self._settled[key] = known
@@ -134,6 +144,8 @@ class SettingsReader:
     def _settle(self, entry: MapNode, inputs_count: int) -> Settled | None:
         merged = MapNode(entry.start_mark, self._merged(entry.pairs))
         settings = check(Settings, merged, self._findings)
+        inputs = entry.pairs.get("inputs") or self._defaults.get("inputs")
+        merged.pairs.update({"inputs": inputs} if inputs is not None else {})
         if settings is None:
             return None
         absent = [name for name in ("model", "mode") if getattr(settings, name) is None]
@@ -154,7 +166,26 @@ class SettingsReader:
             max_cost_credits=settings.max_cost_credits,
             attempts=settings.attempts if settings.attempts is not None else DEFAULT_ATTEMPTS,
         )
-        return Settled(recipe, settings.priority or 0)
+        return self._held_against(recipe, settings.priority or 0, merged)
+
+    def _held_against(self, recipe: Recipe, priority: int, merged: MapNode) -> Settled:
+        """Hold a recipe against the service's catalogue, where it is known: once for all items that share it."""
+        if self._catalogue is None:
+            return Settled(recipe, priority)
+        objections = []
+        for objection in self._catalogue.against(recipe):
+            mark = _mark_of(merged, objection.field)
+            objections.append(
+                PlacedObjection(
+                    self._findings.file,
+                    mark.line + 1,
+                    mark.column + 1,
+                    objection.reason,
+                    objection.remedy,
+                    objection.is_clear,
+                )
+            )
+        return Settled(recipe, priority, tuple(objections), self._catalogue.prompt_limit(recipe.model))
 
     def _merged(self, own: Pairs) -> Pairs:
         """Give the recipe fields: an item's scalars win, its parameters win one by one, and null removes."""

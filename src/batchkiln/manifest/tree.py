@@ -150,7 +150,8 @@ class TreeReader:
 
     def close_document(self) -> None:
         """Read what follows the root. Raises `Unreadable` if that is a second document."""
-        assert isinstance(self._get(), DocumentEndEvent)
+        end = self._get()
+        assert isinstance(end, DocumentEndEvent)
         event = self._get()
         if isinstance(event, DocumentStartEvent):
             self._fail(

@@ -12,8 +12,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from batchkiln.core.errors import OutputsUnwritable
 from batchkiln.core.job import SavedFile
 from batchkiln.core.replies import DownloadCut
+from batchkiln.core.spelling import NAMES_UNSPELLED, can_spell_names
 from batchkiln.outputs.filesystem import FileSystem, RealFiles
 from batchkiln.outputs.media import Media, sniff_media
 from batchkiln.outputs.part import Part, WrongLength, WrongMedia
@@ -38,6 +40,8 @@ class OutputFiles:
 
     async def check_writable(self, directory: Path) -> None:
         """Make the folder and try a file in it, before any credit is spent. Raises `OutputsUnwritable`."""
+        if not can_spell_names():
+            raise OutputsUnwritable(f"{directory}: {NAMES_UNSPELLED}.")
         await asyncio.to_thread(self._check_writable, directory)
 
     async def open_part(self, directory: Path, relative_name: str) -> Part:

@@ -2,15 +2,18 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.core.instants import Now
 from batchkiln.core.views import RequestKind, RequestNote
 from batchkiln.core.windows import day_starts
-from batchkiln.planning.prices import Note
 from batchkiln.queue.connection import Database
 from batchkiln.queue.store import News, QueueStore
 from batchkiln.wiring.setting import Setting, kept_seconds
+
+if TYPE_CHECKING:
+    from batchkiln.planning.prices import Note
 
 
 class Notes:
@@ -34,7 +37,7 @@ class Notes:
 
 
 @asynccontextmanager
-async def noting_beside(setting: Setting) -> AsyncIterator[Note]:
+async def noting_beside(setting: Setting) -> AsyncIterator["Note"]:
     """Give what notes reads in a queue that is there, beside whoever drives it.
 
     Each is a write of one row, as short as one of `enqueue`, and takes no lock but SQLite's own. The queue is opened

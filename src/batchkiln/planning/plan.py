@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
+from types import MappingProxyType
 from typing import BinaryIO
 
 from batchkiln.config import Config, Profile
@@ -13,6 +14,9 @@ from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, hopeless
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
+from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
+from batchkiln.planning.catalogues import Catalogues
+from batchkiln.planning.known import known_of
 from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
 from batchkiln.queue.connection import Database
 from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
@@ -20,14 +24,19 @@ from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.overview import present_time
 from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
 from batchkiln.queue.summaries import AccountSummary, account_summaries
-from batchkiln.queue.windows import logged_requests
 from batchkiln.views.outlook import Outlook, outlooks, usage_today
-from batchkiln.wiring.applying import read_manifest
-from batchkiln.wiring.setting import Setting, kept_seconds
+from batchkiln.wiring.applying import ReadManifest, opened_in_thread, with_catalogue
+from batchkiln.wiring.keys import refuse_shared_keys
+from batchkiln.wiring.setting import Setting
 
 
 class SameJobTwice(InputError):
-    """Two manifests of one job: each would be planned against a queue without the other."""
+    """Two manifests of one job: each would be planned against a queue without the other.
+
+    `digests` are those of all the manifests, by path.
+    """
+
+    digests: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +62,23 @@ class RefusedClass:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """One manifest's part of the plan. `end_at` is None where it cannot be foretold, or the job is paused."""
+    """One manifest's part of the plan. `end_at` is None where it cannot be foretold, or the job is paused.
+
+    `most` is what it may cost at most, by prices and by what bounds the items without one.
+    """
 
     manifest: ManifestPlan
     now: datetime
     end_at: datetime | None
     unpayable: tuple[Unpayable, ...]
     refused: tuple[RefusedClass, ...]
-    unpriced: int
-    lacks_uploads: int
+    unpriced: tuple[UnpricedGroup, ...]
+    most: int
+
+    @property
+    def unpriced_items(self) -> int:
+        """How many of its items have no price yet."""
+        return sum(group.items for group in self.unpriced)
 
     @property
     def has_changes(self) -> bool:
@@ -77,7 +94,10 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `run` would do. `others` are jobs that have items queued as well, which `run` leaves alone."""
+    """What `run` would do. `others` are jobs that have items queued as well, which `run` leaves alone.
+
+    `digests` are of what was read, by path; `complaints` say why a catalogue is missing.
+    """
 
     jobs: tuple[JobPlan, ...]
     outlooks: tuple[Outlook, ...]
@@ -85,11 +105,23 @@ class Plan:
     book: PriceBook
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
+    digests: Mapping[str, str]
+    complaints: tuple[str, ...]
 
     @property
     def credits(self) -> int:
-        """What all of it would cost; what has no price yet counts with the mean of what has one."""
+        """What all that has a price would cost, budgets being kept."""
         return sum(day.credits for outlook in self.outlooks for day in outlook.forecast.days)
+
+    @property
+    def most(self) -> int:
+        """What all of it may cost at most; the same as `credits` where everything has a price."""
+        return max(self.credits, sum(job.most for job in self.jobs)) if self.unpriced else self.credits
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a person's own cap or budget bounds each item without a price."""
+        return all(group.is_wished for job in self.jobs for group in job.unpriced)
 
     @property
     def unpriced(self) -> int:
@@ -111,6 +143,7 @@ class _Survey:
     accounts: tuple[AccountSummary, ...]
     known: Mapping[tuple[str, str], Known]
     other_loads: tuple[QueuedLoad, ...]
+    digests: Mapping[str, str]
 
 
 async def make_plan(
@@ -121,8 +154,9 @@ async def make_plan(
     options: ApplyOptions,
     stdin: BinaryIO,
     manner: Manner | None = None,
+    catalogues: Catalogues | None = None,
 ) -> Plan:
-    """Plan manifests, and ask the prices that the queue does not know.
+    """Plan manifests, hold them against the service's catalogue, and ask the prices that the queue does not know.
 
     Neither the queue nor anything of the account is changed. Raises `InputError` with the mistakes of the first
     wrong manifest, and `SameJobTwice`.
@@ -131,32 +165,40 @@ async def make_plan(
         raise InputError("standard input can be the only manifest, not one of several")
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
-    survey = await database.run(_survey, setting, paths, options, stdin)
+    manner = manner or Manner(setting.surroundings)
+    catalogues = catalogues or Catalogues(database, setting, manner.note, is_alone=manner.is_alone)
+    found = [await database.run(opened_in_thread, setting, path, stdin, "<stdin>") for path in paths]
+    read = [await with_catalogue(each, catalogues.of) for each in found]
+    survey = await database.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
     profiles = setting.config.profiles
+    known = dict(survey.known)
+    known.update((place, known[place].after_a_read()) for place in catalogues.asked)
+    for name in dict.fromkeys(manifest.profile for manifest in survey.manifests):
+        refuse_shared_keys(profiles, name)
     book = await ask_prices(
         [question for manifest in survey.manifests for question in manifest.questions],
         profiles=profiles,
-        known=survey.known,
+        known=known,
         wants_balance=_payers(survey.manifests, profiles),
-        manner=manner or Manner(setting.surroundings),
+        manner=manner,
     )
-    return _compose(survey, book, setting.config)
+    return _compose(survey, book, setting.config, tuple(catalogues.complaints()))
 
 
 def _survey(
-    connection: sqlite3.Connection, setting: Setting, paths: Sequence[str], options: ApplyOptions, stdin: BinaryIO
+    connection: sqlite3.Connection, setting: Setting, read: Mapping[str, ReadManifest], options: ApplyOptions
 ) -> _Survey:
-    """Read the manifests and hold them against the queue, one after the other."""
+    """Read the items of the manifests, by path, and hold them against the queue, one after the other."""
     now = setting.surroundings.wall()
     profiles = setting.config.profiles
     times = {name: present_time(connection, name, now) for name in profiles}
     manifests: list[ManifestPlan] = []
-    for path in paths:
-        manifest, profile = read_manifest(setting, path, stdin)
+    for each in read.values():
+        manifest, profile = each.manifest, each.profile
         planned = plan_manifest(
             connection,
             manifest.job,
-            manifest.items(),
+            manifest.items(each.catalogue),
             profile=profile.name,
             account=(manifest.job.accounts or profile.account_names)[0],
             day=profile.day.start_of(times[profile.name]),
@@ -164,7 +206,8 @@ def _survey(
             mistake_at=manifest.mistake_at,
         )
         manifests.append(planned)
-    _check_jobs_differ(manifests)
+    digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
+    _check_jobs_differ(manifests, digests)
     accounts = tuple(account for account in account_summaries(connection) if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
@@ -173,36 +216,19 @@ def _survey(
         manifests=tuple(manifests),
         times=times,
         accounts=accounts,
-        known=_known(connection, accounts, profiles, times),
+        known=known_of(connection, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
+        digests=digests,
     )
 
 
-def _check_jobs_differ(manifests: Sequence[ManifestPlan]) -> None:
+def _check_jobs_differ(manifests: Sequence[ManifestPlan], digests: Mapping[str, str]) -> None:
     names = [manifest.spec.name for manifest in manifests]
     for name in names:
         if names.count(name) > 1:
-            raise SameJobTwice(f"two of these manifests are of the job {name}; plan them one after the other")
-
-
-def _known(
-    connection: sqlite3.Connection,
-    accounts: Iterable[AccountSummary],
-    profiles: Mapping[str, Profile],
-    times: Mapping[str, datetime],
-) -> dict[tuple[str, str], Known]:
-    """Return what the prices of each configured account have to be asked with."""
-    known = {(name, account): Known(times[name]) for name in profiles for account in profiles[name].account_names}
-    for summary in accounts:
-        profile, now = profiles[summary.profile], times[summary.profile]
-        known[summary.profile, summary.name] = Known(
-            now=now,
-            usage=usage_today(summary, profile, now),
-            logged=tuple(logged_requests(connection, summary.profile, kept_seconds(profile.limits))),
-            account_id=summary.id,
-            reads_held_until=summary.reads_held.until if summary.reads_held else None,
-        )
-    return known
+            error = SameJobTwice(f"two of these manifests are of the job {name}; plan them one after the other")
+            error.digests = digests
+            raise error
 
 
 def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) -> list[tuple[str, str]]:
@@ -217,7 +243,7 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
+def _compose(survey: _Survey, book: PriceBook, config: Config, complaints: tuple[str, ...]) -> Plan:
     """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
     times = {**survey.times, **book.times}
     usages = {
@@ -239,7 +265,14 @@ def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
     found = outlooks([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
     forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
     jobs = [
-        _job_plan(manifest, sendable, forecasts[manifest.spec.name], now=times[manifest.profile], book=book)
+        _job_plan(
+            manifest,
+            sendable,
+            forecasts[manifest.spec.name],
+            now=times[manifest.profile],
+            book=book,
+            profile=config.profiles[manifest.profile],
+        )
         for manifest, sendable in zip(priced, payable, strict=True)
     ]
     return Plan(
@@ -249,23 +282,45 @@ def _compose(survey: _Survey, book: PriceBook, config: Config) -> Plan:
         book=book,
         others=tuple(queued.load.name for queued in survey.other_loads if _has_queued(queued.load)),
         profiles=config.profiles,
+        digests=survey.digests,
+        complaints=complaints,
     )
 
 
 def _job_plan(
-    manifest: ManifestPlan, sendable: ManifestPlan, foretold: Forecast, *, now: datetime, book: PriceBook
+    manifest: ManifestPlan,
+    sendable: ManifestPlan,
+    foretold: Forecast,
+    *,
+    now: datetime,
+    book: PriceBook,
+    profile: Profile,
 ) -> JobPlan:
     """Give one manifest's part; `sendable` is without what the service refuses."""
     name = manifest.spec.name
+    accounts = manifest.spec.accounts or profile.account_names[:1]
+    unpriced = tuple(unpriced_groups(sendable, book, profile.limits, accounts))
+    unpayable = tuple(each for each in foretold.unpayable if each.job == name)
     return JobPlan(
         manifest=manifest,
         now=now,
         end_at=None if manifest.is_paused else foretold.ends.get(name),
-        unpayable=tuple(each for each in foretold.unpayable if each.job == name),
+        unpayable=unpayable,
         refused=tuple(_refused(manifest, book)),
-        unpriced=_unpriced(sendable),
-        lacks_uploads=_lacking_uploads(sendable, book),
+        unpriced=unpriced,
+        most=_most(sendable, unpriced, unpayable),
     )
+
+
+def _most(sendable: ManifestPlan, unpriced: Iterable[UnpricedGroup], unpayable: Iterable[Unpayable]) -> int:
+    """Return what a job may cost at most: prices, bounds where there is none, and its budget over all of them."""
+    priced = sum(
+        entry.count * (entry.cost_credits or 0) for entry in sendable.counts if entry.state is ItemState.QUEUED
+    )
+    priced -= sum(each.count * each.cost for each in unpayable)
+    most = priced + sum(group.items * group.bound for group in unpriced)
+    left = budget_left(sendable)
+    return most if left is None else min(most, left)
 
 
 def _age(manifest: ManifestPlan) -> float:
@@ -301,17 +356,6 @@ def _refused(manifest: ManifestPlan, book: PriceBook) -> Iterator[RefusedClass]:
         if _is_refused(entry, manifest, book):
             error = book.refused[manifest.profile, entry.price_key]
             yield RefusedClass(entry.model, entry.count, items.get(entry.price_key, "another job's item"), error)
-
-
-def _unpriced(manifest: ManifestPlan) -> int:
-    return sum(
-        entry.count for entry in manifest.counts if entry.state is ItemState.QUEUED and entry.cost_credits is None
-    )
-
-
-def _lacking_uploads(manifest: ManifestPlan, book: PriceBook) -> int:
-    lacking = book.lacking_uploads
-    return sum(entry.count for entry in manifest.counts if (manifest.profile, entry.price_key) in lacking)
 
 
 def _costs(

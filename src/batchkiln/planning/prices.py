@@ -8,8 +8,9 @@ a price depends on their number alone.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final, assert_never
 
 from batchkiln.client import ServiceClient, fingerprint, new_session
@@ -34,7 +35,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.request import request_body
 from batchkiln.core.troubles import describe_trouble
-from batchkiln.core.views import LoggedRequest
+from batchkiln.core.views import LoggedRequest, RequestKind
 from batchkiln.core.windows import DayUsage, Limits, SlidingLog
 from batchkiln.inputs import LocalInputs
 from batchkiln.queue.plans import PriceQuestion
@@ -57,6 +58,12 @@ class Known:
     logged: tuple[LoggedRequest, ...] = ()  # of all accounts of the profile, oldest first
     account_id: int | None = None
     reads_held_until: datetime | None = None
+
+    def after_a_read(self) -> "Known":
+        """Return it with one more read, which may not have been noted in the queue."""
+        used = replace(self.usage, reads=self.usage.reads + 1)
+        request = LoggedRequest(self.account_id or 0, RequestKind.READ, self.now)
+        return replace(self, usage=used, logged=(*self.logged, request), account_id=self.account_id or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ async def ask_prices(
         if profiles[name].is_embedded and not asked:
             continue
         try:
-            async with _desk(profiles[name], account, known[place], manner) as desk:
+            async with open_desk(profiles[name], account, known[place], manner) as desk:
                 await _Visit(desk, name, account, book).make(asked)
         except InputError as error:
             book.hindrances.append(Hindrance(name, account, str(error), error.exit_status))
@@ -150,7 +157,7 @@ class Desk:
     is_shared: bool
     note: Callable[[Now], Awaitable[None]] | None
 
-    async def place(self) -> str | None:
+    async def place(self, *, patience_seconds: float = inf) -> str | None:
         """Wait for a place of the window, and note it; tell why there is none, or none that is near enough."""
         now = self.clock.now()
         if self.reads_left <= 0:
@@ -164,6 +171,8 @@ class Desk:
             self.machine.free_at(now.steady, places=1 + kept),
             now.steady if self.held_until is None else now.steady_of(self.held_until),
         )
+        if at > now.steady + patience_seconds:
+            return "this minute's reads are used up"
         if at > now.steady:
             await self.pause(at - now.steady)
         self.reads_left -= 1
@@ -191,7 +200,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def _desk(profile: Profile, account: str, known: Known, manner: Manner) -> AsyncIterator[Desk]:
+async def open_desk(profile: Profile, account: str, known: Known, manner: Manner) -> AsyncIterator[Desk]:
     """Open a desk. Raises `InputError` where the account has no key."""
     async with AsyncExitStack() as stack:
         if profile.is_embedded:

@@ -3,13 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Final
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.errors import Mistake
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.windows import MIB, Limits
+from batchkiln.outputs.taken import taken_names
 from batchkiln.planning.plan import JobPlan, Plan
+from batchkiln.views.words import count
+from batchkiln.wiring.applying import TAKEN_REMEDY, told_taken
 
 _REMEDIES: Final = {
     Obstacle.OVER_CAP: ("its cap", "raise max_cost_credits, or ask for less"),
@@ -33,6 +38,7 @@ def cautions(plan: Plan) -> tuple[Caution, ...]:
     found = [caution for job in plan.jobs for caution in _of_job(job, plan)]
     found += _of_balances(plan)
     found += _of_accounts(plan)
+    found += [Caution("catalogue_unknown", None, complaint) for complaint in plan.complaints]
     if plan.others:
         names = ", ".join(plan.others[:_NAMES]) + (
             f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
@@ -45,6 +51,7 @@ def cautions(plan: Plan) -> tuple[Caution, ...]:
 
 
 _NAMES: Final = 5
+_GROUPS: Final = 6
 
 
 def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
@@ -56,6 +63,10 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
             f"{_items(report.changed_count)} changed after being sent: `run` refuses the manifest (exit 2). Give them "
             "new ids to have both, or use --on-change keep",
         )
+    for warning in report.warnings:
+        yield Caution("catalogue", name, told_in_a_line(warning))
+    if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
+        yield Caution("files_there_already", name, f"{told_taken(job.manifest.spec, taken)}; {TAKEN_REMEDY}")
     for unpayable in job.unpayable:
         yield _never(unpayable)
     for refused in job.refused:
@@ -73,19 +84,25 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[Caution]:
             f"the program running, or run it at least once in {RETENTION.days} days, or paid results are lost",
         )
     yield from _of_uploads(job, profile.limits)
-    if job.lacks_uploads:
+    for group in job.unpriced[:_GROUPS]:
+        code = "unpriced_uploads" if group.needs_uploads else "unpriced"
         yield Caution(
-            "unpriced_uploads",
+            code,
             name,
-            f"{_items(job.lacks_uploads)} of unknown price: a quote needs their images, and a plan uploads none. "
-            "`run` asks the price before it sends them, and keeps to caps and budgets",
+            f"{_items(group.items)} of {group.title} without a price: {group.reason}. "
+            f"At most {count(group.bound, 'credit')} each ({group.bound_by})",
         )
-    elif job.unpriced:
-        is_any = any(cost.items > cost.unpriced for cost in plan.costs)
-        assumed = "the mean of the others is assumed" if is_any else "neither cost nor end can be foretold"
-        yield Caution("unpriced", name, f"{_items(job.unpriced)} of unknown price: {assumed}")
+    if more := job.unpriced[_GROUPS:]:
+        items = sum(group.items for group in more)
+        yield Caution("unpriced", name, f"{_items(items)} of {len(more):,} other kinds without a price; see --json")
     if job.manifest.is_paused:
         yield Caution("paused", name, f"it is paused and begins nothing: `batchkiln unpause {name}` lets it go on")
+
+
+def told_in_a_line(warning: Mistake) -> str:
+    """Give what the catalogue says against an item, with its place."""
+    place = ":".join(str(part) for part in (warning.file, warning.line, warning.column) if part is not None)
+    return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
 
 
 def _never(unpayable: Unpayable) -> Caution:

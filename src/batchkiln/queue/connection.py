@@ -23,6 +23,7 @@ from batchkiln.queue.place import (
     has_traces,
     look,
     make_folder,
+    make_private,
     was_locked,
 )
 from batchkiln.queue.soundness import check_sound
@@ -78,6 +79,7 @@ class Database:
             make_folder(path.parent)
         except OSError as error:
             raise QueueUnusable(f"{path.parent}: the queue's folder cannot be made: {error.strerror}") from error
+        make_private(path)
         return await cls._open(f"{path.absolute().as_uri()}?mode=rwc", path, prepare_for_writing)
 
     @classmethod
@@ -187,7 +189,8 @@ def _in_transaction(connection: sqlite3.Connection, write: _Write, waiting: dequ
         if write.error is not None:
             raise write.error
         return write.result
-    assert waiting.popleft() is write, "the thread takes them in the order in which they came"
+    first = waiting.popleft()  # outside the assertion, which `python -O` leaves out
+    assert first is write, "the thread takes them in the order in which they came"
     work, args, kwargs = write.work, write.args, write.kwargs
     joined: list[_Write] = []
     connection.execute("BEGIN IMMEDIATE")
@@ -218,6 +221,11 @@ def _in_snapshot(
     finally:
         if connection.in_transaction:  # an error of the disk may have ended it, and is what has to be told
             connection.execute("COMMIT")
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """Return a number that changes with each commit of other connections; it reads a few bytes."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def prepare_for_writing(connection: sqlite3.Connection, path: Path) -> None:

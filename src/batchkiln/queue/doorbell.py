@@ -1,7 +1,8 @@
 """How a process that changed the queue wakes the one that drives it: a byte through a named pipe.
 
-Without it the driver would have to look every second, for weeks. A pipe that nobody listens to, or a file
-system that has none, loses nothing: the driver then finds the change when it next looks. The pipe lies in a
+Without it the driver would have to look every second, for weeks. A pipe that nobody listens to, one of another user
+or under another TMPDIR, or a file system that has none, loses nothing: the driver then finds the change when it next
+looks, within a minute where it waits for more. The pipe lies in a
 private folder of the system's temporary one, and not beside the queue: a pipe hangs whoever copies or searches
 the folder that it is in.
 """

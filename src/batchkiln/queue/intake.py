@@ -10,7 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from batchkiln.core.budget import Obstacle
@@ -36,11 +36,16 @@ __all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """How to apply. `dry_run` works out the report and changes nothing."""
+    """How to apply. `dry_run` works out the report and changes nothing.
+
+    `agreed` is the digest of what a person saw before: where the manifest asks for anything else by now, nothing is
+    enqueued.
+    """
 
     on_change: Literal["error", "keep"] = "error"
     prune: bool = False
     dry_run: bool = False
+    agreed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class ApplyReport:
     `changed_count`, whose request changed after they were sent; `kept` counts them where they were to be left
     alone. `requeued`: may run again, by a larger budget, a mended request or an image that is back.
     `missing`: in the job, not canceled and not in the manifest; `pruned` of them were canceled.
+    `digest` is a hash of all that the manifest asks for, images by their contents. `warnings` are what the service's
+    catalogue says against items, where that is not clear, or they are queued already.
     """
 
     job_id: int | None
@@ -63,6 +70,8 @@ class ApplyReport:
     requeued: int = 0
     missing: int = 0
     pruned: int = 0
+    digest: str = field(default="", compare=False)
+    warnings: tuple[Mistake, ...] = ()
 
 
 def apply_manifest(
@@ -107,8 +116,12 @@ def compared(
         mistakes += staging.collisions(mistake_at)
         intake = Intake(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += intake.profile_mistakes()
-        intake.report = intake.compare(mistake_at, observe)
+        mistakes += intake.disagreement(staging.digest) if not mistakes else []
+        intake.report = replace(intake.compare(mistake_at, observe), digest=staging.digest)
         mistakes += intake.mistakes
+        objected, warnings = staging.objected(intake.report.job_id, mistake_at)
+        mistakes += objected
+        intake.report = replace(intake.report, warnings=tuple(warnings))
         if mistakes:
             raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + intake.omitted)
         yield intake
@@ -160,6 +173,14 @@ class Intake:
         remedy = f"use --profile {self._old_profile}, or give the job another name"
         return [Mistake(reason, file=self._spec.manifest_path, remedy=remedy)]
 
+    def disagreement(self, digest: str) -> list[Mistake]:
+        """Refuse what is not what a person was shown: the manifest, its rows or its images changed meanwhile."""
+        if self._options.agreed in {None, digest}:
+            return []
+        reason = "the manifest, its rows or its images changed after what it would cost was shown; nothing was enqueued"
+        remedy = "run the same command again, which shows it anew"
+        return [Mistake(reason, file=self._spec.manifest_path, remedy=remedy)]
+
     def compare(self, mistake_at: MistakeAt, observe: Callable[[Difference], None]) -> ApplyReport:
         """Work out what applying does, without changing the queue; `mistakes` gets what forbids it."""
         if self._job_id is None:
@@ -181,6 +202,8 @@ class Intake:
         for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
             observe(difference)
             verdict = difference.verdict
+            if verdict is Verdict.TAKE_OVER and self._staging.has_objections:
+                self._staging.object_to(difference.seq)
             if verdict is Verdict.SENT:
                 changed += 1
                 if changed <= CHANGED_SHOWN:

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 from batchkiln.core.errors import QueueBusy, QueueInUse
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.queue.connection import Database
+from batchkiln.queue.place import PRIVATE_MODE
 from batchkiln.queue.sql import query
 
 
@@ -21,7 +22,7 @@ class QueueLock:
 
     def __init__(self, path: Path) -> None:
         """Name the queue file; nothing is taken yet."""
-        self._lock = FileLock(f"{path}.lock", timeout=0)
+        self._lock = FileLock(f"{path}.lock", timeout=0, mode=PRIVATE_MODE)
         self._path = path
 
     async def acquire(self, database: Database, *, command: str, now: datetime) -> None:

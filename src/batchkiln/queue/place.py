@@ -7,10 +7,13 @@ a word. Each may be the last trace of what was paid, so nothing here changes wha
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
+
+PRIVATE_MODE: Final = 0o600
 
 APPLICATION_ID: Final = 0x626B6C6E  # "bkln": tells a queue from any other SQLite file
 _APPLICATION_ID_OFFSET: Final = 68
@@ -63,6 +66,23 @@ def make_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def make_private(path: Path) -> None:
+    """Make an absent file for its owner alone: prompts stand in a queue. SQLite gives its log the same mode.
+
+    What keeps it from being made is told when the file is opened.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Tell whether others than its owner may read or write a file that is there."""
+    try:
+        return bool(path.stat().st_mode & ~PRIVATE_MODE & 0o777)
+    except OSError:
+        return False
 
 
 def look(path: Path, *, is_connected: bool = False) -> bool:

@@ -19,6 +19,8 @@ from batchkiln.core.windows import Limits
 from batchkiln.queue.differences import Difference, Verdict
 from batchkiln.queue.forecast import Means, QueuedLoad, RecipeCount, item_classes, recipe_counts, seen_means
 from batchkiln.queue.intake import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
+from batchkiln.queue.lookup import job_id_of
+from batchkiln.queue.new_items import names_of_staged
 from batchkiln.queue.rows import input_file_of, recipe_of
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import job_credits
@@ -76,8 +78,11 @@ class PriceQuestion:
 class ManifestPlan:
     """What a manifest comes to. `counts` is what it would leave to send, and what is under way already.
 
+    `recipes` are those of what it would leave to send, by the id in `counts`.
+
     `numbers` counts the changes, each item once, of which `changes` names the first few of each kind. `committed` is
-    what the job has cost so far, `taken` what it took of the present day.
+    what the job has cost so far, `taken` what it took of the present day. `new_names` are the
+    relative names that the first new items' outputs would have, whatever their extension.
     """
 
     spec: JobSpec
@@ -86,12 +91,14 @@ class ManifestPlan:
     numbers: Mapping[ChangeKind, int]
     changes: tuple[Change, ...]
     counts: tuple[RecipeCount, ...]
+    recipes: Mapping[int, Recipe]
     questions: tuple[PriceQuestion, ...]
     uploads: Uploads
     is_paused: bool
     committed: int
     taken: int
     means: Means
+    new_names: tuple[str, ...] = ()
 
     def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
         """Return the plan with prices by price key; what was known already stays."""
@@ -151,12 +158,14 @@ def plan_manifest(
             numbers=survey.numbers(),
             changes=tuple(survey.changes()),
             counts=survey.counts(),
+            recipes=survey.recipes,
             questions=tuple(survey.questions()),
             uploads=survey.uploads(),
             is_paused=job is not None and bool(job["is_paused"]),
             committed=0 if job is None else job["committed"],
             taken=0 if job_id is None else job_credits(connection, job_id, [day]),
             means=seen_means(connection),
+            new_names=tuple(names_of_staged(connection, job_id, spec)),
         )
 
 
@@ -290,6 +299,11 @@ class _Survey:
         place = {"profile": self._profile, "account": self._account, "limit": count}
         return tuple(url for (url,) in self._connection.execute(query("asset_urls"), place))
 
+    @property
+    def recipes(self) -> Mapping[int, Recipe]:
+        """What would be queued, by the id that `counts` has."""
+        return self._recipes
+
     def uploads(self) -> Uploads:
         """Tell what would be uploaded."""
         place = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
@@ -337,3 +351,50 @@ def _change_of(difference: Difference) -> Change | None:
         case Verdict.SETTINGS | Verdict.TAKE_OVER:
             kind, fields = ChangeKind.REQUEUED if difference.requeues else ChangeKind.UPDATED, difference.fields
     return Change(kind, difference.name, difference.state, fields)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecipe:
+    """What items of a job have in common that the queue holds; `question` asks a price that it does not know."""
+
+    recipe: Recipe
+    price_key: str
+    items: int
+    cost_credits: int | None
+    question: PriceQuestion | None
+
+
+def job_recipes(
+    connection: sqlite3.Connection, job: str, first_accounts: Mapping[str, str]
+) -> tuple[str, str, tuple[JobRecipe, ...]]:
+    """Return a job's profile, the account that its prices are asked of, and its recipes. For `Database.read`.
+
+    `first_accounts` tells by profile which account serves jobs that name none. Raises `InputError` for a job that is
+    not there.
+    """
+    job_id = job_id_of(connection, job)
+    home = connection.execute(query("job_home"), {"job_id": job_id}).fetchone()
+    profile: str = home["profile"]
+    account: str = next(iter(json.loads(home["accounts"])), first_accounts.get(profile, "main"))
+    rows = connection.execute(query("job_recipes"), {"job_id": job_id, "profile": profile}).fetchall()
+    return profile, account, tuple(_job_recipe(connection, row, profile, account) for row in rows)
+
+
+def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, account: str) -> JobRecipe:
+    recipe = recipe_of(row)
+    question = None
+    if row["cost_credits"] is None and row["item_id"] is not None:
+        item = connection.execute(query("known_item"), {"item_id": row["item_id"]}).fetchone()
+        files = connection.execute(query("known_inputs"), {"inputs": item["inputs"] or "[]"})
+        place = {"profile": profile, "account": account, "limit": recipe.inputs_count}
+        question = PriceQuestion(
+            profile=profile,
+            account=account,
+            price_key=row["price_key"],
+            recipe=recipe,
+            item=item["name"],
+            prompt=item["prompt"],
+            inputs=tuple(input_file_of(each) for each in files),
+            urls=tuple(url for (url,) in connection.execute(query("asset_urls"), place)),
+        )
+    return JobRecipe(recipe, row["price_key"], row["n"], row["cost_credits"], question)

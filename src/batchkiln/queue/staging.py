@@ -5,13 +5,15 @@ long the manifest is; never synced; gone at the end, or with the process. The qu
 but for recipes and images that it lacks: those are stored on the way, and harmless when nothing follows.
 """
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol
 
+from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe
 from batchkiln.core.naming import fields, identifies_item, render
@@ -22,6 +24,10 @@ ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
 """The most that are shown of one kind of mistake; the others are counted."""
 
+OBJECTIONS_KEPT: Final = 1_000
+_MORE_CLEAR: Final = -1  # in place of an objection's number: one that is not kept
+_MORE: Final = -2
+_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, --no-catalogue lets the service decide"
 _IDS_KEPT: Final = 20_000  # recipes, and images, whose ids are kept in memory; the others are looked up again
 _SETUP: Final = (
     "PRAGMA staging.journal_mode = OFF",
@@ -29,8 +35,12 @@ _SETUP: Final = (
     "PRAGMA staging.cache_size = -16384",
 )
 
-MistakeAt = Callable[[str, int, str, str | None], Mistake]
-"""(file, line, reason, remedy) -> the mistake as the manifest shows it, with the text of the line."""
+
+class MistakeAt(Protocol):
+    """Makes a mistake as the manifest shows it, with the text of the line."""
+
+    def __call__(self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /) -> Mistake:
+        """Take the place, the reason and the remedy; without `column` the whole line is meant."""
 
 
 class Placed(Protocol):
@@ -47,6 +57,10 @@ class Placed(Protocol):
     @property
     def line(self) -> int:
         """The line there."""
+
+    @property
+    def objections(self) -> tuple[PlacedObjection, ...]:
+        """What the service's catalogue says against it."""
 
 
 @contextmanager
@@ -79,6 +93,7 @@ def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool)
             "stage_differences",
             "stage_fresh",
             "stage_wishes",
+            "stage_objections",
         ):
             connection.execute(query(name))
         yield Staging(connection, job, may_store=may_store)
@@ -104,6 +119,14 @@ class Staging:
         self._recipe_ids: dict[str, int] = {}
         self._input_ids: dict[InputFile, int] = {}
         self._last_recipe: tuple[Recipe, str] | None = None
+        self._staged = 0
+        self._objections: dict[PlacedObjection, int] = {}
+        self._digest = hashlib.sha256(repr(job).encode())
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that was staged, images by their contents: equal where the very same would be enqueued."""
+        return self._digest.hexdigest()
 
     def fill(self, placed: Iterable[Placed]) -> list[Mistake]:
         """Stage all items, and give the mistakes that were found in reading them."""
@@ -112,6 +135,7 @@ class Staging:
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
             self._stage(chunk)
         self._connection.execute(query("index_placed_names"))
+        self._connection.execute(query("index_objections"))
         return mistakes
 
     def duplicates(self, mistake_at: MistakeAt) -> list[Mistake]:
@@ -133,6 +157,38 @@ class Staging:
         reason = "the output name {!r} is the one of the item at {}"
         remedy = f"let `output.filename`, now {self._job.filename!r}, hold {{item}} or {{index}} as well"
         return self._shared("duplicate_outputs", reason, remedy, mistake_at)
+
+    @property
+    def has_objections(self) -> bool:
+        """Whether the service's catalogue says anything against any item."""
+        return bool(self._objections)
+
+    def object_to(self, seq: int) -> None:
+        """Count an item that is known among those that are to be sent otherwise than before."""
+        self._connection.execute(query("object_to"), {"seq": seq})
+
+    def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Mistake], list[Mistake]]:
+        """Give what the catalogue says against items that are still to be sent: mistakes, and warnings.
+
+        A mistake is what is clear, of items that are new or changed. What is in the queue already, and what is not
+        clear, is warned of: neither may keep a job from going on.
+        """
+        if not self._objections:
+            return [], []
+        known = list(self._objections)
+        mistakes: list[Mistake] = []
+        warnings: list[Mistake] = []
+        for number, is_new, items in self._connection.execute(query("objections"), {"job_id": job_id}).fetchall():
+            is_clear = number == _MORE_CLEAR or (number >= 0 and known[number].is_clear)
+            found = mistakes if is_clear and is_new else warnings
+            if number < 0 or len(found) >= MISTAKES_SHOWN:
+                self.omitted += items if found is mistakes else 0
+                continue
+            one = known[number]
+            reason = one.reason if items == 1 else f"{one.reason} ({items:,} items)"
+            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_IN_SPITE_OF_IT}"
+            found.append(mistake_at(one.file, one.line, reason, remedy, one.column))
+        return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:
         """Give a staged place as a person reads it."""
@@ -159,9 +215,22 @@ class Staging:
         self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
         self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
         rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
+        for placed, key in zip(chunk, recipe_keys, strict=True):
+            self._digest.update(_told(placed.spec, key))
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
+        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
         self._connection.execute("COMMIT")
+
+    def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
+        """Give the items with objections by their `seq`; those beyond the bound of what is shown are counted only."""
+        for placed in chunk:
+            self._staged += 1
+            for objection in placed.objections:
+                if objection not in self._objections and len(self._objections) < OBJECTIONS_KEPT:
+                    self._objections[objection] = len(self._objections)
+                unkept = _MORE_CLEAR if objection.is_clear else _MORE
+                yield self._staged, self._objections.get(objection, unkept)
 
     def _row(self, placed: Placed, key: str) -> tuple[object, ...]:
         spec = placed.spec
@@ -242,3 +311,9 @@ class Staging:
             staged = {**row, "id": known[0] if known else None}
             ids.append(self._connection.execute(query(f"stage_{noun}"), staged).fetchone()[0])
         return ids
+
+
+def _told(spec: ItemSpec, recipe: str) -> bytes:
+    """Give an item as bytes that no other item has; `repr` sets its parts apart."""
+    images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
+    return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

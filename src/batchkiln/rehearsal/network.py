@@ -112,6 +112,9 @@ class MemoryServer:
         self._network = network
         self._name = name
 
+    async def start_serving(self) -> None:
+        """Return at once: it serves since it was made."""
+
     def close(self) -> None:
         """Listen no more."""
         self._network.stop_listening(self._name)

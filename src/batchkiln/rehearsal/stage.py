@@ -180,7 +180,11 @@ class _Stage:
             config=_staged(setting.config, self._books),
             output_root=folder / "out",
             surroundings=Surroundings(
-                wall=self._wall, connector=lambda: aiohttp.UnixConnector(ADDRESS), files=PassingFiles, seed=wish.seed
+                wall=self._wall,
+                connector=lambda: aiohttp.UnixConnector(ADDRESS),
+                files=PassingFiles,
+                suspended=None,
+                seed=wish.seed,
             ),
         )
 
@@ -197,16 +201,18 @@ class _Stage:
                     )
                 profile = self._profile_of(applied)
                 async with self._serving(profile) as service:
-                    await self._drive(database, applied)
+                    await self._drive(database, profile, applied)
                     ends_at = self._wall()
                     report = await service.report()
                 return await database.read(self._outcome, profile, applied, report, ends_at)
             finally:
                 await database.close()
 
-    async def _drive(self, database: Database, applied: Sequence[Applied]) -> None:
+    async def _drive(self, database: Database, profile: Profile, applied: Sequence[Applied]) -> None:
         control = Control(scope=scope_of(applied))
-        async with driving(database, self._setting, control, command="rehearse") as driver:
+        alone = Config({profile.name: profile}, profile.name)  # here all profiles have the one service, and its keys
+        setting = replace(self._setting, config=alone)
+        async with driving(database, setting, control, command="rehearse") as driver:
             progress = asyncio.create_task(self._tell_progress(driver, control), name="progress")
             try:
                 await driver.run()

@@ -1,10 +1,11 @@
 """The driver of one queue: its lock, its lanes, and the services they talk to."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 from aiohttp import ClientSession, TraceConfig
@@ -17,7 +18,7 @@ from batchkiln.core.views import Outstanding, Scope, Viewpoint
 from batchkiln.core.windows import SlidingLog
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.queue.connection import Database
+from batchkiln.queue.connection import Database, data_version
 from batchkiln.queue.doorbell import listening
 from batchkiln.queue.drivers import Work, find_work
 from batchkiln.queue.lock import QueueLock
@@ -27,11 +28,15 @@ from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.lane import Lane, Ports
 from batchkiln.scheduler.loop import drive
 from batchkiln.scheduler.pacing import Paces
-from batchkiln.wiring.embedded import embedded_config, serving
+from batchkiln.wiring.embedded import embedded_config, embedded_folder, serving
+from batchkiln.wiring.keys import refuse_shared_keys
 from batchkiln.wiring.setting import Setting, kept_seconds
 
 if TYPE_CHECKING:
     from batchkiln.service.server import LocalService
+
+LOOK_SECONDS: Final = 60.0
+"""How often a drive that waits for more looks by itself, in real seconds. A drive that ends needs none of it."""
 
 log = structlog.get_logger()
 
@@ -86,7 +91,14 @@ class Driver:
     async def run(self) -> Outstanding:
         """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
         with listening(self.database.path, self.hear):
-            return await drive(self, self.control)
+            if not self.control.waits_for_more:
+                return await drive(self, self.control)
+            looking = asyncio.create_task(self._look_now_and_then(), name="look")
+            try:
+                return await drive(self, self.control)
+            finally:
+                looking.cancel()
+                await asyncio.wait({looking})
 
     @property
     def version(self) -> int:
@@ -125,6 +137,17 @@ class Driver:
         self._has_been_rung = True
         self.news.announce()
         self.control.pulse.set()
+
+    async def _look_now_and_then(self) -> None:
+        """Hear of changes also from a process whose bell is another: of another user, or with another TMPDIR."""
+        ticker, never, seen = ServiceClock(), asyncio.Event(), None
+        while True:
+            with suppress(QueueBusy):
+                version = await self.database.run(data_version)
+                if seen not in {None, version}:
+                    self.hear()
+                seen = version
+            await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
 
     async def close(self) -> None:
         """Close what was opened, the services last, also where the disk takes no more."""
@@ -227,9 +250,10 @@ class Driver:
         if name in self.services:
             return self.services[name]
         profile = self.setting.config.profiles[name]
+        refuse_shared_keys(self.setting.config.profiles, name)
         embedded = None
         if profile.is_embedded:
-            folder = self.setting.queue.absolute().parent / "embedded" / profile.name
+            folder = embedded_folder(self.setting.queue, profile)
             embedded = await self._stack.enter_async_context(serving(embedded_config(profile, folder)))
         store = QueueStore(
             self.database,
@@ -244,6 +268,7 @@ class Driver:
             time_scale=profile.time_scale,
             floor=await store.remembered_time(),
             wall=surroundings.wall,
+            suspended=None if profile.is_embedded else surroundings.suspended,
             seed=surroundings.seed,
         )
         self.services[name] = ServiceAtHand(
@@ -269,5 +294,7 @@ async def driving(database: Database, setting: Setting, control: Control, *, com
     try:
         yield driver
     finally:
-        await driver.close()
-        await lock.release(database)
+        try:
+            await driver.close()
+        finally:  # also where a cancellation comes while it closes: no later run here is to meet a lock of its own
+            await lock.release(database)

@@ -9,7 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from batchkiln.config import Profile
+from batchkiln.core.catalogue import Catalogue
 from batchkiln.core.errors import InputError
+from batchkiln.core.replies import ModelEntry
 
 if TYPE_CHECKING:
     from batchkiln.service.config import ServiceConfig
@@ -61,3 +63,44 @@ def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
         limits=Limits(**asdict(profile.limits)),
         accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
     )
+
+
+def embedded_catalogue(profile: Profile) -> Catalogue:
+    """Return the models that the local service offers: it is in this program, so that nothing needs to be asked."""
+    from batchkiln.service.rules.catalog import load_catalog  # noqa: PLC0415  as above
+
+    entries = (
+        ModelEntry(
+            id=model.id,
+            modes=frozenset(model.modes),
+            resolutions=frozenset(model.resolutions),
+            aspect_ratios=frozenset(ratio for each in model.resolutions for ratio in model.ratios_of(each)),
+            durations_seconds=frozenset(model.durations_seconds),
+            prompt_max_characters=model.prompt_limit_characters,
+            images_max=model.most_images,
+        )
+        for model in load_catalog().values()
+    )
+    return Catalogue(profile.name, {entry.id: entry for entry in entries})
+
+
+def embedded_folder(queue: Path, profile: Profile) -> Path:
+    """Return where the embedded service of a profile keeps its state: beside the queue."""
+    return queue.absolute().parent / "embedded" / profile.name
+
+
+def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
+    """Return what the accounts of the embedded service have left, also while it runs; before its first start, all.
+
+    Raises `InputError` for books that cannot be read.
+    """
+    from batchkiln.service.books.desk import open_desk  # noqa: PLC0415  as above
+
+    config = embedded_config(profile, folder)
+    if not folder.is_dir():
+        return {account.name: account.credits for account in config.accounts}
+    try:
+        with open_desk(config) as desk:
+            return {name: desk.purse(name).available_credits for name in profile.account_names}
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise InputError(f"the local service's books in {folder} cannot be read: {error}") from error

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from batchkiln.clock import machine_now
+from batchkiln.clock import machine_now, machine_suspended
 from batchkiln.config import Config
 from batchkiln.core.windows import Limits
 from batchkiln.outputs import FileSystem, RealFiles
@@ -36,6 +36,7 @@ class Surroundings:
     wall: Callable[[], datetime] = machine_now
     connector: "Callable[[], BaseConnector]" = _new_connector
     files: Callable[[], FileSystem] = RealFiles
+    suspended: Callable[[], float] | None = machine_suspended
     seed: int | None = None  # of the draws that spread retries
 
 

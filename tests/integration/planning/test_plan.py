@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -40,6 +41,10 @@ TWO_MODELS = """\
 """
 
 
+SQUARE = 'parameters: {resolution: 512x512, aspect_ratio: "16:9"}'
+"""Each is offered, and the two do not go together: the catalogue does not tell so, as it is understood."""
+
+
 async def planned(
     setting: Setting, *paths: str, options: ApplyOptions | None = None, manner: Manner | None = None
 ) -> Plan:
@@ -67,12 +72,12 @@ def codes(plan: Plan) -> list[str]:
 
 
 async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: GroundMaker) -> None:
-    """Quotes and a balance: no create, no upload; and no queue is made."""
+    """The catalogue, quotes and a balance: no create, no upload; and no queue is made."""
     ground = await make_ground()
 
     plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
 
-    assert await ground.sent() == ["/quotes", "/quotes", "/credits/balance"]
+    assert await ground.sent() == ["/models", "/quotes", "/quotes", "/credits/balance"]
     assert {cost.model: (cost.items, cost.credits) for cost in plan.costs} == {
         "alpha-2.5-lite": (1, 20),
         "epsilon-2": (3, 6),
@@ -81,6 +86,18 @@ async def test_a_plan_asks_each_price_once_and_sends_nothing_else(make_ground: G
     assert plan.book.balances == {("studio", "main"): 10_000}
     assert not ground.queue.parent.exists()
     assert codes(plan) == []
+
+
+async def test_one_key_under_two_names_is_not_planned(make_ground: GroundMaker) -> None:
+    """Law 5: a forecast with one account's limits counted twice would be wrong; nothing is asked."""
+    ground = await make_ground()
+    (main,) = ground.setting.config.profile("studio").accounts
+    setting = ground.with_profile(accounts=(main, replace(main, name="other")))
+
+    with pytest.raises(InputError, match=r"studio/main .* and studio/other .* have the same API key"):
+        await planned(setting, ground.manifest(TWO_MODELS))
+
+    assert await ground.sent() == []
 
 
 async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMaker) -> None:
@@ -99,7 +116,7 @@ async def test_prices_that_the_queue_knows_are_not_asked(make_ground: GroundMake
 
     plan = await planned(ground.setting, manifest)
 
-    assert await ground.sent() == ["/credits/balance"]
+    assert await ground.sent() == ["/models", "/credits/balance"]
     assert plan.credits == 28
     assert ground.queue.read_bytes() == before
 
@@ -140,17 +157,17 @@ async def test_the_read_window_is_kept(make_ground: GroundMaker) -> None:
 
     plan = await planned(ground.setting, ground.manifest(items))
 
-    assert [request["status"] for request in await ground.answered()] == [200] * 5
+    assert [request["status"] for request in await ground.answered()] == [200] * 6
     assert plan.unpriced == 0
 
 
 async def test_a_day_without_reads_left_is_told_and_not_overstepped(make_ground: GroundMaker) -> None:
     """The second price would be one read too many. Service section 8."""
-    ground = await make_ground(limits=Limits(reads_per_day=1))
+    ground = await make_ground(limits=Limits(reads_per_day=2))
 
     plan = await planned(ground.setting, ground.manifest(TWO_MODELS))
 
-    assert await ground.sent() == ["/quotes"]
+    assert await ground.sent() == ["/models", "/quotes"]
     assert "reads and quotes of the account are used up" in plan.book.hindrances[0].reason
     assert 0 < plan.unpriced < 4
 
@@ -199,7 +216,7 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     await driver.close()
     assert plan.unpriced == 0
     assert [request.kind for request in noted] == [RequestKind.QUOTE] * len(await ground.sent())
-    assert reads == 3
+    assert reads == 4
 
 
 async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
@@ -286,7 +303,7 @@ async def test_what_the_service_refuses_is_told_before_it_is_sent(make_ground: G
     """A combination that no model offers: nothing was paid, and the reason is the service's own."""
     ground = await make_ground()
 
-    plan = await planned(ground.setting, ground.manifest("- {id: fox, prompt: x, parameters: {resolution: 7x7}}"))
+    plan = await planned(ground.setting, ground.manifest(f"- {{id: fox, prompt: x, {SQUARE}}}"))
 
     assert codes(plan) == ["refused"]
     assert plan.jobs[0].refused[0].item == "fox"
@@ -336,6 +353,39 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
     assert plan.jobs[0].manifest.uploads.files == 2
 
 
+@pytest.mark.parametrize(
+    ("cap", "more", "bound", "bound_by", "most"),
+    [
+        ("", "", 2000, "what the account may spend in a day", 4006),
+        ("max_cost_credits: 30, ", "", 30, "max_cost_credits", 66),
+        ("", "budget: {credits: 50}", 50, "what is left of budget.credits", 50),
+        ("", "budget: {credits_per_day: 40}", 40, "budget.credits_per_day", 86),
+    ],
+    ids=["account", "cap", "budget", "daily budget"],
+)
+async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR0917  a table's columns
+    make_ground: GroundMaker, cap: str, more: str, bound: int, bound_by: str, most: int
+) -> None:
+    """By model, mode, parameters and images, with the reason; what others cost says nothing about it."""
+    ground = await make_ground()
+    Image.new("RGB", (300, 300)).save(ground.folder / "a.png")
+    clips = (
+        f'- {{matrix: {{n: [1, 2]}}, id: "c-{{{{ n }}}}", model: alpha-2.5, mode: image-to-video, prompt: x, {cap}'
+        "inputs: [a.png], parameters: {resolution: 480p, duration_seconds: 4}}"
+    )
+    foxes = '- {matrix: {n: [1, 2, 3]}, id: "f-{{ n }}", prompt: x}'
+
+    plan = await planned(ground.setting, ground.manifest(f"{foxes}\n{clips}", more=more))
+
+    document = plan_document(plan)
+    (group,) = document["jobs"][0]["unpriced_groups"]
+    assert (group["model"], group["mode"], group["items"], group["images"]) == ("alpha-2.5", "image-to-video", 2, 1)
+    assert (group["at_most_each"], group["bound_by"]) == (bound, bound_by)
+    assert "they are uploaded only when it runs" in group["reason"]
+    assert (document["cost"]["credits"], document["cost"]["at_most"]) == (6, most)
+    assert plan.is_bounded is bool(cap or more)
+
+
 async def test_the_local_service_prices_images_and_is_gone_afterwards(tmp_path: Path) -> None:
     """Without any configuration, also of items with images: uploads go to a service that nobody else has."""
     Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
@@ -374,7 +424,7 @@ async def test_mistakes_of_a_manifest_are_told_as_ever(make_ground: GroundMaker)
     with pytest.raises(InputError, match="propmt"):
         await planned(ground.setting, ground.manifest("- {id: a, propmt: x}"))
 
-    assert await ground.sent() == []
+    assert await ground.sent() == ["/models"]
 
 
 async def test_keys_are_nowhere_in_a_plan(make_ground: GroundMaker, caplog: pytest.LogCaptureFixture) -> None:

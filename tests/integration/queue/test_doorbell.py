@@ -6,9 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import batchkiln
 from batchkiln.queue.doorbell import bell_of, listening, ring
+from batchkiln.wiring import driver
 
 SOURCE = Path(__file__).parents[3] / "src"
+CONFIG = "profiles:\n  local:\n    time_scale: 600\n"
+MANIFEST = """
+version: 1
+job: foxes
+defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}
+items: [A fox]
+"""
 
 
 async def test_bell_rings_across_processes(tmp_path: Path) -> None:
@@ -81,3 +92,25 @@ async def test_nothing_lies_beside_the_queue(tmp_path: Path) -> None:
         beside = list(tmp_path.iterdir())
 
     assert beside == []
+
+
+async def test_work_that_waits_for_more_finds_what_no_bell_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 9: an enqueue by another user, or under another TMPDIR, rings elsewhere, and is found all the same."""
+    monkeypatch.setattr(driver, "LOOK_SECONDS", 0.05)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "foxes.yaml").write_text(MANIFEST)
+    (tmp_path / "batchkiln.yaml").write_text(CONFIG)
+    command = [sys.executable, "-m", "batchkiln", "enqueue", "foxes.yaml", "--queue", "queue.db"]
+    environ = os.environ | {"PYTHONPATH": str(SOURCE), "TMPDIR": str(tmp_path / "elsewhere")}
+
+    async with batchkiln.open_queue(
+        tmp_path / "queue.db", config=tmp_path / "batchkiln.yaml", working_dir=tmp_path
+    ) as queue:
+        await queue.start(forever=True)
+        await asyncio.to_thread(subprocess.run, command, check=True, env=environ, cwd=tmp_path, capture_output=True)
+        async with asyncio.timeout(30):
+            view = await queue.wait_job("foxes")
+
+    assert view.summary.items[batchkiln.ItemState.DONE] == 1

@@ -10,6 +10,8 @@ from textwrap import dedent
 import pytest
 
 from batchkiln.core.errors import ExitStatus, QueueBusy, QueueInUse
+from batchkiln.doctor.findings import Level
+from batchkiln.doctor.queue import check_private
 from batchkiln.queue.connection import Database
 from batchkiln.queue.lock import QueueLock
 from support.builders import NOON
@@ -100,3 +102,35 @@ class FullDatabase:
     async def write(self, work: object) -> None:
         del work
         raise QueueBusy("the disk is full")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+async def test_a_queue_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
+    """Prompts stand in it: file, log, index and lock have no readers, whatever the umask (Law 8)."""
+    before = os.umask(umask)
+    try:
+        database = await Database.open_for_writing(tmp_path / "queue.db")
+        lock = QueueLock(tmp_path / "queue.db")
+        await lock.acquire(database, command="run", now=NOON)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        await lock.release(database)
+        await database.close()
+    finally:
+        os.umask(before)
+
+    assert modes == dict.fromkeys(("queue.db", "queue.db-wal", "queue.db-shm", "queue.db.lock"), 0o600)
+
+
+async def test_the_modes_of_a_queue_that_is_there_are_its_owners_matter(tmp_path: Path) -> None:
+    """Who has opened theirs to a group on purpose keeps it so; `doctor` tells of it."""
+    path = tmp_path / "queue.db"
+    await (await Database.open_for_writing(path)).close()
+    assert list(check_private(path)) == []
+    path.chmod(0o640)
+
+    await (await Database.open_for_writing(path)).close()
+
+    assert path.stat().st_mode & 0o777 == 0o640
+    (found,) = check_private(path)
+    assert found.level is Level.WARN
+    assert f"chmod 600 {path}" in str(found.remedy)

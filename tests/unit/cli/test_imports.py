@@ -16,9 +16,10 @@ defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x5
 items: [{id: red, prompt: A fox}]
 """
 NEVER: Final = ("aiohttp.web", "apprise", "pyarrow", "PIL", "watchfiles")
-ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.scheduler", "batchkiln.service")
+ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.scheduler", "batchkiln.service.server")
 READING: Final = (
     *ENQUEUEING,
+    "batchkiln.service",
     "jinja2",
     "pydantic",
     "structlog",

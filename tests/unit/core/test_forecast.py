@@ -116,9 +116,25 @@ def test_without_any_price_there_is_no_forecast() -> None:
     assert end(ItemClass(5, None, 30)) is None
 
 
-def test_items_without_a_price_count_with_the_mean_of_the_others() -> None:
-    """A recipe that is not quoted yet is taken to cost as much as the rest."""
-    assert end(ItemClass(100, 10, 30), ItemClass(101, None, 30)) == MIDNIGHT + timedelta(seconds=30)
+def test_items_without_a_price_are_not_taken_to_cost_what_others_cost() -> None:
+    """Another model's price says nothing: the days hold what is priced, and the job has no end."""
+    told = foretell(ItemClass(100, 10, 30), ItemClass(101, None, 30))
+
+    assert told.ends == {}
+    assert [(day.items, day.credits) for day in told.days] == [(100, 1000)]
+
+
+def test_a_job_behind_one_without_prices_has_no_end_either() -> None:
+    """How long it waits for the slot is not known; a job before it has its end."""
+    loads = [
+        JobLoad("first", (ItemClass(1, 10, 30),)),
+        JobLoad("unpriced", (ItemClass(1, None, 30),)),
+        JobLoad("last", (ItemClass(1, 10, 30),)),
+    ]
+
+    told = forecast(loads, now=NOON, day=ServiceDay(), limits=Limits(), usage=DayUsage())
+
+    assert set(told.ends) == {"first"}
 
 
 def test_what_takes_longer_than_fifty_years_has_no_forecast() -> None:
@@ -198,9 +214,9 @@ def test_what_the_jobs_budget_no_longer_covers_is_told() -> None:
     assert [(day.items, day.credits) for day in told.days] == [(2, 20)]
 
 
-def test_a_mean_price_is_no_reason_to_reject() -> None:
+def test_an_unknown_price_is_no_reason_to_reject() -> None:
     """What is not quoted yet may cost less than its cap: nobody knows."""
     told = foretell(ItemClass(1, 100, 30), ItemClass(1, None, 30, cap=10))
 
     assert told.unpayable == ()
-    assert sum(day.items for day in told.days) == 2
+    assert sum(day.items for day in told.days) == 1

@@ -2,16 +2,18 @@
 
 import os
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from batchkiln.client import fingerprint
+from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, load_config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.replies import Described, NoReply
+from batchkiln.core.replies import BalanceRead, Described, NoReply
 from batchkiln.core.windows import Limits, ServiceDay
 from batchkiln.doctor.configuration import (
     check_address,
@@ -19,11 +21,12 @@ from batchkiln.doctor.configuration import (
     check_key_sources,
     check_limits,
     check_notifiers,
+    check_shared_keys,
 )
 from batchkiln.doctor.findings import Finding, Level, exit_status_of, fail, ok, warn
 from batchkiln.doctor.machine import check_folder, check_program, check_proxies
 from batchkiln.doctor.queue import check_queue, check_work
-from batchkiln.doctor.service import check_clock, check_description, check_reachable
+from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.queue.connection import prepare_for_writing
 from unit.queue.queue_file import QueueFile, spec
 
@@ -142,8 +145,15 @@ def test_keys_never_travel_in_clear(address: str, level: Level) -> None:
     assert check_address(replace(STUDIO, base_url=address)).level is level
 
 
-def test_missing_and_shared_keys_are_told_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two accounts with one key would be taken for two sets of limits."""
+def test_keys_that_may_travel_in_clear_are_a_warning() -> None:
+    """A person has allowed it; what it means is told all the same."""
+    allowed = replace(STUDIO, base_url="http://example.invalid/api/v1", allows_http=True)
+
+    assert check_address(allowed).level is Level.WARN
+
+
+def test_missing_keys_are_told_and_none_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run would not begin without one, and goes on with the others."""
     monkeypatch.setenv("STUDIO_KEY", "canary-key")
     key = KeySource(env="STUDIO_KEY")
     accounts = (
@@ -157,11 +167,59 @@ def test_missing_and_shared_keys_are_told_and_never_shown(tmp_path: Path, monkey
     assert [(finding.check, finding.level) for finding in findings] == [
         ("keys of main", Level.WARN),
         ("keys of main", Level.OK),
-        ("keys of other", Level.FAIL),
         ("keys of other", Level.OK),
         ("keys of none", Level.FAIL),
     ]
     assert not [finding for finding in findings if "canary" in finding.message]
+
+
+def test_shared_keys_are_told_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One account under two names would be taken for two sets of limits; elsewhere it may be another's (Law 8)."""
+    monkeypatch.setenv("STUDIO_KEY", "canary-key")
+    other = replace(STUDIO, name="other", base_url="https://other.invalid/api/v1")
+    twin = replace(STUDIO, name="twin", base_url="https://EXAMPLE.invalid:443/api/v1")
+
+    config = Config({profile.name: profile for profile in (STUDIO, other, twin)}, "studio")
+    findings = list(check_shared_keys(config))
+
+    assert levels(findings) == [Level.WARN, Level.FAIL, Level.WARN]
+    assert "studio/main" in findings[1].message
+    assert "twin/main" in findings[1].message
+    assert not [finding for finding in findings if "canary" in finding.message]
+
+
+class Paying:
+    """An account of the service, as far as it tells its balance."""
+
+    def __init__(self, keys: Mapping[str, str], balances: Mapping[str, int]) -> None:
+        self.credits = balances[next(iter(keys.values()))]
+
+    async def balance(self) -> BalanceRead:
+        return BalanceRead(self.credits)
+
+
+@pytest.mark.parametrize(
+    ("balances", "is_told"),
+    [
+        ({"key-a": 8137, "key-b": 8137}, True),
+        ({"key-a": 8137, "key-b": 8136}, False),
+        ({"key-a": 5000, "key-b": 5000}, False),
+    ],
+)
+async def test_two_names_with_one_balance_may_be_one_account(
+    monkeypatch: pytest.MonkeyPatch, balances: dict[str, int], *, is_told: bool
+) -> None:
+    """Keys that differ may be of one account, whose limits would be used twice; a round balance says nothing."""
+    monkeypatch.setenv("KEY_A", "key-a")
+    monkeypatch.setenv("KEY_B", "key-b")
+    accounts = tuple(Account(name, (KeySource(env=f"KEY_{name}"),)) for name in "AB")
+
+    def client_of(keys: Mapping[str, str]) -> ServiceClient:
+        return cast("ServiceClient", Paying(keys, balances))
+
+    found = [finding async for finding in check_accounts(client_of, replace(STUDIO, accounts=accounts))]
+
+    assert ["may be one account" in finding.message for finding in found].count(True) == is_told
 
 
 def test_a_key_file_that_others_may_read_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.replies import ServiceError
@@ -28,6 +29,7 @@ class Placed:
     spec: ItemSpec
     file: str
     line: int
+    objections: tuple[PlacedObjection, ...] = ()
 
 
 def spec(name: str, **fields: Any) -> ItemSpec:  # noqa: ANN401  any field of the dataclass
@@ -56,8 +58,8 @@ def then_mistaken(items: Sequence[Placed], *mistakes: Mistake) -> Iterator[Place
     raise InputError(mistakes)
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None) -> Mistake:
-    return Mistake(reason, file=file, line=line, remedy=remedy)
+def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Mistake:
+    return Mistake(reason, file=file, line=line, column=column, remedy=remedy)
 
 
 class QueueFile:

@@ -45,6 +45,26 @@ CREATE TABLE staging.fresh (rank INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 -- name: stage_wishes  (moves that the manifest brings about)
 CREATE TABLE staging.wish (item_id INTEGER PRIMARY KEY, event TEXT NOT NULL);
 
+-- name: stage_objections  (what the service's catalogue says against items, by the number of the objection)
+CREATE TABLE staging.objection (seq INTEGER NOT NULL, number INTEGER NOT NULL, is_new INTEGER NOT NULL DEFAULT 0);
+
+-- name: index_objections
+CREATE INDEX staging.objection_by_seq ON objection (seq);
+
+-- name: stage_objection
+INSERT INTO staging.objection (seq, number) VALUES (?, ?);
+
+-- name: object_to
+UPDATE staging.objection SET is_new = 1 WHERE seq = :seq;
+
+-- name: objections  (of what is still to be sent; new items count as such by themselves)
+SELECT number, is_new, count(*) FROM (
+    SELECT o.number, (o.is_new OR o.seq IN (SELECT seq FROM staging.fresh)) AS is_new, i.state
+    FROM staging.objection AS o JOIN staging.placed AS p ON p.seq = o.seq
+    LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
+)
+WHERE is_new OR state = 'queued' GROUP BY number, is_new ORDER BY number;
+
 -- name: stage_item
 INSERT INTO staging.placed (name, recipe_id, priority, prompt, inputs, metadata, file_name, output_key, file, line)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
@@ -264,3 +284,10 @@ ON CONFLICT DO UPDATE SET n = n + excluded.n;
 
 -- name: advance_job
 UPDATE job SET items = items + :n WHERE id = :job_id;
+
+-- name: first_new_items  (their indexes begin where the job ended before)
+SELECT i.name, i.position, i.file_name, r.model
+FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
+WHERE i.job_id = :job_id AND i.state = 'queued' AND i.position >= (SELECT items FROM job WHERE id = :job_id) - :new
+ORDER BY i.id
+LIMIT :limit;

@@ -57,6 +57,11 @@ SELECT p.name, r.model, r.mode
 FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
 ORDER BY f.rank LIMIT :limit;
 
+-- name: fresh_outputs  (`position` is the index that each will get)
+SELECT p.name, coalesce((SELECT items FROM job WHERE id = :job_id), 0) + f.rank - 1 AS position, p.file_name, r.model
+FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+ORDER BY f.rank LIMIT :limit;
+
 -- name: requeued_names
 SELECT i.name, i.state, i.error_code
 FROM staging.wish AS w JOIN item AS i ON i.id = w.item_id
@@ -76,3 +81,15 @@ ORDER BY i.id LIMIT :limit;
 -- name: planned_job  (what a known job has cost so far)
 SELECT j.is_paused, j.reserved + j.charged - j.refunded AS committed
 FROM job AS j WHERE j.id = :job_id;
+
+-- name: job_recipes  (all that a job has ever asked for, with an item of each)
+SELECT r.id, r.model, r.mode, r.parameters, r.price_key, r.inputs_count, r.max_cost_credits, r.attempts,
+    sum(t.n) AS n, q.cost_credits,
+    (SELECT i.id FROM item AS i WHERE i.job_id = :job_id AND i.recipe_id = r.id LIMIT 1) AS item_id
+FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
+LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
+WHERE t.job_id = :job_id AND t.n > 0
+GROUP BY r.id ORDER BY r.id;
+
+-- name: job_home
+SELECT profile, accounts FROM job WHERE id = :job_id;

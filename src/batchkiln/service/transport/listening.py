@@ -102,12 +102,17 @@ async def _bound(config: ServiceConfig, protocols: Callable[[], asyncio.BaseProt
 async def _bound_once(host: str, port: int, protocols: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
     """Bind all addresses of a host, at one port: any free one differs between the families of addresses."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(protocols, host, port)
+    server = await loop.create_server(protocols, host, port, start_serving=False)
     ports = _ports_of(server)
-    if len(set(ports)) == 1:
-        return server
-    server.close()
-    return await loop.create_server(protocols, host, ports[0])
+    if len(set(ports)) > 1:
+        server.close()
+        server = await loop.create_server(protocols, host, ports[0], start_serving=False)
+    try:
+        await server.start_serving()
+    except BaseException:  # canceled: asyncio would leave the port open, with nobody to close it
+        server.close()
+        raise
+    return server
 
 
 def _ports_of(server: asyncio.Server) -> list[int]:

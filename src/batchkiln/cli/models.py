@@ -1,0 +1,254 @@
+"""`batchkiln models` and `batchkiln balance`: what the service offers, and what is left."""
+
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import print_json, say, tell
+from batchkiln.config import Profile
+from batchkiln.core.catalogue import Catalogue, in_order
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.replies import ModelEntry
+from batchkiln.planning.catalogues import Catalogues
+from batchkiln.planning.notes import noting_beside
+from batchkiln.queue.connection import Database
+from batchkiln.queue.intake import ApplyOptions
+from batchkiln.queue.place import look
+from batchkiln.views.words import count, one_line
+from batchkiln.wiring.embedded import embedded_folder
+from batchkiln.wiring.setting import Setting
+
+if TYPE_CHECKING:
+    from batchkiln.planning.balances import Balance
+    from batchkiln.planning.offers import Price
+    from batchkiln.planning.prices import Manner, Note
+
+
+@command(
+    "models",
+    example="batchkiln models\nbatchkiln models epsilon-2 --json\nbatchkiln models --manifest birds.yaml",
+    logs=True,
+)
+@click.argument("model", required=False)
+@click.option("--manifest", metavar="FILE", help="Ask the prices of what a manifest would send; `-` reads it.")
+@click.option("--job", type=JOB, metavar="JOB", help="Ask the prices of what a job of the queue uses.")
+def models(common: Common, *, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
+    """List what the service offers, or what it tells of MODEL: modes, sizes, durations, and limits.
+
+    It is the service's own catalogue, as it is now. Prices are asked by quotes. All of it costs nothing, and counts in
+    the account's reads.
+    """
+    if manifest is not None and job is not None:
+        raise InputError("--manifest and --job are two questions; ask one after the other")
+    return run_async(_models(common, model, manifest, job))
+
+
+@command("balance", example="batchkiln balance\nbatchkiln balance --profile studio --json", logs=True)
+def balance(common: Common) -> ExitStatus:
+    """Tell how many credits are left on each account of a profile.
+
+    It is one read for each account, which costs nothing. What was used today is what this queue knows of.
+    """
+    return run_async(_balance(common))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """Where a command asks: its setting, the queue for reading, and where reads are noted, if there is one."""
+
+    setting: Setting
+    database: Database
+    note: "Note | None"
+
+    @property
+    def profile(self) -> Profile:
+        return self.setting.config.profile(self.setting.profile)
+
+    @property
+    def manner(self) -> "Manner":
+        from batchkiln.planning.prices import Manner  # noqa: PLC0415  the client is slow to import
+
+        return Manner(self.setting.surroundings, note=self.note)
+
+
+@asynccontextmanager
+async def _counter(common: Common) -> AsyncIterator[_Counter]:
+    """Open the queue for reading, if it is there; reads are noted beside whoever drives it (Law 5)."""
+    setting = Setting(common.queue, common.load_config(), common.profile)
+    is_there = look(common.queue)
+    database = await (Database.open_for_reading if is_there else Database.open_empty)(common.queue)
+    try:
+        async with noting_beside(setting) as note:
+            yield _Counter(setting, database, note if is_there else None)
+    finally:
+        await database.close()
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+async def _models(common: Common, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
+    async with _counter(common) as counter:
+        catalogues = Catalogues(counter.database, counter.setting, counter.note)
+        prices, profile = await _prices(counter, catalogues, manifest, job)
+        catalogue = await catalogues.of(profile, profile.account_names[0])
+    entries = _chosen(catalogue, model)
+    if common.is_json:
+        print_json(
+            {
+                "profile": profile.name,
+                "models": [_entry_document(entry) for entry in entries],
+                "prices": [_price_document(price) for price in prices],
+                "problem": next((f"the catalogue {reason}" for reason in catalogues.reasons()), None),
+            }
+        )
+    else:
+        for entry in entries:
+            for line in _entry_lines(entry):
+                say(line)
+        for line in _price_lines(prices):
+            say(line)
+    for reason in catalogues.reasons():
+        tell(f"batchkiln: the catalogue of the profile {profile.name} {one_line(reason)}")
+    return catalogues.exit_status
+
+
+async def _prices(
+    counter: _Counter, catalogues: Catalogues, manifest: str | None, job: str | None
+) -> "tuple[list[Price], Profile]":
+    """Ask the prices of a manifest or a job; with them comes the profile that it is for."""
+    from batchkiln.planning.known import known_accounts  # noqa: PLC0415  the client is slow to import
+    from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  as above
+    from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
+    from batchkiln.planning.prices import ask_prices  # noqa: PLC0415  as above
+
+    database, setting, profiles = counter.database, counter.setting, counter.setting.config.profiles
+    if manifest is not None:
+        plan = await make_plan(
+            database,
+            setting,
+            [manifest],
+            options=ApplyOptions(on_change="keep"),
+            stdin=sys.stdin.buffer,
+            manner=counter.manner,
+            catalogues=catalogues,
+        )
+        return list(planned_prices(plan)), profiles[plan.jobs[0].manifest.profile]
+    if job is None:
+        return [], counter.profile
+    queued = await database.read(queued_job, job, profiles)
+    known = await database.read(known_accounts, setting)
+    book = await ask_prices(queued.questions(), profiles=profiles, known=known, manner=counter.manner)
+    return list(queued.prices(book)), profiles[queued.profile]
+
+
+def _chosen(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
+    """Return the entries that are asked for. Raises `InputError` for a model that is not listed."""
+    listed = {} if catalogue is None else catalogue.models
+    if model is None or not listed:
+        return list(listed.values())
+    if model not in listed:
+        close = get_close_matches(model, listed, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"there are: {', '.join(listed)}"
+        raise InputError(f"the service lists no model {model}; {remedy}")
+    return [listed[model]]
+
+
+def _entry_lines(entry: ModelEntry) -> Iterator[str]:
+    yield entry.id
+    limit = entry.prompt_max_characters
+    facts = (
+        ("modes", ", ".join(sorted(entry.modes))),
+        ("resolutions", ", ".join(in_order(entry.resolutions))),
+        ("aspect ratios", ", ".join(in_order(entry.aspect_ratios))),
+        ("seconds", ", ".join(map(str, sorted(entry.durations_seconds)))),
+        ("prompt", "" if limit is None else f"at most {limit:,} characters"),
+        ("images", "" if entry.images_max is None else f"at most {entry.images_max}"),
+    )
+    for name, fact in facts:
+        if fact or name != "seconds":
+            yield f"  {name:<14} {one_line(fact) or 'not told, or not understood: the service decides'}"
+
+
+def _entry_document(entry: ModelEntry) -> dict[str, Any]:
+    return {
+        "model": entry.id,
+        "modes": sorted(entry.modes),
+        "resolutions": in_order(entry.resolutions),
+        "aspect_ratios": in_order(entry.aspect_ratios),
+        "durations_seconds": sorted(entry.durations_seconds),
+        "prompt_limit": entry.prompt_max_characters,
+        "images_limit": entry.images_max,
+    }
+
+
+def _price_lines(prices: "Sequence[Price]") -> Iterator[str]:
+    if prices:
+        yield f"Prices of {prices[0].job}:"
+    for price in prices:
+        cost = "unknown" if price.cost_credits is None else count(price.cost_credits, "credit")
+        reason = f" ({one_line(price.reason)})" if price.reason else ""
+        yield f"  {cost} each: {one_line(price.title)}, {count(price.items, 'item')}{reason}"
+
+
+def _price_document(price: "Price") -> dict[str, Any]:
+    recipe = price.recipe
+    return {
+        "job": price.job,
+        "model": recipe.model,
+        "mode": recipe.mode.value,
+        "parameters": dict(recipe.parameters),
+        "images": recipe.inputs_count,
+        "items": price.items,
+        "cost_credits": price.cost_credits,
+        "reason": price.reason,
+    }
+
+
+# --- balance --------------------------------------------------------------------------------------
+
+
+async def _balance(common: Common) -> ExitStatus:
+    from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
+    from batchkiln.planning.known import known_accounts  # noqa: PLC0415  as above
+
+    async with _counter(common) as counter:
+        profile = counter.profile
+        known = await counter.database.read(known_accounts, counter.setting)
+        folder = embedded_folder(counter.setting.queue, profile)
+        found = await read_balances(profile, known, counter.manner, folder=folder)
+    if common.is_json:
+        print_json({"accounts": [_balance_document(each) for each in found]})
+    else:
+        for each in found:
+            say(_balance_line(each))
+    return _worst(each.exit_status for each in found)
+
+
+def _balance_line(found: "Balance") -> str:
+    name = f"{found.profile}/{found.account}"
+    if found.credits is None:
+        return f"{name}: unknown: {one_line(found.reason or '')}"
+    today = f"{found.usage.credits:,} of {found.credits_per_day:,} used today"
+    return f"{name}: {count(found.credits, 'credit')} left ({today}, as this queue knows)"
+
+
+def _balance_document(found: "Balance") -> dict[str, Any]:
+    return {
+        "profile": found.profile,
+        "account": found.account,
+        "balance": found.credits,
+        "reason": found.reason,
+        "today": {"credits": found.usage.credits, "credits_limit": found.credits_per_day},
+    }
+
+
+def _worst(statuses: Iterable[ExitStatus]) -> ExitStatus:
+    return max(statuses, default=ExitStatus.OK)

@@ -1,0 +1,64 @@
+"""What is left on the accounts of a profile, for `balance`: one read for each account, which costs nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from batchkiln.config import Profile
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.replies import AccountBlocked, BalanceRead
+from batchkiln.core.troubles import describe_trouble
+from batchkiln.core.windows import DayUsage
+from batchkiln.planning.prices import Known, Manner, open_desk
+from batchkiln.wiring.embedded import embedded_balances
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """One account: `credits` are left, None for a `reason`. `usage` is today's, as the queue knows it."""
+
+    profile: str
+    account: str
+    credits: int | None
+    usage: DayUsage
+    credits_per_day: int
+    reason: str | None = None
+    exit_status: ExitStatus = ExitStatus.OK
+
+
+async def read_balances(
+    profile: Profile, known: Mapping[tuple[str, str], Known], manner: Manner, *, folder: Path
+) -> list[Balance]:
+    """Ask each account of a profile; `folder` is where an embedded service has its books.
+
+    Never raises for an account that cannot be asked: the reason stands in its place.
+    """
+    places = {
+        name: Balance(profile.name, name, None, known[profile.name, name].usage, profile.limits.credits_per_day)
+        for name in profile.account_names
+    }
+    if profile.is_embedded:
+        left = embedded_balances(profile, folder)
+        return [replace(place, credits=left[name]) for name, place in places.items()]
+    return [await _asked(profile, place, known[profile.name, name], manner) for name, place in places.items()]
+
+
+async def _asked(profile: Profile, place: Balance, known: Known, manner: Manner) -> Balance:
+    try:
+        async with open_desk(profile, place.account, known, manner) as desk:
+            if reason := await desk.place():
+                return replace(place, reason=reason, exit_status=ExitStatus.UNEXPECTED)
+            with desk.sending():
+                reply = await desk.client.balance()
+    except InputError as error:
+        return replace(place, reason=str(error), exit_status=error.exit_status)
+    match reply:
+        case BalanceRead(credits=None):
+            return replace(place, reason="the reply was not understood", exit_status=ExitStatus.UNEXPECTED)
+        case BalanceRead(credits=left):
+            return replace(place, credits=left)
+        case AccountBlocked():
+            blocked = ExitStatus.ACCOUNT_CANNOT_WORK
+            return replace(place, reason=describe_trouble(reply), exit_status=blocked)
+        case trouble:
+            return replace(place, reason=describe_trouble(trouble), exit_status=ExitStatus.UNEXPECTED)

@@ -1,0 +1,83 @@
+"""What a service offers and what it costs, for `models`: its catalogue, and quotes for what a job would use."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from batchkiln.config import Profile
+from batchkiln.core.errors import InputError
+from batchkiln.core.job import Recipe
+from batchkiln.planning.bounds import title_of
+from batchkiln.planning.plan import Plan
+from batchkiln.planning.prices import PriceBook
+from batchkiln.queue.plans import JobRecipe, PriceQuestion, job_recipes
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one item of a kind costs; `cost_credits` is None for a `reason`. `items` are all of that kind."""
+
+    job: str
+    recipe: Recipe
+    items: int
+    cost_credits: int | None
+    reason: str | None
+
+    @property
+    def title(self) -> str:
+        """The kind as a person tells it from others."""
+        return title_of(self.recipe.model, self.recipe.mode, dict(self.recipe.parameters), self.recipe.inputs_count)
+
+
+def planned_prices(plan: Plan) -> Iterator[Price]:
+    """Give the prices of what manifests would send."""
+    for job in plan.jobs:
+        reasons = {group.title: group.reason for group in job.unpriced}
+        for entry in job.manifest.counts:
+            recipe = job.manifest.recipes.get(entry.recipe_id)
+            if recipe is None or not entry.count:
+                continue
+            refused = plan.book.refused.get((job.manifest.profile, entry.price_key))
+            title = title_of(recipe.model, recipe.mode, dict(recipe.parameters), recipe.inputs_count)
+            reason = reasons.get(title) if refused is None else f"refused: {refused.code}: {refused.message}"
+            yield Price(job.manifest.spec.name, recipe, entry.count, entry.cost_credits, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job of the queue: its profile, its account that is asked, and its recipes with what the queue knows."""
+
+    name: str
+    profile: str
+    account: str
+    recipes: tuple[JobRecipe, ...]
+
+    def questions(self) -> list[PriceQuestion]:
+        """Give one question for each price that the queue does not know."""
+        found: dict[str, PriceQuestion] = {}
+        for each in self.recipes:
+            if each.question is not None:
+                found.setdefault(each.question.price_key, each.question)
+        return list(found.values())
+
+    def prices(self, book: PriceBook) -> Iterator[Price]:
+        """Give the prices, those that were asked included."""
+        hindered = next((each.reason for each in book.hindrances), "it was not asked")
+        for each in self.recipes:
+            place = (self.profile, each.price_key)
+            cost = book.prices.get(place) if each.cost_credits is None else each.cost_credits
+            reason = None if cost is not None else hindered
+            if cost is None and place in book.lacking_uploads:
+                reason = "a quote needs its images, and they are uploaded only when it runs"
+            if cost is None and place in book.refused:
+                reason = f"refused: {book.refused[place].code}: {book.refused[place].message}"
+            yield Price(self.name, each.recipe, each.items, cost, reason)
+
+
+def queued_job(connection: sqlite3.Connection, name: str, profiles: Mapping[str, Profile]) -> QueuedJob:
+    """Read a job of the queue. For `Database.read`. Raises `InputError` for one that is not there."""
+    firsts = {profile.name: profile.account_names[0] for profile in profiles.values()}
+    profile, account, recipes = job_recipes(connection, name, firsts)
+    if profile not in profiles:
+        raise InputError(f"the job {name} is for the profile {profile}, which is not configured here")
+    return QueuedJob(name, profile, account, recipes)

@@ -1,0 +1,91 @@
+"""One API key in two places: two generations would be active at once, and each limit be used twice over."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from batchkiln.client import fingerprint
+from batchkiln.config import KeySource, Profile
+from batchkiln.core.errors import InputError
+
+_PORTS: Final = frozenset({80, 443})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlace:
+    """An API key of an account of a profile, and where it stands."""
+
+    profile: Profile
+    account: str
+    source: KeySource
+
+    def __str__(self) -> str:
+        """Name the account and the source, never the key."""
+        return f"{self.profile.name}/{self.account} ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """One key in two places."""
+
+    first: KeyPlace
+    second: KeyPlace
+
+    @property
+    def is_one_account(self) -> bool:
+        """Whether both are of one service; another one may have an account of its own under an equal key."""
+        return _host(self.first.profile) == _host(self.second.profile)
+
+    def __str__(self) -> str:
+        """Say what would come of it, and what to do."""
+        if self.is_one_account:
+            return (
+                f"{self.first} and {self.second} have the same API key, so they are one account of the service: two "
+                "generations would be active at once, and each limit be used twice. Keep one of the two, or give "
+                "each the key of an account of its own"
+            )
+        return (
+            f"{self.first} and {self.second} have the same API key at different base URLs: where both lead to one "
+            "service, its limits are counted wrongly. Keep one of the two, or give each a key of its own"
+        )
+
+
+def shared_keys(profiles: Mapping[str, Profile], *, wanted: str | None = None) -> Iterator[SharedKey]:
+    """Give each key that stands under two names, in order; of one profile with the others, where one is `wanted`.
+
+    A key that cannot be read is none: what needs it says so.
+    """
+    seen: dict[str, list[KeyPlace]] = {}
+    for profile in profiles.values():
+        for account in () if profile.is_embedded else profile.accounts:
+            for source in account.keys:
+                place = KeyPlace(profile, account.name, source)
+                if not (key := _read(place)):
+                    continue
+                others = seen.setdefault(fingerprint(key), [])
+                for other in others:
+                    is_elsewhere = (other.profile.name, other.account) != (profile.name, account.name)
+                    if is_elsewhere and wanted in {None, other.profile.name, profile.name}:
+                        yield SharedKey(other, place)
+                others.append(place)
+
+
+def refuse_shared_keys(profiles: Mapping[str, Profile], wanted: str) -> None:
+    """Raise `InputError` where a profile that is to be used has a key that one account of the same service has too."""
+    found = [str(shared) for shared in shared_keys(profiles, wanted=wanted) if shared.is_one_account]
+    if found:
+        raise InputError("\n".join(found) + ". Nothing was sent.")
+
+
+def _read(place: KeyPlace) -> str | None:
+    try:
+        return place.source.read(place.profile.folder)
+    except InputError:
+        return None
+
+
+def _host(profile: Profile) -> tuple[str | None, int | None]:
+    """Return the host and its port; the ports of http and https are those of one service."""
+    parts = urlsplit(str(profile.base_url))
+    return parts.hostname, None if parts.port in _PORTS else parts.port

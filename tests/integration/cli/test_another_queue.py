@@ -1,0 +1,64 @@
+"""The same manifest from another folder has another queue: what stands in the output folder is told before paying."""
+
+import json
+
+from integration.cli.workspace import Workspace, on_a_terminal
+
+OTHER = "other.db"
+
+
+def charged(workspace: Workspace, queue: str) -> int:
+    found: int = workspace.call("status", "foxes", "--json", "--queue", queue).document["credits"]["charged"]
+    return found
+
+
+def test_another_queue_with_the_same_outputs_is_told(workspace: Workspace) -> None:
+    """Without a terminal it is a warning that names a file and the remedy; the run goes on."""
+    manifest = workspace.manifest()
+    assert "files_there_already" not in workspace.call("run", manifest).err
+
+    enqueued = workspace.call("enqueue", manifest, "--queue", OTHER)
+    again = workspace.call("run", manifest, "--queue", OTHER)
+
+    assert "files_there_already" in enqueued.err
+    assert "fox-1" in enqueued.err
+    assert "--queue" in enqueued.err
+    assert "files_there_already" not in again.err  # told when they were enqueued
+    assert again.exit == 0
+
+
+def test_a_plan_tells_what_another_queue_may_have_made(workspace: Workspace) -> None:
+    """Before anything is enqueued, among its warnings; for its own files there is none."""
+    manifest = workspace.manifest()
+    workspace.call("run", manifest)
+
+    other = workspace.call("plan", manifest, "--json", "--queue", OTHER).document
+    same = workspace.call("plan", workspace.manifest(items=3), "--json").document
+
+    assert "files_there_already" in json.dumps(other)
+    assert "files_there_already" not in json.dumps(same)
+
+
+def test_the_same_queue_says_nothing(workspace: Workspace) -> None:
+    """Its own files are no surprise, also where a manifest has grown."""
+    workspace.call("run", workspace.manifest())
+
+    grown = workspace.call("run", workspace.manifest(items=3))
+
+    assert grown.exit == 0
+    assert "files_there_already" not in grown.err
+
+
+def test_a_person_is_asked_before_anything_is_paid_again(workspace: Workspace) -> None:
+    """On a terminal a no sends nothing, and says how to take the items out again."""
+    manifest = workspace.manifest()
+    workspace.call("run", manifest)
+
+    status, shown = on_a_terminal(
+        workspace, "run", manifest, "--queue", OTHER, answer="n", question="may be paid twice. Go on?"
+    )
+
+    assert status == 2
+    assert "nothing was sent or spent" in shown
+    assert "batchkiln cancel foxes" in shown.replace("\r\n", "\n")
+    assert charged(workspace, OTHER) == 0
