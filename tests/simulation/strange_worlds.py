@@ -138,6 +138,7 @@ class Books:
             self._attempts = queue.execute("SELECT * FROM attempt").fetchall()
             self._outputs = queue.execute("SELECT * FROM output").fetchall()
             self._events = queue.execute("SELECT * FROM event ORDER BY id").fetchall()
+            self._misunderstood = _misunderstood(queue)
 
     def verdict(self, violations: list[str]) -> Verdict:
         """Say what came of it."""
@@ -183,7 +184,10 @@ class Books:
             yield f"{item['state']}: {item['error_code'] or last.get(item['id'], '')}"
 
     def _account_word(self) -> str:
-        kinds = [event["kind"] for event in self._events if "block" in event["kind"] or "understood" in event["kind"]]
+        """Return what is known of the account, where an item waits for it."""
+        if self._misunderstood:
+            return f"not understood: {', '.join(sorted(self._misunderstood))}"
+        kinds = [event["kind"] for event in self._events if "block" in event["kind"]]
         return kinds[-1] if kinds else "nothing said"
 
     def _beyond(self) -> int:
@@ -219,7 +223,15 @@ class Books:
         return max(0, creates), max(0, len(self._assets) - 2)
 
     def _is_told(self, item: sqlite3.Row) -> bool:
-        return item["state"] in {"done", "failed"} or bool(item["error_code"])
+        """Say whether a person is told why an item is not done, by the item or by the account that it waits for."""
+        return item["state"] in {"done", "failed"} or bool(item["error_code"]) or any(self._misunderstood.values())
+
+
+def _misunderstood(queue: sqlite3.Connection) -> dict[str, str]:
+    """Return the calls that rest since their replies are not understood, each with its remedy."""
+    if not queue.execute("SELECT 1 FROM sqlite_master WHERE name = 'misunderstood'").fetchone():
+        return {}
+    return {row["call"]: row["remedy"] for row in queue.execute("SELECT call, remedy FROM misunderstood")}
 
 
 def _opened(path: Path) -> sqlite3.Connection:
