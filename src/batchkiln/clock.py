@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Final
 
-from batchkiln.core.instants import EPOCH, ClockOffset, Now
+from batchkiln.core.instants import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, Now
 
 LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
 """After how many real seconds a wait looks whether the machine was suspended meanwhile: its timers stand still then."""
@@ -37,8 +37,10 @@ class ServiceClock:
     """One service's time as seen from here: steady seconds and instants, both in its own scale.
 
     `time_scale` is service seconds per real second. Until the first `Date` header the machine's clock serves,
-    but never below `floor`, the latest instant that the service was known to have reached. `suspended` tells for how
-    many seconds this machine has been suspended, while the service went on; None where the service stops with it.
+    but never below `floor`, the latest instant that the service was known to have reached. What replies say of the
+    time replaces both, however far away it is, once two of them agree or the machine's clock agrees with one.
+    `suspended` tells for how many seconds this machine has been suspended, while the service went on; None where the
+    service stops with it.
     """
 
     def __init__(
@@ -55,7 +57,11 @@ class ServiceClock:
         self._suspended = suspended
         self._suspended_seconds = suspended() if suspended is not None else 0.0
         self._random = random.Random(seed)  # noqa: S311  spreads retries, guards nothing
-        began_at = wall() if floor is None else max(wall(), floor)
+        self._wall = wall
+        self._believed_at = began_at = wall()  # of this machine, and what it was for the service just then
+        self._believed = (began_at - EPOCH).total_seconds()
+        if floor is not None and began_at < floor < LATEST:
+            began_at = floor
         began_seconds = (began_at - EPOCH).total_seconds() - self.monotonic()
         self._offset = ClockOffset(began_seconds, began_seconds)
 
@@ -63,6 +69,11 @@ class ServiceClock:
     def is_observed(self) -> bool:
         """Whether the service itself has told its time."""
         return self._offset.is_observed
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether the last word of the service contradicts what is known, and waits for another to agree."""
+        return self._offset.doubted is not None
 
     def monotonic(self) -> float:
         """Return steady service seconds; the event loop's clock is the source, real or virtual.
@@ -80,8 +91,22 @@ class ServiceClock:
         return self._offset.now(self.monotonic())
 
     def observe_date(self, date: datetime, *, sent_at: float, received_at: float) -> None:
-        """Learn from a reply's `Date` header; both moments are steady."""
-        self._offset = self._offset.observe(date, sent_at=sent_at, received_at=received_at)
+        """Learn from a reply's `Date` header; both moments are steady.
+
+        A jump is believed at once where this machine's clock made the same one, as after a suspend.
+        """
+        before, wall, steady = self._offset, self._wall(), self.monotonic()
+        expected = self._believed + (wall - self._believed_at).total_seconds() * self.time_scale - steady
+        self._offset = before.observe(date, sent_at=sent_at, received_at=received_at, expected=expected)
+        if self._offset.doubted is not None and before.doubted is None:
+            _tell_doubt(date, before.now(steady).instant)
+        elif self._offset.is_observed and self._offset.doubted is None:
+            self._believed_at, self._believed = wall, self._offset.lowest + steady
+
+    async def await_witness(self) -> None:
+        """Wait until another reply can settle what one reply said of the time; not at all where none is doubted."""
+        if self.is_doubted:
+            await self.sleep_until(self.monotonic() + WITNESS_GAP_SECONDS, asyncio.Event())
 
     def draw(self) -> float:
         """Return a number from 0 to 1, to spread retries."""
@@ -104,3 +129,10 @@ class ServiceClock:
                 async with asyncio.timeout(min(left, longest)):
                     await wake.wait()
                 return
+
+
+def _tell_doubt(told: datetime, known: datetime) -> None:
+    import structlog  # noqa: PLC0415  commands that only look have no use for it
+
+    reason = f"a reply says {told.isoformat()}, where {known.isoformat()} is known; another one has to agree"
+    structlog.get_logger().warning("service_time_doubted", reason=reason)

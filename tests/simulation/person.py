@@ -14,6 +14,15 @@ def give_up_unreachable(queue: Path) -> None:
         _end_holds(connection, _held(connection, "key_missing"), Decision.FAILED)
 
 
+def fetch_again(queue: Path) -> int:
+    """Have the outputs fetched again that could not be had, under the ids that are known; return of how many items."""
+    with _queue(queue) as connection:
+        held = _held(connection, "output_unusable")
+        for row in held:
+            _end_holds(connection, [row], Decision.GENERATION, generation_id=row["generation_id"])
+    return len(held)
+
+
 def end_doubts(queue: Path, service: Path) -> int:
     """End what was in doubt and is held: a person looks at the account, and sees what it was charged for.
 
@@ -55,24 +64,31 @@ def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
 
 def _in_doubt(connection: sqlite3.Connection) -> list[sqlite3.Row]:
     """Return what was handed over since some send of it was never answered by a decision."""
-    return [row for row in _all_held(connection) if row["state"] == "disputed" and row["sends"] > row["answers_noted"]]
+    return [
+        row
+        for row in _all_held(connection)
+        if row["state"] == "disputed" and not row["generation_id"] and row["sends"] > row["answers_noted"]
+    ]
 
 
 def _all_held(connection: sqlite3.Connection) -> list[sqlite3.Row]:
     return connection.execute(
         "SELECT job.name AS job, item.name AS item, item.prompt, item.error_code,"
-        " attempt.account_id, attempt.state, attempt.sends,"
+        " attempt.account_id, attempt.state, attempt.sends, attempt.generation_id,"
         " (SELECT count(*) FROM event WHERE event.attempt_id = attempt.id"
         "  AND event.kind IN ('create_postponed', 'create_refused', 'account_blocked')) AS answers_noted"
         " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.attempt_id"
-        " WHERE item.state = 'held' AND (attempt.generation_id IS NULL OR item.error_code = 'key_missing')"
+        " WHERE item.state = 'held'"
     ).fetchall()
 
 
-def _end_holds(connection: sqlite3.Connection, held: list[sqlite3.Row], decision: Decision) -> None:
+def _end_holds(
+    connection: sqlite3.Connection, held: list[sqlite3.Row], decision: Decision, *, generation_id: str | None = None
+) -> None:
     for row in held:
         connection.execute("BEGIN IMMEDIATE")
-        resolve(connection, row["job"], row["item"], decision, now=_now(connection))
+        now = _now(connection)
+        resolve(connection, row["job"], row["item"], decision, generation_id=generation_id, now=now)
         connection.execute("COMMIT")
 
 

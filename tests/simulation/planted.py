@@ -236,8 +236,8 @@ BUGS: Final = (
     Bug(
         "a save that nobody hears of",
         "queue/store.py",
-        "        return await self._record(\n            preparations.record_saved, task,",
-        "        return await self._database.write(\n            preparations.record_saved, task,",
+        "        return await self._record(\n            preparations.record_saved,\n",
+        "        return await self._database.write(\n            preparations.record_saved,\n",
     ),
     Bug(
         "the end that a format demands is not looked for",
@@ -327,8 +327,8 @@ BUGS: Final = (
     Bug(
         "the link of a result is kept",
         "scheduler/downloads.py",
-        "output_type=link.type,",
-        "output_type=link.url,",
+        "output_type=entry.link.type,",
+        "output_type=entry.link.url,",
     ),
     Bug(
         "an attempt is not compared with its checksum",
@@ -364,6 +364,41 @@ BUGS: Final = (
         "UPDATE attempt SET answers = answers + :answered,",
         "UPDATE attempt SET answers = answers,",
         caught_by="tests/simulation/test_person.py",
+    ),
+    Bug(
+        "the first record's cost is final",
+        "queue/charges.py",
+        "    if GenerationStatus.of(record.status_word) is GenerationStatus.SUCCESS and record",
+        '    if row["cost_credits"] is not None:\n        return int(row["cost_credits"])\n    if record',
+        caught_by="tests/simulation/test_untruths.py",
+    ),
+    Bug(
+        "one reply's date is believed",
+        "core/instants.py",
+        "if expected is not None and word.agrees(expected, expected, within=within):",
+        "if True:",
+    ),
+    Bug(
+        "a creation is believed, whenever it was",
+        "queue/charges.py",
+        "    return made_at if earliest <= made_at <= now + CLOCKS_APART_MS else None\n",
+        "    return made_at\n",
+        (("queue/charges.py", 'max(made_at, row["recorded_at"])', "made_at"),),
+        caught_by="tests/simulation/test_untruths.py",
+    ),
+    Bug(
+        "a 206 of another file is joined",
+        "client/transfers.py",
+        'if response.headers.get("ETag") != etag:',
+        "if False:",
+        caught_by="tests/integration/client/test_transfers.py",  # the local service never changes a file
+    ),
+    Bug(
+        "a reordered output is saved twice",
+        "core/output_links.py",
+        "wanted=tuple(entry for entry in listed if entry.mark not in known),",
+        "wanted=tuple(entry for entry in listed if entry.position not in saved),",
+        caught_by="tests/unit/scheduler/test_unusable_outputs.py",  # the local service makes one output
     ),
     Bug(
         "a refused account fetches nothing more",

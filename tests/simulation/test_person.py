@@ -26,6 +26,13 @@ items:
   - {id: tomorrow, prompt: An owl in ink, mode: image-to-image, inputs: [owl.png]}
 """
 
+ONE: Final = """
+version: 1
+job: pictures
+items:
+  - {id: fox, prompt: A red fox, model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}
+"""
+
 
 def away(fault: Misbehaviour) -> Outcome:
     """Play a world whose second create meets only this fault, until the program dies and stays away for a fortnight."""
@@ -60,6 +67,23 @@ def test_an_item_that_was_answered_each_time_needs_nobody() -> None:
     assert outcome.violations == ()
     assert "refused_in_doubt" not in "\n".join(outcome.story)
     assert outcome.generations == 2
+
+
+def test_outputs_that_cannot_be_had_are_fetched_again_for_nothing() -> None:
+    """A storage that answers with pages for hours is told; the run ends, and a person has the file fetched later."""
+    plan = Plan(
+        manifests={"pictures.yaml": ONE},
+        prepare=lambda service: (service.faults.add("html", "download", times=8), None)[1],
+    )
+    with silence():
+        outcome = play(plan, tells=True)
+
+    told = "\n".join(outcome.story)
+    assert outcome.violations == ()
+    assert "pictures/fox outputs_unusable -> held code=output_unusable" in told
+    assert "has the outputs of 1 items fetched again" in told
+    assert "pictures/fox files_saved -> done" in told
+    assert outcome.generations == 1
 
 
 def test_a_needless_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from batchkiln.wiring.setting import Setting, Surroundings
 from .canaries import Canaries
 from .fates import fates_of
 from .inline import inline_aiosqlite
-from .person import end_doubts, give_up_unreachable
+from .person import end_doubts, fetch_again, give_up_unreachable
 from .plan import Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
@@ -234,7 +234,9 @@ class World:
             give_up_unreachable(self.program_folder / "queue.db")
         if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
             self.note("a person", f"ends {doubts} doubts")
-        return STANDSTILL_SECONDS if left or doubts else None
+        if unfetched := fetch_again(self.program_folder / "queue.db"):
+            self.note("a person", f"has the outputs of {unfetched} items fetched again")
+        return STANDSTILL_SECONDS if left or doubts or unfetched else None
 
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""

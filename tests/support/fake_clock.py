@@ -32,6 +32,7 @@ class FakeClock:
         self.start = start
         self.steady = 0.0
         self.is_observed = True
+        self.is_doubted = False
         self.wrong_by = timedelta(0)
         self._uncertainty = uncertainty
         self._random = Random(seed)

@@ -5,15 +5,17 @@ client that keeps the service's rules would never do (`violations`). Replies can
 (`lose_reply`, `lose_request`), or decided by a rule.
 """
 
+import itertools
 import json
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
+from urllib.parse import urlsplit
 
 from batchkiln.core.replies import (
     Accepted,
@@ -87,6 +89,7 @@ class Generation:
     duration: timedelta
     ends_as: GenerationStatus
     refunded: bool = False
+    listings: int = 0  # how often its outputs were listed, where their order changes
     is_forgotten: bool = False
 
     def status(self, now: datetime) -> GenerationStatus:
@@ -128,6 +131,9 @@ class FakeService:
     broken_files: AbstractSet[str] = frozenset()  # generations whose files are never there
     uploads: dict[str, bytes] = field(default_factory=dict)
     outputs_count: int = 1  # of each success
+    reorders: bool = False  # whether each listing of outputs has the other order
+    paths_change: bool = False  # whether each record has other addresses for its outputs
+    spoils: Callable[[str, bytes], bytes | None] = lambda _path, content: content  # what a download brings
     downloads: list[int] = field(default_factory=list)
     downloads_at: list[datetime] = field(default_factory=list)
     download_breaks_after: deque[int] = field(default_factory=deque)
@@ -135,7 +141,13 @@ class FakeService:
     cuts_differ: bool = False  # whether each of them brings something else
     links_refused: int = 0
     tells_time: bool = True  # whether its replies have a Date
+    dates_told: int = 0
+    dates_needed: int = 1  # so many, until the clock believes them
+    cost_told: Callable[[int, GenerationStatus], int | None] = lambda cost, _: cost  # what a record says it costs
+    made_at_told: Callable[[datetime], datetime | None] = lambda made_at: made_at
+    word_told: Callable[[GenerationStatus], str] = lambda status: status.value
     is_dead: bool = False
+    _hosts: Iterator[int] = field(default_factory=itertools.count)
     _days: dict[tuple[str, str, datetime], int] = field(default_factory=lambda: defaultdict(int))
 
     # --- what tests say and ask ---
@@ -208,7 +220,9 @@ class FakeService:
         await self.clock.sleep(latency)
         if script is Lost.REPLY or self.is_dead:
             return NoReply("the connection broke")
-        self.clock.is_observed |= self.tells_time
+        self.dates_told += self.tells_time
+        self.clock.is_observed |= self.dates_told >= self.dates_needed
+        self.clock.is_doubted = self.dates_told > 0 and not self.clock.is_observed
         return reply
 
     def price(self, body: dict[str, Any]) -> int:
@@ -268,15 +282,20 @@ class FakeService:
         status = generation.status(now)
         if status is GenerationStatus.FAILED:
             generation.refunded = True
-        url = f"https://files/{generation.id}?until={(now + LINK_LIFE).timestamp()}"
         count = self.outputs_count if status is GenerationStatus.SUCCESS else 0
-        links = (OutputLink("image", url, now + LINK_LIFE),) * count
+        until, host = (now + LINK_LIFE).timestamp(), f"files-{next(self._hosts)}" if self.paths_change else "files"
+        paths = [generation.id, *(f"{generation.id}/{number}" for number in range(2, count + 1))][:count]
+        links = tuple(OutputLink("image", f"https://{host}/{path}?until={until}", now + LINK_LIFE) for path in paths)
+        if count and self.reorders:
+            generation.listings += 1
+            links = links if generation.listings % 2 else links[::-1]
+        word = self.word_told(status)
         return GenerationRecord(
             id=generation.id,
-            status=status,
-            status_word=status.value,
-            created_at=generation.created_at,
-            cost_credits=generation.cost,
+            status=GenerationStatus.of(word),
+            status_word=word,
+            created_at=self.made_at_told(generation.created_at),
+            cost_credits=self.cost_told(generation.cost, status),
             outputs=links,
             error=ServiceError("model_error", "it failed") if status is GenerationStatus.FAILED else None,
         )
@@ -364,12 +383,15 @@ class FakeAccount:
         yield await self.service.exchange("download", self.name, lambda: self._open(link, offset_bytes))
 
     def _open(self, link: OutputLink, offset_bytes: int) -> DownloadReply:
-        if link.url.partition("files/")[2].partition("?")[0] in self.service.broken_files:
+        path = urlsplit(link.url).path[1:]
+        if path in self.service.broken_files:
             return LinkRefused(404)
         if self.service.links_refused or (link.expires_at and self.service.clock.instant > link.expires_at):
             self.service.links_refused = max(0, self.service.links_refused - 1)
             return LinkRefused(403)
-        content = content_of(link.url.partition("files/")[2].partition("?")[0])
+        content = self.service.spoils(path, content_of(path))
+        if content is None:
+            return LinkRefused(404)
         if self.service.downloads_cut:
             self.service.downloads_cut -= 1
             content = content[: 9 + self.service.downloads_cut % 50 * self.service.cuts_differ] + CUT

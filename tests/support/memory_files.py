@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from batchkiln.core.job import InputFile, SavedFile
-from batchkiln.core.replies import DownloadBroken, DownloadCut
+from batchkiln.core.replies import DownloadBroken, DownloadCut, DownloadUnusable
 
 CUT = b"[cut]"
 """A file that ends like this lacks the end of its format."""
+
+NO_OUTPUT = b"<html>"
+"""A file that begins like this is an error page."""
 
 
 class MemoryPart:
@@ -29,6 +32,9 @@ class MemoryPart:
     async def restart(self) -> None:
         self.restarts += 1
         self.content.clear()
+
+    async def digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
 
     async def discard(self) -> None:
         self.is_discarded = True
@@ -55,22 +61,24 @@ class MemoryOutputs:
         self,
         part: MemoryPart,
         *,
-        expects_video: bool,
         total_bytes: int | None,
         name_for: Callable[[str], str],
+        content_type: str | None = None,  # noqa: ARG002  every file in memory is a picture
+        link_extension: str | None = None,  # noqa: ARG002  as above
         believed_sha256: str | None = None,
     ) -> SavedFile:
         if total_bytes is not None and part.size_bytes != total_bytes:
             raise DownloadBroken(f"{part.size_bytes} bytes of {total_bytes}")
         content = bytes(part.content)
+        if content.startswith(NO_OUTPUT):
+            raise DownloadUnusable("a text came in place of the file")
         digest = hashlib.sha256(content).hexdigest()
         if content.endswith(CUT) and digest != believed_sha256:
             raise DownloadCut("the file does not end as it should", sha256=digest)
-        path = str(Path("/out") / name_for("mp4" if expects_video else "png"))
+        path = str(Path("/out") / name_for("png"))
         assert self.files.get(path, content) == content, f"{path} would be overwritten"
         self.files[path] = content
-        media_type = "video/mp4" if expects_video else "image/png"
-        return SavedFile(path, len(content), digest, media_type)
+        return SavedFile(path, len(content), digest, "image/png")
 
 
 class MemoryInputs:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended
+from batchkiln.core.instants import WITNESS_GAP_SECONDS
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
 
@@ -42,17 +43,55 @@ async def test_time_never_begins_before_what_was_known() -> None:
 
 
 async def test_service_date_replaces_the_machines() -> None:
-    """However wrong this machine's clock is. Contract, section 6."""
+    """However wrong this machine's clock is, once two replies agree. Contract, section 6."""
     clock = ServiceClock(wall=lambda: NOON)
-    assert not clock.is_observed
     steady = clock.monotonic()
 
-    clock.observe_date(NOON + timedelta(days=400), sent_at=steady, received_at=steady + 0.2)
+    clock.observe_date(NOON + timedelta(days=400), sent_at=steady - 10.0, received_at=steady - 9.8)
+    known = (clock.is_observed, clock.is_doubted)
+    clock.observe_date(NOON + timedelta(days=400, seconds=10), sent_at=steady, received_at=steady + 0.2)
 
-    assert clock.is_observed
+    assert known == (False, True)
+    assert (clock.is_observed, clock.is_doubted) == (True, False)
     now = clock.now()
-    assert now.instant >= NOON + timedelta(days=400) - timedelta(seconds=1)
+    assert now.instant >= NOON + timedelta(days=400, seconds=10) - timedelta(seconds=1)
     assert now.latest - now.instant == pytest.approx(timedelta(seconds=1.2), abs=timedelta(milliseconds=1))
+
+
+@pytest.mark.parametrize("floor", [NOON + timedelta(days=365), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)])
+async def test_a_remembered_time_far_ahead_is_dropped(floor: datetime) -> None:
+    """A wrong time that was kept once is not kept for ever: the service and this machine agree on another."""
+    clock = ServiceClock(wall=lambda: NOON, floor=floor)
+    steady = clock.monotonic()
+
+    clock.observe_date(NOON, sent_at=steady, received_at=steady + 0.2)
+
+    assert clock.now().latest < NOON + timedelta(minutes=1)
+
+
+async def test_a_suspend_is_told_by_the_machines_clock() -> None:
+    """The steady clock stood still meanwhile: the service's first reply after it tells the day."""
+    walls = [NOON]
+    clock = ServiceClock(wall=lambda: walls[-1])
+    steady = clock.monotonic()
+    ahead = timedelta(seconds=90)  # of the service
+    clock.observe_date(NOON + ahead, sent_at=steady, received_at=steady + 0.1)
+    walls.append(NOON + timedelta(hours=9))
+
+    clock.observe_date(NOON + ahead + timedelta(hours=9), sent_at=steady + 0.2, received_at=steady + 0.3)
+
+    assert clock.now().instant > NOON + timedelta(hours=9)
+
+
+async def test_a_witness_is_waited_for_where_one_is_needed() -> None:
+    """A second reply at the same moment may come from the same wrong host."""
+    clock = ServiceClock(time_scale=1000.0, wall=lambda: NOON)
+    began_at = clock.monotonic()
+    clock.observe_date(NOON + timedelta(days=1), sent_at=began_at, received_at=began_at)
+
+    await clock.await_witness()
+
+    assert clock.monotonic() >= began_at + WITNESS_GAP_SECONDS
 
 
 async def test_sleep_ends_at_its_moment_or_with_news() -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from batchkiln.config import Traces, config_of, load_config
 from batchkiln.core.errors import InputError
+from batchkiln.core.reply_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 
 
-def write(folder: Path, text: str) -> Path:
-    path = folder / "batchkiln.yaml"
+def write(folder: Path, text: str, name: str = "batchkiln.yaml") -> Path:
+    path = folder / name
     path.write_text(dedent(text), "utf-8")
     return path
 
@@ -41,7 +42,12 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
             accounts:
               - name: main
                 keys: [{file: key.txt}]
-            limits: {creates_per_minute: 3, upload_bytes_per_day: 2 MiB, poll_interval_seconds: 2.5}
+            limits:
+              creates_per_minute: 3
+              upload_bytes_per_day: 2 MiB
+              poll_interval_seconds: 2.5
+              output_bytes: 3 GiB
+            allow_http_links: true
             time_scale: 60
             day_seconds: 600
             day_start: "2026-01-01T00:00:17Z"
@@ -57,6 +63,8 @@ def test_whole_profile_is_read(tmp_path: Path) -> None:
     assert profile.limits.reads_per_minute == 60
     assert profile.limits.upload_bytes_per_day == 2 * 1024 * 1024
     assert profile.limits.poll_interval_seconds == 2.5
+    assert profile.limits.output_bytes == 3 * 1024**3
+    assert profile.allow_http_links
     assert profile.time_scale == 60.0
     assert (profile.day.seconds, profile.day.start) == (600.0, datetime(2026, 1, 1, 0, 0, 17, tzinfo=UTC))
 
@@ -84,6 +92,12 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: {a: {accounts: [{name: m, keys: [{env: A, file: b}]}]}}", "keys"),
         ("profiles: {a: {accounts: [{name: m, keys: [{env: A}]}, {name: m, keys: [{env: A}]}]}}", "same"),
         ("profiles: {a: {time_scale: 0}}", "time_scale"),
+        ("profiles: {a: {replies: {fields: {asset: id}}}}", "asset"),
+        ("profiles: {a: {replies: {fields: {asset_id: 'a['}}}}", "no JMESPath"),
+        ("profiles: {a: {replies: {fields: {asset_id: /data/id}}}}", "JSON Pointer"),
+        ("profiles: {a: {replies: {refusals: [{means: busy}]}}}", "at least one of"),
+        ("profiles: {a: {replies: {refusals: [{status: 422, means: over}]}}}", "means"),
+        ("profiles: {a: {replies: {refusal: []}}}", "replies.refusal"),
         ("default_profile: missing", "missing"),
         ("profiles: [", "batchkiln.yaml"),
     ],
@@ -92,6 +106,20 @@ def test_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
     """A person's mistake names its field, and nothing is begun."""
     with pytest.raises(InputError, match=told):
         load_config(write(tmp_path, text), NOWHERE)
+
+
+def test_replies_are_read_as_a_person_writes_them(tmp_path: Path) -> None:
+    """The very line that an error prints can be pasted below the profile. Contract, section 10."""
+    line = remedy_line(ReplyField.ASSET_ID, 'data.files[]."it\'s"')
+    path = write(tmp_path, f"profiles:\n  a:\n    {line}\n")
+    refusals = "[{status: 422, code: E1017, means: no_credits}, {text: still rendering, means: busy}]"
+    other = write(tmp_path, f"profiles: {{a: {{replies: {{refusals: {refusals}}}}}}}", name="other.yaml")
+
+    assert load_config(path, NOWHERE).profile("a").replies.fields == {ReplyField.ASSET_ID: 'data.files[]."it\'s"'}
+    assert load_config(other, NOWHERE).profile("a").replies.refusals == (
+        RefusalRule(RefusalMeaning.NO_CREDITS, status=422, code="E1017"),
+        RefusalRule(RefusalMeaning.BUSY, text="still rendering"),
+    )
 
 
 def test_mistake_has_its_line(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from batchkiln.views.costs import cost_of_resolve
     required=True,
     type=click.Choice([decision.value for decision in Decision]),
     help="not-created: nothing was made, queue it again. failed: give it up. generation: fetch the one it has become. "
-    "ask-again: send the same request once more under the same key.",
+    "ask-again: send the same request once more under the same key. saved: what is on disk is enough.",
 )
 @click.option("--generation-id", metavar="ID", help="With --as generation: the id that the service shows.")
 @click.option("--confirm", metavar="ITEM", help="The item's id once more; needed where nobody can be asked.")

@@ -8,13 +8,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from batchkiln.client.entries import entries_around
+from batchkiln.client.guide import UNGUIDED, Guide, search
 from batchkiln.client.lenient import read_number, read_text
 from batchkiln.client.raw import RawReply
 from batchkiln.client.refusals import trouble, unlike_api
+from batchkiln.client.tree import Place, squash, walk
 from batchkiln.client.wire import normalized
 from batchkiln.core.replies import CatalogRead, CatalogReply, ModelEntry
+from batchkiln.core.reply_rules import ReplyField
 
 _MODELS_MAX: Final = 1000
+# The public ids that the service's document lists (section 1).
+MODEL_IDS: Final = frozenset(
+    {
+        *("alpha-2.5", "alpha-2.5-lite", "alpha-2.0-pro", "alpha-2.0-fast", "alpha-2.0-mini", "alpha-1.5-pro"),
+        *("beta-3.0", "gamma-3.1-fast", "delta-image-2", "epsilon-2", "epsilon-pro"),
+    }
+)
 _DEPTH_MAX: Final = 6
 _VALUES_MAX: Final = 500
 _LISTS: Final = ("models", "data", "items", "catalog", "results", "result", "entries")
@@ -44,17 +55,36 @@ _BOUNDS: Final = (
 )
 
 
-def parse_catalog(raw: RawReply) -> CatalogReply:
+def parse_catalog(raw: RawReply, guide: Guide = UNGUIDED) -> CatalogReply:
     """Read the reply to the catalog; models that could not be understood are left out."""
     document = raw.document()
     if not raw.is_success or not isinstance(document, list | Mapping):
-        return trouble(raw) or unlike_api(raw)
+        return trouble(raw, guide) or unlike_api(raw)
     models: dict[str, ModelEntry] = {}
-    for entry in _model_entries(document):
-        model = _model(entry)
-        if model is not None and len(models) < _MODELS_MAX:
-            models.setdefault(model.id, model)
+    if guide.has(ReplyField.MODELS):
+        document = search(guide.rules.fields[ReplyField.MODELS], document)
+    for entries in (_model_entries(document), _entries_of_known(document)):
+        for entry in entries:
+            model = _model(entry)
+            if model is not None and len(models) < _MODELS_MAX:
+                models.setdefault(model.id, model)
+        if models.keys() & MODEL_IDS:
+            break
     return CatalogRead(tuple(models.values()))
+
+
+def _entries_of_known(document: object) -> Iterator[object]:
+    """Give the parts of the reply that are about one model each, found by the documented public ids."""
+    anchors: dict[str, Place] = {}
+    for place in walk(document):
+        key = place.path[-1] if place.path else None
+        for told in (key, place.value):
+            if isinstance(told, str) and told in MODEL_IDS:
+                anchors.setdefault(told, place)
+    for model_id, entry in zip(anchors, entries_around(document, list(anchors.values())), strict=True):
+        parts = [part.value for part in entry.parts if isinstance(part.value, Mapping)]
+        fields = {name: value for name, value in parts[-1].items() if squash(name) != "id"} if parts else {}
+        yield {"id": model_id, **fields}
 
 
 def _model_entries(document: object, depth: int = 0) -> Iterator[object]:

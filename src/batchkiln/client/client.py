@@ -18,17 +18,21 @@ from yarl import URL
 
 from batchkiln.client import parse, transfers
 from batchkiln.client.catalog import parse_catalog
+from batchkiln.client.described import learned_hints
 from batchkiln.client.faults import FAULTS, describe_fault
+from batchkiln.client.guide import Guide
 from batchkiln.client.keys import Keys
 from batchkiln.client.meter import NO_REPLY, RequestMeter
 from batchkiln.client.raw import RawReply, read_date
 from batchkiln.client.session import Timeouts
+from batchkiln.client.uploads import told_as_numbers
 from batchkiln.core.errors import InputError, InvariantBroken
 from batchkiln.core.replies import (
     BalanceReply,
     CatalogReply,
     CompleteReply,
     CreateReply,
+    Described,
     DescribeReply,
     DownloadReply,
     NoReply,
@@ -37,6 +41,8 @@ from batchkiln.core.replies import (
     PutReply,
     QuoteReply,
     ReadReply,
+    TicketRefused,
+    UploadsPrepared,
     UploadTicket,
 )
 
@@ -44,6 +50,7 @@ REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
 CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024
 UPLOADS_MAX_FILES: Final = 5  # Service section 8
 _READ_BYTES: Final = 64 * 1024
+_NUMBERS_MAX: Final = 1000
 
 _log = structlog.get_logger(__name__)
 
@@ -70,11 +77,21 @@ class ServiceClient:
         clock: ReplyClock,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
         meter: RequestMeter | None = None,
+        allows_http_links: bool = False,
+        guide: Guide | None = None,
     ) -> None:
-        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`."""
+        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`.
+
+        Links of a service with https may lead to plain http only with `allows_http_links`. `guide` is what a person
+        says of the service's replies; the clients of one service share it, since what its description says is learned
+        by one of them (`describe`).
+        """
+        self._guide = guide or Guide()
+        self._numbers: frozenset[str] = frozenset()  # identifiers of the last preparations that came as numbers
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
+        self._guard = transfers.LinkGuard(URL(self._base).origin(), allows_http=allows_http_links)
         self._keys = Keys(keys)
         self._clock = clock
         self._timeouts = timeouts
@@ -104,18 +121,18 @@ class ServiceClient:
         """
         headers = self._keys.authorization(key_fingerprint) | {"Idempotency-Key": idempotency_key}
         raw = await self._call("POST", "/videos" if is_video else "/images", headers=headers, body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_create(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_create(raw, self._guide)
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
         """Poll a generation with the API key that created it (Service rule 5.7)."""
         path = f"/generations/{_segment(generation_id)}"
         raw = await self._call("GET", path, headers=self._keys.authorization(key_fingerprint))
-        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id)
+        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id, self._guide)
 
     async def quote(self, body: bytes) -> QuoteReply:
         """Ask what a request would cost; nothing is generated or charged (Service section 2.4)."""
         raw = await self._call("POST", "/quotes", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw, self._guide)
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
         """Ask where to put files, given as (name, media type, size in bytes), at most five (Service section 8)."""
@@ -123,7 +140,13 @@ class ServiceClient:
             raise InvariantBroken(f"An upload request takes one to {UPLOADS_MAX_FILES} files, not {len(files)}.")
         body = _json({"files": [{"name": name, "type": kind, "size": size} for name, kind, size in files]})
         raw = await self._call("POST", "/uploads", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_prepare(raw, [name for name, _, _ in files])
+        if isinstance(raw, NoReply):
+            return raw
+        reply = parse.parse_prepare(raw, [name for name, _, _ in files], self._guide)
+        if isinstance(reply, UploadsPrepared):
+            numbers = told_as_numbers(raw.document(), [ticket.asset_id for ticket in reply.tickets])
+            self._numbers = numbers | (self._numbers if len(self._numbers) < _NUMBERS_MAX else frozenset())
+        return reply
 
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
@@ -135,6 +158,8 @@ class ServiceClient:
         url = self._absolute(ticket.url)
         if url is None:
             return NoReply("the upload url is not an address")
+        if (barred := self._guard.bars(self._guard.origin, url)) is not None:
+            return TicketRefused(barred.reason)
         return await transfers.put(
             self._session,
             url,
@@ -146,26 +171,30 @@ class ServiceClient:
 
     async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
         """Ask for the urls of uploaded assets, for use in `inputs`."""
-        body = _json({"asset_ids": list(asset_ids)})
+        told = [int(asset_id) if asset_id in self._numbers else asset_id for asset_id in asset_ids]
+        body = _json({"asset_ids": told})
         raw = await self._call("POST", "/uploads/complete", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids)
+        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids, self._guide)
 
     async def models(self) -> CatalogReply:
         """Read the catalog."""
         headers = self._newest_authorization()
         raw = await self._call("GET", "/models", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoReply) else parse_catalog(raw)
+        return raw if isinstance(raw, NoReply) else parse_catalog(raw, self._guide)
 
     async def balance(self) -> BalanceReply:
         """Read the account's remaining credits."""
         raw = await self._call("GET", "/credits/balance", headers=self._newest_authorization())
-        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw)
+        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw, self._guide)
 
     async def describe(self) -> DescribeReply:
-        """Read the service's description, without a key (Service rule 5.9)."""
+        """Read the service's description, without a key (Service rule 5.9), and learn where fields stand."""
         headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
         raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+        reply = raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+        if isinstance(reply, Described):
+            self._guide.hints = learned_hints(reply.document)
+        return reply
 
     def download(
         self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None
@@ -176,7 +205,8 @@ class ServiceClient:
             self._absolute(link.url),
             offset_bytes=offset_bytes,
             etag=etag,
-            timeout=self._timeouts.of_downloads(),
+            guard=self._guard,
+            timeouts=self._timeouts,
         )
 
     def _newest_authorization(self) -> dict[str, str]:
@@ -205,7 +235,7 @@ class ServiceClient:
                 allow_redirects=False,
                 timeout=self._timeouts.of_calls(),
             ) as response:
-                self._tell_date(response.headers, sent_at)
+                came_at = self._clock.monotonic()
                 content = await _read_bounded(response, max_bytes)
         except FAULTS as fault:
             reply = NoReply(describe_fault(fault))
@@ -216,17 +246,21 @@ class ServiceClient:
         if content is None:
             return NoReply(f"the reply is longer than {max_bytes} bytes")
         names = {name.lower(): value for name, value in response.headers.items()}
-        return RawReply(response.status, names, content, self._keys.secrets)
+        raw = RawReply(response.status, names, content, self._keys.secrets)
+        self._tell_date(raw, response.headers, sent_at, came_at)
+        return raw
 
-    def _tell_date(self, headers: MultiMapping[str], sent_at: float) -> None:
+    def _tell_date(self, raw: RawReply, headers: MultiMapping[str], sent_at: float, came_at: float) -> None:
         """Tell the clock the service's date, unless a cache answered with a copy: its date is that of the copy.
 
+        Nor does a page of a proxy tell it: only a JSON object is a reply of the API (Service sections 2 and 7).
         An Age says so (RFC 9111), and zero is said of replies that were just fetched. It is not added to the date: it
         is the cache's own reckoning, by a clock that nobody knows, and the next reply about money tells the time.
         """
         date = read_date(headers.get("Date"))
-        if date is not None and set(headers.getall("Age", ["0"])) == {"0"}:
-            self._clock.observe_date(date, sent_at=sent_at, received_at=self._clock.monotonic())
+        is_fresh = set(headers.getall("Age", ["0"])) == {"0"}
+        if date is not None and is_fresh and isinstance(raw.document(), dict):
+            self._clock.observe_date(date, sent_at=sent_at, received_at=came_at)
 
     def _absolute(self, link: str) -> URL | None:
         """Give a link of the service as a URL, byte for byte: any other quoting would break its signature."""

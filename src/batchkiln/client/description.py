@@ -5,18 +5,13 @@ much. Foreign documents are walked with bounds, and their texts are made safe be
 """
 
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from batchkiln.client.redact import safe_text
+from batchkiln.client.schemas import STEPS_MAX, Node, as_map, content, operations, resolved, texts, variants
 
-Node = Mapping[str, object]
-
-_DEPTH_MAX: Final = 12
-_STEPS_MAX: Final = 5000  # of one body: a schema that refers to itself in several ways has no end
 _NAME_MAX_CHARACTERS: Final = 60
 _SHOWN: Final = 8
 _KEY: Final = "bk-" + "0" * 40  # of the shape that our keys have; see `idempotency_key` in `core/request.py`
@@ -71,13 +66,12 @@ class Difference:
 
 def differences(document: Node) -> list[Difference]:
     """Return what the description says otherwise, the calls in the order of the service's own list."""
-    paths = _map(document.get("paths"))
-    if not paths:
+    known = operations(document)
+    if not known:
         return [Difference("it describes no paths", is_grave=True)]
-    known = {_plain(path, _prefixes(document)): _map(item) for path, item in paths.items()}
     found = list(_of_version(document))
     for expected in EXPECTED:
-        operation = _map(known.get(expected.path, {}).get(expected.method))
+        operation = as_map(known.get(expected.path, {}).get(expected.method))
         call = f"{expected.method.upper()} {expected.path.replace('{}', '{id}')}"
         if not operation:
             found.append(Difference(f"{call} is not described", is_grave=expected.is_vital))
@@ -102,12 +96,12 @@ def _of_call(expected: Expected, operation: Node, document: Node) -> Iterator[tu
 def _of_key(operation: Node, document: Node) -> Iterator[tuple[str, bool]]:
     """Look at the idempotency key, without which a replay could be charged twice (Service rule 4.1)."""
     listed = operation.get("parameters")
-    parameters = [_resolved(entry, document) for entry in listed] if isinstance(listed, list) else []
+    parameters = [resolved(entry, document) for entry in listed] if isinstance(listed, list) else []
     keys = [entry for entry in parameters if str(entry.get("name", "")).lower() == "idempotency-key"]
     if not keys:
         yield "takes no Idempotency-Key, so that a replay could be charged again", True
         return
-    schema = _resolved(keys[0].get("schema"), document)
+    schema = resolved(keys[0].get("schema"), document)
     shortest, longest, pattern = schema.get("minLength"), schema.get("maxLength"), schema.get("pattern")
     is_short = isinstance(longest, int) and longest < len(_KEY)
     is_long = isinstance(shortest, int) and shortest > len(_KEY)
@@ -124,31 +118,31 @@ def _matches(pattern: str) -> bool:
 
 
 def _of_request(expected: Expected, operation: Node, document: Node) -> Iterator[tuple[str, bool]]:
-    schema = _content(operation.get("requestBody"), document)
-    variants = list(_variants(schema, document))
-    if not expected.sends or not any(variants):
+    schema = content(operation.get("requestBody"), document)
+    shapes = list(variants(schema, document))
+    if not expected.sends or not any(shapes):
         return
-    taken = {name for variant in variants for name in _map(variant.get("properties"))}
-    is_closed = all(variant.get("additionalProperties") is False for variant in variants)
+    taken = {name for variant in shapes for name in as_map(variant.get("properties"))}
+    is_closed = all(variant.get("additionalProperties") is False for variant in shapes)
     if taken and is_closed and (unknown := expected.sends - taken):
         yield f"does not take {_names(unknown)}", True
-    required = [frozenset(_texts(variant.get("required"))) for variant in variants]
+    required = [frozenset(texts(variant.get("required"))) for variant in shapes]
     if lacking := frozenset.intersection(*required) - expected.sends:
         yield f"requires {_names(lacking)}, which batchkiln does not send", True
 
 
 def _of_reply(expected: Expected, operation: Node, document: Node) -> Iterator[tuple[str, bool]]:
-    responses = _map(operation.get("responses"))
+    responses = as_map(operation.get("responses"))
     successes = [status for status in responses if status[:1] == "2"]
     if expected.status is not None and successes and expected.status not in successes:
         yield f"answers {_names(frozenset(successes))} and not {expected.status}", False
     for status in successes:
-        fields = _fields(_content(responses[status], document), document)
+        fields = _fields(content(responses[status], document), document)
         if not fields:
             continue
         if missing := expected.needs - fields.keys():
             yield f"answers without {_names(missing)}; other names and envelopes are tried", False
-        words = {word for node in fields.get("status", ()) for word in _texts(node.get("enum"))}
+        words = {word for node in fields.get("status", ()) for word in texts(node.get("enum"))}
         if expected.is_create and words and (new := frozenset(words) - _STATUSES):
             yield f"knows states that count as not ended here: {_names(new)}", False
 
@@ -157,76 +151,17 @@ def _fields(schema: Node, document: Node) -> dict[str, list[Node]]:
     """Gather the properties of a reply by name, also those inside of envelopes and lists."""
     fields: dict[str, list[Node]] = {}
     waiting, steps = [schema], 0
-    while waiting and steps < _STEPS_MAX:
-        for variant in _variants(waiting.pop(), document):
+    while waiting and steps < STEPS_MAX:
+        for variant in variants(waiting.pop(), document):
             steps += 1
-            for name, value in _map(variant.get("properties")).items():
-                found = _resolved(value, document)
+            for name, value in as_map(variant.get("properties")).items():
+                found = resolved(value, document)
                 if not any(found is known for known in fields.setdefault(name, [])):
                     fields[name].append(found)
                     waiting.append(found)
             if "items" in variant:
-                waiting.append(_resolved(variant["items"], document))
+                waiting.append(resolved(variant["items"], document))
     return fields
-
-
-def _variants(node: Node, document: Node) -> Iterator[Node]:
-    """Give the shapes that a schema allows: itself, or those it is made of."""
-    waiting, steps = deque([node]), 0
-    while waiting and steps < _STEPS_MAX:
-        steps += 1
-        here = _resolved(waiting.popleft(), document)
-        parts = [_map(part) for word in ("oneOf", "anyOf", "allOf") for part in _list(here.get(word))]
-        if not parts or "properties" in here:
-            yield here
-        elif len(waiting) < _STEPS_MAX:
-            waiting.extend(parts)
-
-
-def _content(holder: object, document: Node) -> Node:
-    """Return the schema of a JSON body; empty where none is described."""
-    content = _map(_resolved(holder, document).get("content"))
-    media = next((value for name, value in content.items() if "json" in name.lower()), None)
-    return _map(_map(media).get("schema"))
-
-
-def _resolved(node: object, document: Node) -> Node:
-    """Follow references within the document; one that leads nowhere, or in a circle, is an empty schema."""
-    here = _map(node)
-    for _ in range(_DEPTH_MAX):
-        reference = here.get("$ref")
-        if not isinstance(reference, str):
-            return here
-        place: object = document if reference.startswith("#/") else None
-        for step in reference.removeprefix("#/").split("/"):
-            place = _map(place).get(step.replace("~1", "/").replace("~0", "~"))
-        here = _map(place)
-    return {}
-
-
-def _prefixes(document: Node) -> tuple[str, ...]:
-    """Return the paths of the servers: a document may describe its paths with or without them."""
-    urls = [_map(server).get("url") for server in _list(document.get("servers"))]
-    found = [urlsplit(url).path.rstrip("/") for url in urls if isinstance(url, str) and "[" not in url]
-    return tuple(path for path in (*found, "/api/v1") if path)
-
-
-def _plain(path: str, prefixes: tuple[str, ...]) -> str:
-    """Write a path without its prefix, and without the names of what it holds."""
-    prefix = next((prefix for prefix in prefixes if path.startswith(prefix + "/")), "")
-    return re.sub(r"\{[^{}]*\}", "{}", path.removeprefix(prefix)).rstrip("/")
-
-
-def _map(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def _texts(value: object) -> Iterator[str]:
-    return (entry for entry in _list(value) if isinstance(entry, str))
 
 
 def _names(names: frozenset[str]) -> str:

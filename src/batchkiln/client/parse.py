@@ -3,34 +3,32 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final
 
-from batchkiln.client.lenient import read_cost, read_number, read_text
+from batchkiln.client.entries import entries_around
+from batchkiln.client.figures import find_balance, find_price, prices_by_name
+from batchkiln.client.guide import UNGUIDED, Guide
+from batchkiln.client.identifiers import guesses
+from batchkiln.client.lenient import read_number, read_text, read_url
 from batchkiln.client.raw import RawReply
+from batchkiln.client.records import find_record
 from batchkiln.client.redact import safe_text
 from batchkiln.client.refusals import (
+    configured,
+    create_refusal,
     is_api_error,
-    is_busy,
-    is_over_quote,
     read_error,
     read_error_object,
     refusal,
-    retry_after,
     trouble,
     unlike_api,
 )
 from batchkiln.client.shape import describe_shape
-from batchkiln.client.wire import (
-    AssetWire,
-    GenerationWire,
-    OutputWire,
-    TicketWire,
-    normalized,
-    read_wire,
-    unwrapped,
-)
+from batchkiln.client.tree import Place, as_jmespath, squash, squashed, walk
+from batchkiln.client.uploads import Lacking, read_asset_urls, read_tickets
 from batchkiln.core.replies import (
     Accepted,
+    AccountBlocked,
     AssetsReady,
     BalanceRead,
     BalanceReply,
@@ -39,13 +37,9 @@ from batchkiln.core.replies import (
     CreateReply,
     Described,
     DescribeReply,
-    GenerationRecord,
-    GenerationStatus,
-    KeyConflict,
     NoReply,
     NotFound,
     NotUnderstood,
-    OutputLink,
     PrepareReply,
     Quoted,
     QuoteReply,
@@ -53,120 +47,86 @@ from batchkiln.core.replies import (
     RecordRead,
     RefusalKind,
     Refused,
+    ServiceError,
     Throttled,
     UploadsPrepared,
-    UploadTicket,
 )
+from batchkiln.core.reply_rules import ReplyField, remedy_line
 
-STATUS_WORD_MAX_CHARACTERS: Final = 60
 _TITLE_MAX_CHARACTERS: Final = 120
-_ID_MAX_CHARACTERS: Final = 500
-_OUTPUTS_MAX: Final = 64
-_PRICES: Final = (
-    "cost_credits",
-    "credits_cost",
-    "cost",
-    "price",
-    "total_credits",
-    "total",
-    "amount",
-    "credits",
-    "quote",
-)
-_BALANCES: Final = (
-    *("balance", "balance_credits", "credit_balance", "credits_balance", "remaining_credits", "credits_remaining"),
-    *("remaining", "available_credits", "credits_available", "available", "credits", "amount", "total", "value"),
-)
-_LISTS: Final = ("files", "uploads", "assets", "data", "items", "results", "urls")
+_OTHER: Final = "is about another generation"
 
 
-NumberT = TypeVar("NumberT", int, float)
+def parse_create(raw: RawReply, guide: Guide = UNGUIDED) -> CreateReply:
+    """Read the reply to a create. A 2xx without an id is `NotUnderstood`: its outcome is unknown (Law 2)."""
+    if not raw.is_success:
+        return create_refusal(raw, guide)
+    record = find_record(raw, guide)
+    if record is not None:
+        return Accepted(record)
+    return configured(raw, guide) or _not_understood(raw, "names no generation", ReplyField.GENERATION_ID, guide)
 
 
-def parse_create(raw: RawReply) -> CreateReply:
-    """Read the reply to a create. A 2xx without an id is `NoReply`: its outcome is unknown (Law 2)."""
+def parse_read(raw: RawReply, generation_id: str, guide: Guide = UNGUIDED) -> ReadReply:
+    """Read the reply to a poll. A record that names plainly another id than the one asked for is not believed."""
     if raw.is_success:
-        record = find_record(raw)
-        return _not_understood(raw, "names no generation") if record is None else Accepted(record)
-    if is_over_quote(raw):
-        return Refused(RefusalKind.OVER_QUOTE, read_error(raw))
-    if raw.status == HTTPStatus.CONFLICT:
-        return _conflict(raw)
-    if (met := trouble(raw)) is not None:
-        return met
-    refused = refusal(raw)
-    return Busy(refused.retry_after, refused.error) if isinstance(refused, Throttled) else refused
-
-
-def parse_read(raw: RawReply, generation_id: str) -> ReadReply:
-    """Read the reply to a poll. A record that names another id than the one asked for is not believed."""
-    if raw.is_success:
-        record = find_record(raw)
+        record = find_record(raw, guide, generation_id)
         if record is None:
-            return _not_understood(raw, "is no generation record")
-        return RecordRead(record) if record.id == generation_id else NoReply("the reply is about another generation")
-    if (met := trouble(raw)) is not None:
+            return _not_understood(raw, "is no generation record", ReplyField.GENERATION, guide)
+        if record.id != generation_id:
+            return _not_understood(raw, _OTHER, ReplyField.GENERATION_ID, guide)
+        return RecordRead(record)
+    if (met := trouble(raw, guide)) is not None:
         return met
     if raw.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE} and is_api_error(raw):
-        return NotFound(read_error(raw))
+        return NotFound(read_error(raw, guide))
     return unlike_api(raw)
 
 
-def parse_quote(raw: RawReply) -> QuoteReply:
+def parse_quote(raw: RawReply, guide: Guide = UNGUIDED) -> QuoteReply:
     """Read the reply to a quote."""
-    if raw.is_success:
-        cost = _find_number(raw.document(), _PRICES, read_cost)
-        return _not_understood(raw, "names no price") if cost is None else Quoted(cost)
-    return trouble(raw) or refusal(raw)
+    if not raw.is_success:
+        return refusal(raw, guide)
+    cost = find_price(raw.document(), guide)
+    if cost is not None:
+        return Quoted(cost)
+    return _said_so(raw, guide) or _not_understood(raw, "names no price", ReplyField.PRICE, guide)
 
 
-def parse_prepare(raw: RawReply, names: Sequence[str]) -> PrepareReply:
+def parse_prepare(raw: RawReply, names: Sequence[str], guide: Guide = UNGUIDED) -> PrepareReply:
     """Read the reply to an upload preparation: one ticket per name, in the order asked."""
     if not raw.is_success:
-        return trouble(raw) or refusal(raw)
-    wires = [wire for entry in _find_list(raw.document()) if (wire := read_wire(TicketWire, entry)) is not None]
-    if [wire.name for wire in wires] != list(names):
-        by_name = {wire.name: wire for wire in wires}
-        if len(by_name) == len(wires) and len(set(names)) == len(names) and set(by_name) == set(names):
-            wires = [by_name[name] for name in names]
-    tickets = [
-        UploadTicket(wire.asset_id, wire.upload_url, wire.upload_headers)
-        for wire in wires
-        if wire.asset_id is not None and wire.upload_url is not None and wire.upload_headers is not None
-    ]
-    if len(tickets) != len(names) or len(wires) != len(names):
-        return _not_understood(raw, f"has no usable upload for each of {len(names)} files")
-    return UploadsPrepared(tuple(tickets))
+        return refusal(raw, guide)
+    try:
+        return UploadsPrepared(read_tickets(raw.document(), names, guide))
+    except Lacking as lacking:
+        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide)
 
 
-def parse_complete(raw: RawReply, asset_ids: Sequence[str]) -> CompleteReply:
+def parse_complete(raw: RawReply, asset_ids: Sequence[str], guide: Guide = UNGUIDED) -> CompleteReply:
     """Read the reply to an upload completion: one url per asset, in the order asked."""
     if not raw.is_success:
-        return trouble(raw) or refusal(raw)
-    wires = [wire for entry in _find_list(raw.document()) if (wire := read_wire(AssetWire, entry)) is not None]
-    by_id = {wire.asset_id: wire for wire in wires if wire.asset_id is not None}
-    if set(asset_ids) <= set(by_id):
-        wires = [by_id[asset_id] for asset_id in asset_ids]
-    for wire in wires:
-        if wire.url is None and (error := read_error_object(wire.error, raw.secrets)) is not None:
-            return Refused(RefusalKind.ASSET_GONE, error)
-    urls = [wire.url for wire in wires if wire.url is not None]
-    if len(urls) != len(asset_ids) or len(wires) != len(asset_ids):
-        return _not_understood(raw, f"has no url for each of {len(asset_ids)} assets")
-    return AssetsReady(tuple(urls))
+        return refusal(raw, guide)
+    try:
+        return AssetsReady(read_asset_urls(raw.document(), asset_ids, guide))
+    except Lacking as lacking:
+        for place in walk(raw.document()):
+            error = _error_of_asset(place, raw)
+            if error is not None:
+                return Refused(RefusalKind.ASSET_GONE, error)
+        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide)
 
 
-def parse_balance(raw: RawReply) -> BalanceReply:
-    """Read the reply to a balance: rounded down, and None where no field could be understood."""
+def parse_balance(raw: RawReply, guide: Guide = UNGUIDED) -> BalanceReply:
+    """Read the reply to a balance: rounded down, and None where no field, or more than one, could be meant."""
     if not raw.is_success:
-        return trouble(raw) or unlike_api(raw)
+        return trouble(raw, guide) or unlike_api(raw)
     document = raw.document()
     if not isinstance(document, dict | list | int | float):
         return unlike_api(raw)
-    number = _find_number(document, _BALANCES, read_number)
-    if number is None and isinstance(document, Mapping):
-        numbers = [found for value in document.values() if (found := read_number(value)) is not None]
-        number = numbers[0] if len(numbers) == 1 else None
+    number = find_balance(document, guide)
+    if number is None and guide.has(ReplyField.BALANCE):
+        return _not_understood(raw, "names no balance", ReplyField.BALANCE, guide)
     return BalanceRead(None if number is None else math.floor(number))
 
 
@@ -185,95 +145,68 @@ def parse_describe(raw: RawReply) -> DescribeReply:
     )
 
 
-def find_record(raw: RawReply) -> GenerationRecord | None:
-    """Find the generation record, directly or in an envelope; the candidate that has most of its fields wins.
+def _said_so(raw: RawReply, guide: Guide) -> Refused | Throttled | AccountBlocked | None:
+    """Return what a person says of a success that is none."""
+    met = configured(raw, guide)
+    return Throttled(met.retry_after, met.error) if isinstance(met, Busy) else met
 
-    What has no id is none: `{"status": "failed"}` may be the envelope's own, and taking it for a verified
-    failure would pay twice (Law 2). Nor is an error with some id of the request.
-    """
-    wires = [wire for fields in unwrapped(raw.document()) if (wire := read_wire(GenerationWire, fields)) is not None]
-    candidates = [wire for wire in wires if wire.id is not None and (wire.status is not None or not wire.error)]
-    wire = max(candidates, key=lambda candidate: candidate.fields_understood, default=None)
-    if wire is None or wire.id is None or len(wire.id) > _ID_MAX_CHARACTERS or not wire.id.isprintable():
+
+def _error_of_asset(place: Place, raw: RawReply) -> ServiceError | None:
+    """Return why an asset of a completion failed: an error beside its other fields, and no url."""
+    if not isinstance(place.value, Mapping) or not place.path:
         return None
-    return GenerationRecord(
-        id=wire.id,
-        status=_status(wire.status),
-        status_word=safe_text(wire.status or "", STATUS_WORD_MAX_CHARACTERS, raw.secrets),
-        created_at=wire.created_at,
-        cost_credits=wire.cost_credits,
-        outputs=tuple(_links(wire.outputs)),
-        error=read_error_object(wire.error, raw.secrets),
-    )
+    fields = squashed(place.value)
+    if "error" not in fields or "url" in fields:
+        return None
+    return read_error_object(fields["error"], raw.secrets)
 
 
-def _conflict(raw: RawReply) -> KeyConflict | Busy:
-    """Tell a changed body (Service rule 4.3) from another active generation of the account."""
-    error = read_error(raw)
-    return Busy(retry_after(raw), error) if is_busy(raw) else KeyConflict(error)
+# --- what was not found ---
 
 
-def _status(word: str | None) -> GenerationStatus:
-    try:
-        return GenerationStatus((word or "").casefold())
-    except ValueError:
-        return GenerationStatus.UNKNOWN
-
-
-def _links(entries: Sequence[object]) -> Iterator[OutputLink]:
-    """Give the links that can be fetched; an object of links by name counts as a list of them."""
-    for entry in entries[:_OUTPUTS_MAX]:
-        wire = read_wire(OutputWire, entry)
-        if wire is not None and wire.url is not None:
-            yield OutputLink((wire.type or "").lower()[:STATUS_WORD_MAX_CHARACTERS], wire.url, wire.expires_at)
-        elif isinstance(entry, Mapping):
-            for name, value in normalized(entry).items():
-                named = read_wire(OutputWire, value) if isinstance(value, str | Mapping) else None
-                if named is not None and named.url is not None:
-                    yield OutputLink(named.type or name.removesuffix("_url"), named.url, named.expires_at)
-
-
-def _find_number(document: object, names: Sequence[str], read: Callable[[object], NumberT | None]) -> NumberT | None:
-    """Find the first of the named figures, at this level, below one of the names, or in an envelope."""
-    if (number := read(document)) is not None:
-        return number
-    for fields in unwrapped(document):
-        for name in names:
-            value = fields.get(name)
-            number = _find_number(value, names, read) if isinstance(value, Mapping) else read(value)
-            if number is not None:
-                return number
-    return None
-
-
-def _find_list(document: object) -> list[object]:
-    """Find the list of entries, under any usual name; an object by id becomes a list; one entry alone is a list."""
-    if isinstance(document, list):
-        return document
-    if not isinstance(document, Mapping):
-        return []
-    fields = normalized(document)
-    for name in _LISTS:
-        value = fields.get(name)
-        if isinstance(value, list):
-            return value
-        if isinstance(value, Mapping):
-            return _find_list(value) if any(key in normalized(value) for key in _LISTS) else _by_key(value)
-    return [document]
-
-
-def _by_key(entries: Mapping[str, object]) -> list[object]:
-    """Turn {key: entry} into entries that know their key; an object that is itself an entry stays one."""
-    if not all(isinstance(value, Mapping) for value in entries.values()):
-        is_links = bool(entries) and all(isinstance(value, str) and "://" in value for value in entries.values())
-        if is_links and not {"url", "upload_url"} & set(normalized(entries)):
-            return [{"asset_id": key, "url": value} for key, value in entries.items()]
-        return [entries]
-    return [{"asset_id": key, "name": key, **value} for key, value in entries.items() if isinstance(value, Mapping)]
-
-
-def _not_understood(raw: RawReply, lacking: str) -> NotUnderstood | NoReply:
+def _not_understood(raw: RawReply, lacking: str, field: ReplyField, guide: Guide) -> NotUnderstood | NoReply:
+    """Say what a success lacks, with its shape, and the configuration line that would tell where it stands."""
     document = raw.document()
     if not isinstance(document, dict | list):
         return unlike_api(raw)
-    return NotUnderstood(lacking, describe_shape(document), raw.status)
+    if guide.has(field):
+        path = guide.rules.fields[field]
+        lacking = f"{lacking} at {path}, where replies.fields.{field} says that it is"
+        return NotUnderstood(lacking, describe_shape(document), raw.status)
+    # What was read as the id is no guess of where the right one stands.
+    guess = None if lacking == _OTHER else next(_guesses(document, field), None)
+    return NotUnderstood(lacking, describe_shape(document), raw.status, remedy_line(field, guess))
+
+
+def _guesses(document: object, field: ReplyField) -> Iterator[str]:
+    """Give the paths where a field might stand: never a value, nor a name that may be one (Law 8)."""
+    places = list(walk(document))
+    if field is ReplyField.ASSET_ID:
+        anchors = [place for place in places if place.name == "uploadurl" and isinstance(place.value, str)][:1]
+        yield from (path for entry in entries_around(document, anchors) for path in guesses(entry))
+    elif field is ReplyField.PRICE:
+        yield from (as_jmespath(place.path) for place in prices_by_name(places))
+        yield from (as_jmespath(place.path) for place in places if read_number(place.value) is not None)
+    elif field in _GUESSED:
+        is_meant = _GUESSED[field]
+        yield from (as_jmespath(place.path) for place in places if is_meant(place))
+
+
+def _is_id(place: Place) -> bool:
+    return squash(place.name).endswith("id") and read_text(place.value) is not None
+
+
+def _is_url(place: Place) -> bool:
+    return isinstance(place.value, str) and read_url(place.value) is not None
+
+
+def _is_record(place: Place) -> bool:
+    return isinstance(place.value, Mapping) and bool({"status", "model"} & squashed(place.value).keys())
+
+
+_GUESSED: Final[Mapping[ReplyField, Callable[[Place], bool]]] = {
+    ReplyField.GENERATION_ID: _is_id,
+    ReplyField.GENERATION: _is_record,
+    ReplyField.UPLOAD_URL: _is_url,
+    ReplyField.ASSET_URL: _is_url,
+}

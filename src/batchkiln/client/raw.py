@@ -39,11 +39,18 @@ class RawReply:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def document(self) -> object:
-        """Read the body as JSON, whatever its content type says; `NOT_JSON` where it is none."""
+        """Read the body as JSON, whatever its content type says; `NOT_JSON` where it is none.
+
+        A text that holds an object in JSON, as some gateways answer, is that object.
+        """
         try:
-            return json.loads(self.body, parse_constant=lambda _: None)
+            document = json.loads(self.body, parse_constant=lambda _: None)
+            if isinstance(document, str) and document.lstrip()[:1] == "{":
+                inner = json.loads(document, parse_constant=lambda _: None)
+                return inner if isinstance(inner, dict) else document
         except (ValueError, RecursionError):
             return NOT_JSON
+        return document
 
 
 def read_date(value: str | None) -> datetime | None:

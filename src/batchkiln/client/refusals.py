@@ -1,24 +1,22 @@
-"""What a reply that is not a success means. Pure: the status decides first, then what the body says.
-
-The words are looked for because the service text shows neither its error bodies nor most of its codes
-(Service section 7).
-"""
+"""What a reply that is not a success means. Pure: a person's rules decide first, then the status, then the words."""
 
 import re
-from collections.abc import Mapping
-from datetime import timedelta
-from html import unescape
 from http import HTTPStatus
 from typing import Final
 
-from batchkiln.client.lenient import read_number, read_text
-from batchkiln.client.raw import NOT_JSON, RawReply, read_date
+from batchkiln.client.guide import UNGUIDED, Guide
+from batchkiln.client.lenient import read_text
+from batchkiln.client.meanings import Meaning, meaning_by_code, meaning_by_prose
+from batchkiln.client.raw import NOT_JSON, RawReply
 from batchkiln.client.redact import CODE_MAX_CHARACTERS, MESSAGE_MAX_CHARACTERS, safe_text
-from batchkiln.client.wire import normalized
+from batchkiln.client.said import Said, plain_text, said_by, words_of
+from batchkiln.client.waits import retry_after
 from batchkiln.core.replies import (
     AccountBlocked,
     AccountProblem,
+    Busy,
     EdgeBlocked,
+    KeyConflict,
     NoReply,
     RefusalKind,
     Refused,
@@ -27,31 +25,23 @@ from batchkiln.core.replies import (
     Trouble,
     Unavailable,
 )
-
-# A week covers every window of the service; anything longer is an error of the reply.
-_RETRY_AFTER_MAX: Final = timedelta(days=8)
-_DETAILS_MAX: Final = 5
-_TITLE: Final = re.compile(r"<title[^>]{0,200}>(.{0,500}?)</title", re.IGNORECASE | re.DOTALL)
+from batchkiln.core.reply_rules import RefusalMeaning, ReplyField
 
 # These say themselves what they mean: "cost exceeds the daily budget" under a 429 is a limit, and no refusal.
 _NEVER_A_REFUSAL: Final = frozenset(
     {HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
+# Of these three the words have to name the caller's limit itself.
+_OWN: Final = frozenset({HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT})
+_LOCKED: Final = frozenset({HTTPStatus.LOCKED, HTTPStatus.TOO_EARLY})
+_WRONG_ADDRESS: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.METHOD_NOT_ALLOWED})
 _UPGRADE_CODE: Final = "api_key_upgrade_required"
-_NO_CREDITS: Final = re.compile(r"credit|subscri|balance|payment|billing|purchas")
+_OF_ACCOUNT: Final = re.compile(r"credit|subscri|balance|payment|billing|purchas")
 _COMPARED: Final = re.compile(r"exceed|higher|above|greater|more than|\bover\b|too low|below|lower|changed")
 _PRICE: Final = re.compile(r"max\w* cost|max\w* price|\bquoted?\b|\bcost\b|\bprice\b")
 _PRICE_LIMIT: Final = re.compile(r"max\w* (cost|price|charge)|\bover quote\b|\bquote (is )?(exceed|higher|above|over)")
 _MUST_BE: Final = re.compile(
     r"must be (an? |greater|more|at least|positive|integer|number|>)|unknown field|not allowed"
-)
-_BUSY: Final = re.compile(
-    r"active (api )?generation|generation (is )?(already )?(active|in progress|running)|concurren"
-)
-_ASSET: Final = re.compile(
-    r"\b(assets?|uploads?)\b.{0,80}\b(expired|unknown|not found|missing|not ready|no longer|do(es)? not exist|gone"
-    r"|not available|unavailable|deleted|not complete|pending|not owned|another account|different account)\b"
-    r"|\b(expired|unknown|missing|deleted) (input |image |source )?(assets?|uploads?)\b"
 )
 _INPUT: Final = re.compile(
     r"\b(input|image|file)s?( urls?| ids?)?( \S+)?( is| are| was| were| has| have)?"
@@ -60,14 +50,18 @@ _INPUT: Final = re.compile(
 )
 _ABOUT_REQUEST: Final = re.compile(r"\b(model|mode|field|parameter|prompt|resolution|aspect|duration|input|option)s?\b")
 
+RefusedOrBusy = Refused | KeyConflict | Busy | Trouble
 
-def read_error(raw: RawReply) -> ServiceError:
+
+def read_error(raw: RawReply, guide: Guide = UNGUIDED) -> ServiceError:
     """Say what the body tells of the failure, in any of the usual shapes; the status' own words otherwise."""
     document = raw.document()
     if document is NOT_JSON:
-        code, message = "", _plain_text(raw)
+        code, message = "", plain_text(raw)
     else:
-        code, message = _words(document)
+        code, message = words_of(document)
+        code = read_text(guide.find(ReplyField.ERROR_CODE, document)) or code
+        message = read_text(guide.find(ReplyField.ERROR_MESSAGE, document)) or message
     if not message:
         message = HTTPStatus(raw.status).phrase if raw.status in set(HTTPStatus) else f"status {raw.status}"
     return _service_error(code or f"http_{raw.status}", message, raw.secrets)
@@ -77,26 +71,79 @@ def read_error_object(document: object, secrets: tuple[str, ...]) -> ServiceErro
     """Read the `error` of a record; None where there is none."""
     if document is None or document in ({}, [], "", False):
         return None
-    code, message = _words(document)
+    code, message = words_of(document)
     return _service_error(code, message or code or "the service gave no reason", secrets)
 
 
-def trouble(raw: RawReply) -> Trouble | None:
+def create_refusal(raw: RawReply, guide: Guide = UNGUIDED) -> RefusedOrBusy:
+    """Read a create's reply that is no success."""
+    error = read_error(raw, guide)
+    met: RefusedOrBusy | None = configured(raw, guide) or _by_words(raw, error)
+    is_locked = raw.status in _LOCKED or error.code.lower() == "locked"
+    if met is None and is_locked and is_api_error(raw):
+        met = Busy(retry_after(raw), error)
+    met = met or trouble(raw)
+    if met is not None:
+        return met
+    return KeyConflict(error) if raw.status == HTTPStatus.CONFLICT else _about_request(raw, error)
+
+
+def refusal(raw: RawReply, guide: Guide = UNGUIDED) -> Refused | Trouble:
+    """Read the refusal of a call that creates nothing: there a busy account is only a wait."""
+    met = create_refusal(raw, guide)
+    match met:
+        case Busy(retry_after=wait, error=error):
+            return Throttled(wait, error)
+        case KeyConflict(error=error):
+            return Refused(RefusalKind.INVALID, error) if is_api_error(raw) else unlike_api(raw)
+        case _:
+            return met
+
+
+def configured(raw: RawReply, guide: Guide) -> Refused | Busy | AccountBlocked | None:
+    """Return what a person says of this reply, None for nothing. Of a success a rule has to name status or code."""
+    if raw.is_success and not any(rule.status == raw.status or rule.code for rule in guide.rules.refusals):
+        return None
+    error = read_error(raw, guide)
+    match guide.meaning(raw.status, error.code, error.message):
+        case None:
+            return None
+        case RefusalMeaning.BUSY:
+            return Busy(retry_after(raw), error)
+        case RefusalMeaning.NO_CREDITS:
+            return AccountBlocked(AccountProblem.NO_CREDITS, error)
+        case meaning:
+            return Refused(RefusalKind(meaning.value), error)
+
+
+def trouble(raw: RawReply, guide: Guide = UNGUIDED) -> Trouble | None:
     """Name the trouble that any call may meet; None for the 4xx that speak of this one request."""
+    error = read_error(raw, guide)
+    said = configured(raw, guide)
+    if isinstance(said, AccountBlocked):
+        return said
+    if isinstance(said, Busy):
+        return Throttled(said.retry_after, error)
+    return _by_status(raw, error)
+
+
+def _by_status(raw: RawReply, error: ServiceError) -> Trouble | None:
     met: Trouble | None = None
     match raw.status:
         case HTTPStatus.UNAUTHORIZED:
-            met = AccountBlocked(AccountProblem.KEY_REFUSED, read_error(raw))
+            met = AccountBlocked(AccountProblem.KEY_REFUSED, error)
         case HTTPStatus.PAYMENT_REQUIRED:
-            met = AccountBlocked(AccountProblem.NO_CREDITS, read_error(raw))
+            met = AccountBlocked(AccountProblem.NO_CREDITS, error)
         case HTTPStatus.FORBIDDEN:
-            met = _forbidden(raw)
+            met = _forbidden(raw, error)
         case HTTPStatus.TOO_MANY_REQUESTS:
-            met = Throttled(retry_after(raw), read_error(raw))
-        case HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.TOO_EARLY:
+            met = Throttled(retry_after(raw), error)
+        case HTTPStatus.LOCKED | HTTPStatus.TOO_EARLY:
+            met = Throttled(retry_after(raw), error) if is_api_error(raw) else unlike_api(raw)
+        case HTTPStatus.REQUEST_TIMEOUT:
             met = NoReply(f"the service answered {raw.status} before it had taken the request")
         case status if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            met = Unavailable(retry_after(raw), read_error(raw))
+            met = Unavailable(retry_after(raw), error)
         case status if status < HTTPStatus.BAD_REQUEST:
             met = unlike_api(raw)
         case _:
@@ -104,47 +151,9 @@ def trouble(raw: RawReply) -> Trouble | None:
     return met
 
 
-def refusal(raw: RawReply) -> Refused | Throttled | NoReply:
-    """Read a 4xx that `trouble` left: a refusal only where the API itself said so, in a JSON object.
-
-    Anything else may be a proxy speaking, and says nothing about what happened to the request.
-    """
-    if not is_api_error(raw):
-        return unlike_api(raw)
-    error = read_error(raw)
-    words = _spoken(error)
-    if is_over_quote(raw):
-        return Refused(RefusalKind.OVER_QUOTE, error)
-    if is_busy(raw):
-        return Throttled(retry_after(raw), error)
-    if _speaks_of_assets(words):
-        return Refused(RefusalKind.ASSET_GONE, error)
-    is_wrong_address = raw.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.METHOD_NOT_ALLOWED}
-    if is_wrong_address and not _ABOUT_REQUEST.search(words):
-        return unlike_api(raw)
-    return Refused(RefusalKind.INVALID, error)
-
-
 def is_api_error(raw: RawReply) -> bool:
     """Whether the body is a JSON object: what tells the API from a proxy or the firewall (Service section 7)."""
     return isinstance(raw.document(), dict)
-
-
-def is_over_quote(raw: RawReply) -> bool:
-    """Whether the refusal is about the price being above what the caller allowed (Service rule 4.6)."""
-    words = _spoken(read_error(raw))
-    is_about_request = HTTPStatus.BAD_REQUEST <= raw.status < HTTPStatus.INTERNAL_SERVER_ERROR
-    if not is_about_request or raw.status in _NEVER_A_REFUSAL or not is_api_error(raw) or _MUST_BE.search(words):
-        return False
-    # These three have a meaning of their own, so the words have to name the caller's limit itself.
-    own = {HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT}
-    return bool(_COMPARED.search(words) and (_PRICE_LIMIT if raw.status in own else _PRICE).search(words))
-
-
-def is_busy(raw: RawReply) -> bool:
-    """Whether the refusal is about another active generation of the account (contract, section 7)."""
-    words = _spoken(read_error(raw))
-    return is_api_error(raw) and bool(_BUSY.search(words)) and not re.search(r"idempoten|\bkey\b", words)
 
 
 def unlike_api(raw: RawReply) -> NoReply:
@@ -157,43 +166,88 @@ def unlike_api(raw: RawReply) -> NoReply:
     )
 
 
-def retry_after(raw: RawReply) -> timedelta | None:
-    """Read Retry-After as seconds or as a date relative to the reply's own Date; None where it says nothing."""
-    value = raw.headers.get("retry-after")
-    if value is None:
+def _by_words(raw: RawReply, error: ServiceError) -> RefusedOrBusy | None:
+    """Read what the API says in its own words; None where the status decides."""
+    is_about_request = HTTPStatus.BAD_REQUEST <= raw.status < HTTPStatus.INTERNAL_SERVER_ERROR
+    if not is_about_request or not is_api_error(raw) or raw.status == HTTPStatus.UNAUTHORIZED:
         return None
-    seconds = read_number(value)
-    if seconds is None:
-        until, sent_at = read_date(value), read_date(raw.headers.get("date"))
-        if until is None or sent_at is None:
-            return None
-        seconds = (until - sent_at).total_seconds()
-    return timedelta(seconds=min(max(seconds, 0), _RETRY_AFTER_MAX.total_seconds()))
+    said = said_by(raw)
+    meaning = meaning_by_code(said)
+    if raw.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT}:
+        # Whatever it speaks of is a limit, but for missing credits, which no waiting brings.
+        is_lack = meaning is Meaning.NO_CREDITS and raw.status == HTTPStatus.TOO_MANY_REQUESTS
+        return AccountBlocked(AccountProblem.NO_CREDITS, error) if is_lack and not _is_quota(said) else None
+    if meaning is None and _is_over_quote(raw.status, said):
+        meaning = Meaning.OVER_QUOTE
+    if meaning is None:
+        meaning = meaning_by_prose(said)
+    return None if meaning is None else _as_meant(raw, meaning, error)
 
 
-def _forbidden(raw: RawReply) -> AccountBlocked | EdgeBlocked:
+def _as_meant(raw: RawReply, meaning: Meaning, error: ServiceError) -> RefusedOrBusy | None:
+    """Return the reply of a meaning; None where the status is to decide after all."""
+    is_paid = raw.status == HTTPStatus.PAYMENT_REQUIRED
+    met: RefusedOrBusy | None = None
+    match meaning:
+        case Meaning.BUSY:
+            met = None if is_paid else Busy(retry_after(raw), error)
+        case Meaning.LIMIT:
+            met = None if is_paid else Throttled(retry_after(raw), error)
+        case Meaning.KEY_MISMATCH:
+            met = KeyConflict(error)
+        case Meaning.NO_CREDITS:
+            met = AccountBlocked(AccountProblem.NO_CREDITS, error)
+        case Meaning.LOCKED_OUT:
+            met = AccountBlocked(AccountProblem.FORBIDDEN, error)
+        case Meaning.OVER_QUOTE:
+            met = Refused(RefusalKind.OVER_QUOTE, error)
+        case Meaning.ASSET_GONE:
+            is_told = raw.status != HTTPStatus.FORBIDDEN or meaning_by_code(said_by(raw)) is meaning
+            met = Refused(RefusalKind.ASSET_GONE, error) if is_told else None
+        case Meaning.CONTENT:
+            met = Refused(RefusalKind.INVALID, error)
+    return met
+
+
+def _about_request(raw: RawReply, error: ServiceError) -> Refused | NoReply:
+    """Read a 4xx whose words tell nothing special: a refusal only where the API itself said so, in a JSON object.
+
+    Anything else may be a proxy speaking, and says nothing about what happened to the request.
+    """
+    if not is_api_error(raw):
+        return unlike_api(raw)
+    said = said_by(raw)
+    words = " ".join((*said.codes, said.prose))
+    is_input = _INPUT.search(words) and not re.search(r"\bmodel\b|external|field required|unknown field", words)
+    if is_input:
+        return Refused(RefusalKind.ASSET_GONE, error)
+    if raw.status in _WRONG_ADDRESS and not _ABOUT_REQUEST.search(words):
+        return unlike_api(raw)
+    return Refused(RefusalKind.INVALID, error)
+
+
+def _is_over_quote(status: int, said: Said) -> bool:
+    """Whether the refusal is about the price being above what the caller allowed (Service rule 4.6)."""
+    words = " ".join((*said.codes, said.prose))
+    if status in _NEVER_A_REFUSAL or _MUST_BE.search(words):
+        return False
+    return bool(_COMPARED.search(words) and (_PRICE_LIMIT if status in _OWN else _PRICE).search(words))
+
+
+def _is_quota(said: Said) -> bool:
+    return any("quota" in code for code in said.codes)
+
+
+def _forbidden(raw: RawReply, error: ServiceError) -> AccountBlocked | EdgeBlocked:
     if not is_api_error(raw):
         return EdgeBlocked()
-    error = read_error(raw)
-    words = _spoken(error)
+    said = said_by(raw)
+    words = " ".join((*said.codes, said.prose))
     if error.code.lower() == _UPGRADE_CODE or _UPGRADE_CODE in raw.body.decode(errors="replace").lower():
         return AccountBlocked(AccountProblem.UPGRADE_REQUIRED, error)
-    if _NO_CREDITS.search(words):
+    if _OF_ACCOUNT.search(words):
         return AccountBlocked(AccountProblem.NO_CREDITS, error)
     return AccountBlocked(AccountProblem.FORBIDDEN, error)
-
-
-def _speaks_of_assets(words: str) -> bool:
-    if "external" in words or "field required" in words or "unknown field" in words:
-        return False
-    # "model delta-image-2 not found" is about the model.
-    return bool(_ASSET.search(words)) or (bool(_INPUT.search(words)) and not re.search(r"\bmodel\b", words))
-
-
-def _spoken(error: ServiceError) -> str:
-    """Give code and message as one lower-case text, with the word breaks of codes as spaces."""
-    code = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", error.code)
-    return re.sub(r"[_\-\s]+", " ", f"{code} {error.message}").lower()
 
 
 def _service_error(code: str, message: str, secrets: tuple[str, ...]) -> ServiceError:
@@ -201,42 +255,3 @@ def _service_error(code: str, message: str, secrets: tuple[str, ...]) -> Service
         safe_text(code, CODE_MAX_CHARACTERS, secrets),
         safe_text(message, MESSAGE_MAX_CHARACTERS, secrets),
     )
-
-
-def _words(document: object, depth: int = 0) -> tuple[str, str]:
-    """Find code and message in an error of any usual shape; either may be empty."""
-    if isinstance(document, list):
-        parts = [_words(entry, depth + 1) for entry in document[:_DETAILS_MAX]] if depth < _DETAILS_MAX else []
-        codes = [code for code, _ in parts if code]
-        return (codes[0] if codes else ""), "; ".join(message for _, message in parts if message)
-    if not isinstance(document, Mapping) or depth >= _DETAILS_MAX:
-        return "", read_text(document) or ""
-    fields = normalized(document)
-    code = _first_text(fields, ("code", "error_code", "type", "error_type", "name", "status"))
-    message = _first_text(fields, ("message", "msg", "detail", "error_description", "description", "reason", "title"))
-    place = fields.get("loc")
-    if message and isinstance(place, list):
-        message = f"{'.'.join(str(step) for step in place)}: {message}"
-    for name in ("error", "errors", "detail", "details", "fault", "data", "result"):
-        if name in fields and not (code and message):
-            inner_code, inner_message = _words(fields[name], depth + 1)
-            # {"error": "invalid_request", "message": "…"}: the bare text is the code.
-            if isinstance(fields[name], str) and name == "error" and message and not code:
-                inner_code, inner_message = inner_message, ""
-            is_specific = name == "error" and inner_code
-            code = inner_code if is_specific else code or inner_code
-            message = message or inner_message
-    return code, message
-
-
-def _first_text(fields: Mapping[str, object], names: tuple[str, ...]) -> str:
-    return next((text for name in names if (text := read_text(fields.get(name)))), "")
-
-
-def _plain_text(raw: RawReply) -> str:
-    """Give a plain text as it is, of an HTML page the title only."""
-    text = raw.body[:20_000].decode(errors="replace")
-    if "html" in raw.media_type or text.lstrip()[:1] == "<":
-        title = _TITLE.search(text)
-        return unescape(title[1]) if title else "an HTML page"
-    return text if text.isprintable() or raw.media_type.startswith("text/") else ""

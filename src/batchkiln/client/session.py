@@ -21,6 +21,8 @@ class Timeouts:
     read_seconds: float = 30  # between two pieces of a reply
     total_seconds: float = 60  # of a call to the API
     upload_seconds: float = 600  # of one upload: a storage that stops reading gives no other sign
+    least_seconds: float = 30  # of a download: in so long a wait,
+    least_bytes: int = 64 * 1024  # so many bytes have to come, or it is broken off
 
     def of_calls(self) -> aiohttp.ClientTimeout:
         """Bound a call to the API as a whole."""

@@ -1,8 +1,10 @@
 """Files over signed links: uploads to and downloads from the storage, which gets none of our keys (Law 8)."""
 
+import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -10,23 +12,52 @@ import aiohttp
 from yarl import URL
 
 from batchkiln.client.faults import FAULTS, describe_fault
+from batchkiln.client.session import Timeouts
 from batchkiln.core.replies import (
     BytesStored,
     DownloadBroken,
     DownloadReply,
     DownloadStarted,
+    LinkBarred,
     LinkRefused,
     NoReply,
+    NotContinued,
     PutReply,
     TicketRefused,
 )
 
 _CHUNK_BYTES: Final = 256 * 1024
 _REDIRECTS_MAX: Final = 3
-_CONTENT_RANGE: Final = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+# No file has a length of more digits, and `int` refuses thousands of them.
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type")
 # Statuses by which the storage says "not now" rather than "not with this link".
 _PASSING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
+
+
+UNENCRYPTED: Final = (
+    "the service speaks https, and its link leads to plain http, where others can read and change the file; "
+    "`allow_http_links: true` in the profile allows that"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGuard:
+    """Where links of a service may lead: what was asked for in secret is not fetched in clear.
+
+    `origin` is the service's own address; where that is plain http already, nothing is lost by an http link.
+    """
+
+    origin: URL
+    allows_http: bool = False
+
+    def bars(self, origin: URL, url: URL) -> LinkBarred | None:
+        """Return why a step from one address to another is not taken; None where it is."""
+        if self.allows_http or origin.scheme != "https" or url.scheme == "https":
+            return None
+        return LinkBarred(UNENCRYPTED)
 
 
 class _Source:
@@ -98,7 +129,8 @@ async def download(
     *,
     offset_bytes: int,
     etag: str | None,
-    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, per phase of the request
+    guard: LinkGuard,
+    timeouts: Timeouts,
 ) -> AsyncIterator[DownloadReply]:
     """Open a download; the connection is closed with the context.
 
@@ -108,19 +140,41 @@ async def download(
         yield NoReply("the output link is not an address")
         return
     headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
-    is_continued = offset_bytes > 0 and etag is not None and etag.startswith('"')
-    if is_continued and etag is not None:
-        headers |= {"Range": f"bytes={offset_bytes}-", "If-Range": etag}
-    try:
-        response = await session.get(url, headers=headers, max_redirects=_REDIRECTS_MAX, timeout=timeout)
-    except FAULTS as fault:
-        reply: DownloadReply = NoReply(describe_fault(fault))
-        response = None
-    if response is None:
-        yield reply
+    continued = etag if offset_bytes > 0 and etag is not None and etag.startswith('"') else None
+    if continued is not None:
+        headers |= {"Range": f"bytes={offset_bytes}-", "If-Range": continued}
+    response = await _get(session, url, headers, guard, timeouts)
+    if not isinstance(response, aiohttp.ClientResponse):
+        yield response
         return
-    async with response, aclosing(_chunks(response)) as chunks:
-        yield _download_reply(response, chunks, asked_offset_bytes=offset_bytes if is_continued else 0)
+    async with response, aclosing(_chunks(response, timeouts)) as chunks:
+        if continued is None:
+            yield _whole_reply(response, chunks)
+        else:
+            yield _continued_reply(response, chunks, offset_bytes=offset_bytes, etag=continued)
+
+
+async def _get(
+    session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str], guard: LinkGuard, timeouts: Timeouts
+) -> aiohttp.ClientResponse | LinkBarred | NoReply:
+    """Ask for a file, and follow the storage where it leads; each step is held against the guard first."""
+    origin = guard.origin
+    for _ in range(_REDIRECTS_MAX + 1):
+        if (barred := guard.bars(origin, url)) is not None:
+            return barred
+        try:
+            response = await session.get(url, headers=headers, allow_redirects=False, timeout=timeouts.of_downloads())
+        except FAULTS as fault:
+            return NoReply(describe_fault(fault))
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or location is None:
+            return response
+        response.close()
+        try:
+            origin, url = url, url.join(URL(location, encoded=location.isascii() and " " not in location))
+        except ValueError:
+            return NoReply("the storage led on to what is no address")
+    return NoReply(f"the storage led on more than {_REDIRECTS_MAX} times")
 
 
 def _put_reply(status: int) -> PutReply:
@@ -131,36 +185,82 @@ def _put_reply(status: int) -> PutReply:
     return NoReply(f"the storage answered {status}")
 
 
-def _download_reply(
-    response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes], *, asked_offset_bytes: int
-) -> DownloadReply:
-    """Read status and headers; a range other than the one asked for is of no use to anybody."""
-    status = response.status
-    is_encoded = response.headers.get("Content-Encoding", "identity").lower() != "identity"
-    started_bytes, total_bytes = 0, None if is_encoded else response.content_length
-    if status == HTTPStatus.PARTIAL_CONTENT:
-        span = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-        if span is None or span[1] is None or int(span[1]) != asked_offset_bytes or is_encoded:
-            return NoReply("the storage sent another part of the file than asked for")
-        started_bytes, total_bytes = asked_offset_bytes, None if span[2] == "*" else int(span[2])
-    elif status != HTTPStatus.OK:
-        is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING
-        return LinkRefused(status) if is_refusal else NoReply(f"the storage answered {status}")
+def _whole_reply(response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes]) -> DownloadReply:
+    """Read what answered a request for a whole file."""
+    if response.status != HTTPStatus.OK:
+        return _refusal(response.status)
+    is_encoded = _is_encoded(response)
     return DownloadStarted(
-        offset_bytes=started_bytes,
-        total_bytes=total_bytes,
+        offset_bytes=0,
+        total_bytes=None if is_encoded else _length_of(response),
         media_type=response.headers.get("Content-Type"),
         etag=None if is_encoded else response.headers.get("ETag"),
         chunks=chunks,
     )
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Give the bytes as they come. Raises `DownloadBroken` where they stop early."""
-    words = ""
+def _continued_reply(
+    response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes], *, offset_bytes: int, etag: str
+) -> DownloadReply:
+    """Read what answered a request for the rest of a file: the same file from that very place, or the whole of one.
+
+    A 206 that does not name the etag again may be of another file: not every server looks at `If-Range`.
+    """
+    if response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+        return NotContinued("the storage no longer has so much of the file")
+    if response.status != HTTPStatus.PARTIAL_CONTENT:
+        return _whole_reply(response, chunks)
+    span = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+    if span is None or int(span[1]) != offset_bytes or _is_encoded(response):
+        return NotContinued("the storage sent another part of the file than asked for")
+    if response.headers.get("ETag") != etag:
+        return NotContinued("the storage sent the rest of another file")
+    return DownloadStarted(
+        offset_bytes=offset_bytes,
+        total_bytes=None if span[3] == "*" else int(span[3]),
+        media_type=response.headers.get("Content-Type"),
+        etag=etag,
+        chunks=chunks,
+    )
+
+
+def _refusal(status: int) -> LinkRefused | NoReply:
+    """Tell a link that no longer works from a storage in trouble, and from what nobody asked for."""
+    is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING
+    return LinkRefused(status) if is_refusal else NoReply(f"the storage answered {status}")
+
+
+def _is_encoded(response: aiohttp.ClientResponse) -> bool:
+    return response.headers.get("Content-Encoding", "identity").lower() != "identity"
+
+
+def _length_of(response: aiohttp.ClientResponse) -> int | None:
+    """Return the announced length; None where there is none, or one that no file has."""
+    length = response.headers.get("Content-Length", "")
+    return int(length) if _LENGTH.fullmatch(length) else None
+
+
+async def _chunks(response: aiohttp.ClientResponse, timeouts: Timeouts) -> AsyncGenerator[bytes, None]:
+    """Give the bytes as they come. Raises `DownloadBroken` where they stop early, or come too slowly.
+
+    Only the time spent waiting for the network counts: a slow disk is no fault of the storage's.
+    """
+    loop, words = asyncio.get_running_loop(), ""
+    waited_seconds, came_bytes = 0.0, 0
+    pieces = response.content.iter_chunked(_CHUNK_BYTES)
     try:
-        async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
-            yield chunk
+        while True:
+            asked_at = loop.time()
+            piece = await anext(pieces, None)
+            if piece is None:
+                break
+            waited_seconds, came_bytes = waited_seconds + loop.time() - asked_at, came_bytes + len(piece)
+            yield piece
+            if came_bytes >= timeouts.least_bytes:
+                waited_seconds, came_bytes = 0.0, 0
+            elif waited_seconds >= timeouts.least_seconds:
+                words = f"fewer than {timeouts.least_bytes} bytes came in {timeouts.least_seconds:g} seconds"
+                break
     except FAULTS as fault:
         words = describe_fault(fault)
     if words:

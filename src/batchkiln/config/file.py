@@ -22,6 +22,7 @@ from pydantic_core import ErrorDetails
 
 from batchkiln.config.notifiers import Address, Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem
+from batchkiln.config.replies import Replies
 from batchkiln.config.traces import checked_endpoint
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.instants import EPOCH
@@ -88,6 +89,7 @@ class _Limits(_Model):
     requests_per_minute_per_ip: int = Field(default=120, ge=1)
     poll_interval_seconds: float = Field(default=10.0, ge=0)
     minute_seconds: float = Field(default=60.0, gt=0)
+    output_bytes: Annotated[int, BeforeValidator(_bytes), Field(ge=1)] = 2 * 1024**3
 
 
 class _Profile(_Model):
@@ -97,6 +99,8 @@ class _Profile(_Model):
     base_url: str | None = None
     accounts: tuple[_Account, ...] = ()
     limits: _Limits = _Limits()
+    allow_http_links: bool = False
+    replies: Replies = Replies()
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -248,6 +252,8 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         scale=entry.time_scale,
         allows_http=entry.allow_http,
         folder=folder,
+        allow_http_links=entry.allow_http_links,
+        replies=entry.replies.rules(),
     )
 
 

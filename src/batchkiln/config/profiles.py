@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from batchkiln.core.errors import InputError
+from batchkiln.core.reply_rules import ReplyRules
 from batchkiln.core.windows import Limits, ServiceDay
 
 LOCAL_TIME_SCALE: Final = 60.0
@@ -53,8 +54,9 @@ class Account:
 class Profile:
     """A service. Without `base_url` it is the local one, embedded in the process that drives the queue.
 
-    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up;
-    `allows_http` lets API keys go in clear over a network that is trusted.
+    `scale` is None where the configuration does not say; `folder` is where relative key files are looked up.
+    `allows_http` lets API keys go in clear over a network that is trusted; `allow_http_links` lets links of a service
+    with https lead to plain http; `replies` is what a person knows of the service's replies.
     """
 
     name: str
@@ -65,6 +67,8 @@ class Profile:
     scale: float | None = None
     allows_http: bool = False
     folder: Path = field(default_factory=Path)
+    allow_http_links: bool = False
+    replies: ReplyRules = field(default_factory=ReplyRules)
 
     @property
     def is_embedded(self) -> bool:

@@ -1,6 +1,10 @@
 """How long to wait before try n, where the service did not say."""
 
+from datetime import timedelta
 from typing import Final
+
+LONGEST_HOLD: Final = timedelta(days=8)
+"""The longest wait that a service may ask for: a week covers each of its windows."""
 
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 300.0

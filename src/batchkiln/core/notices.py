@@ -13,7 +13,7 @@ class NoticeKind(StrEnum):
     BUDGET_SPENT = "budget_spent"  # the day's credits are used up, and work is left
     ITEM_HELD = "item_held"  # waits for a person
     RESULTS_EXPIRING = "results_expiring"  # paid, not fetched, and soon deleted by the service
-    ACCOUNT_BLOCKED = "account_blocked"  # key refused, upgrade required, no credits, forbidden
+    ACCOUNT_BLOCKED = "account_blocked"  # key refused, upgrade required, no credits, forbidden, overcharged
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,28 @@ class GenerationStatus(StrEnum):
     EXPIRED = "expired"
     UNKNOWN = "unknown"
 
+    @classmethod
+    def of(cls, word: str | None) -> "GenerationStatus":
+        """Return what a status word means; `UNKNOWN` for one that the service's document does not name.
+
+        Other words for a success are believed, since it only leads to fetching files. No other word is a failure:
+        a failure is verified and refunded (Service rule 3.1), and its item is paid for again.
+        """
+        known = (word or "").strip().casefold()
+        if known in _WORDS_FOR_SUCCESS:
+            return cls.SUCCESS
+        try:
+            return cls(known)
+        except ValueError:
+            return cls.UNKNOWN
+
     @property
     def is_ended(self) -> bool:
         """Whether nothing more is to come."""
         return self not in {GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.UNKNOWN}
+
+
+_WORDS_FOR_SUCCESS = frozenset({"succeeded", "successful", "completed", "complete", "done", "finished"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +55,15 @@ class ServiceError:
 
 @dataclass(frozen=True, slots=True)
 class OutputLink:
-    """A signed download link: a secret (Law 8), short-lived (Service section 2.1)."""
+    """A signed download link: a secret (Law 8), short-lived (Service section 2.1).
+
+    `identity` is what the record calls the output, where it does; it stays the same from one read to the next.
+    """
 
     type: str
     url: str = field(repr=False)
     expires_at: datetime | None
+    identity: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +119,13 @@ class NotUnderstood:
     """A success (2xx) without what was asked for (Law 10). For a create its outcome is unknown (Law 2).
 
     `lacking` says what was not found, as "names no price"; `shape` is what came: names and types, no values.
+    `remedy` is the configuration line to paste below the profile, with a guess of the path where there is one.
     """
 
     lacking: str
     shape: str
     status: int
+    remedy: str | None = None
 
 
 class AccountProblem(StrEnum):
@@ -114,6 +138,7 @@ class AccountProblem(StrEnum):
     KEY_CONFLICT = "key_conflict"  # a 409 that lasts, for bytes that are unchanged
     NOT_UNDERSTOOD = "not_understood"  # its replies to creates are
     REFUSED_ALIKE = "refused_alike"  # one create after the other, in the same words
+    OVERCHARGED = "overcharged"  # it charged more than the maximum that was sent; told by us, not by the service
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,11 +330,29 @@ class LinkRefused:
     status: int
 
 
-DownloadReply = DownloadStarted | LinkRefused | NoReply
+@dataclass(frozen=True, slots=True)
+class LinkBarred:
+    """The link, or a redirect of it, leads where we do not go: nothing was sent there. `reason` names no address."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotContinued:
+    """What was to be continued cannot be: another file came, or another part of it. It has to be begun again."""
+
+    reason: str
+
+
+DownloadReply = DownloadStarted | LinkRefused | LinkBarred | NotContinued | NoReply
 
 
 class DownloadBroken(Exception):
     """The bytes stopped before the end; what came is kept, and continued by range where possible."""
+
+
+class DownloadUnusable(DownloadBroken):
+    """All bytes came, and are no output: an error page, or nothing. Another try may bring the file."""
 
 
 class DownloadCut(DownloadBroken):

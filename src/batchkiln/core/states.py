@@ -53,6 +53,7 @@ class Event(StrEnum):
     GENERATION_LOST = "generation_lost"
     OUTPUTS_READY = "outputs_ready"
     URL_EXPIRED = "url_expired"
+    OUTPUTS_UNUSABLE = "outputs_unusable"
     RETENTION_ENDED = "retention_ended"
     FILES_SAVED = "files_saved"
     CANCEL_REQUESTED = "cancel_requested"
@@ -96,11 +97,13 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_D, Event.URL_EXPIRED):         _D,                  # one more read gives a fresh URL: Service section 2.1
     (_D, Event.KEY_MISSING):         _H,
     (_D, Event.RETENTION_ENDED):     ItemState.EXPIRED,
+    (_D, Event.OUTPUTS_UNUSABLE):    _H,                  # some of its files cannot be had: a person decides
     (_D, Event.FILES_SAVED):         ItemState.DONE,
     (_H, Event.REPLAY_RESUMED):      _S,                  # the key came back
     (_H, Event.POLL_RESUMED):        _A,                  # the key came back, or a person knows the id
     (_H, Event.DOWNLOAD_RESUMED):    _D,
     (_H, Event.REQUEUED):            _Q,                  # by a person: nothing was created, or it may be paid again
+    (_H, Event.FILES_SAVED):         ItemState.DONE,      # by a person: what is on disk is all there is
     (_H, Event.GIVEN_UP):            ItemState.FAILED,
     (ItemState.FAILED,   Event.RETRY_REQUESTED): _Q,      # by a person; a failure was refunded, a cancel maybe not
     (ItemState.REJECTED, Event.RETRY_REQUESTED): _Q,

@@ -20,8 +20,9 @@ def describe_trouble(trouble: Trouble) -> str:
     match trouble:
         case NoReply(reason=reason):
             return f"the service does not answer ({reason})"
-        case NotUnderstood(lacking=lacking, shape=shape, status=status):
-            return f"the service's reply {lacking}; it is not understood (status {status}: {shape})"
+        case NotUnderstood(lacking=lacking, shape=shape, status=status, remedy=remedy):
+            told = f"the service's reply {lacking}; it is not understood (status {status}: {shape})"
+            return told if remedy is None else f"{told}; if it is there, tell where in the profile: {remedy}"
         case EdgeBlocked():
             return "the firewall before the API refused the request"
         case Throttled(error=error):
@@ -42,4 +43,5 @@ _PROBLEMS: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.KEY_CONFLICT: "the service keeps saying that a request was sent before with other contents",
     AccountProblem.NOT_UNDERSTOOD: "the service's replies to creates are not understood",
     AccountProblem.REFUSED_ALIKE: "one item after the other was refused in the same words",
+    AccountProblem.OVERCHARGED: "the service charged it more than the maximum that was sent",
 }

@@ -120,9 +120,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class DownloadTask:
-    """A finished generation whose files are still to be fetched. `saved` are the numbers already here.
+    """A finished generation whose files are still to be fetched. `saved` are those already here: number -> sha256.
 
-    `taken` are those of the first output's possible paths that another output has already.
+    `listed` is how many outputs its record had when one of them was saved; 0 before that. `taken` are those of the
+    first output's possible paths that another output has already.
     """
 
     attempt: Attempt
@@ -134,7 +135,8 @@ class DownloadTask:
     output_dir: str
     filename: str
     created_at: datetime
-    saved: frozenset[int]
+    saved: Mapping[int, str]
+    listed: int = 0
     last_read_at: datetime | None = None
     taken: frozenset[str] = frozenset()
 
@@ -161,11 +163,13 @@ class Progress:
     """Where a record of the service brought its item; with it, once it succeeded, what the download needs.
 
     `seen` is the queue as the record left it, with its version; None where it has changed meanwhile.
+    `overcharged_credits` is what the record told to be charged beyond the quote and every cost told before.
     """
 
     state: ItemState
     task: DownloadTask | None = None
     seen: tuple[int, Snapshot] | None = None
+    overcharged_credits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

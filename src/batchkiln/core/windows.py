@@ -8,10 +8,10 @@ moment in between. A day is the service's own, from reset to reset.
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from batchkiln.core.instants import EPOCH, Now
 
@@ -33,6 +33,12 @@ class Limits:
     requests_per_minute_per_ip: int = 120
     poll_interval_seconds: float = 10.0
     minute_seconds: float = 60.0
+    output_bytes: int = 2048 * MIB  # of one output: our own bound, the service names none
+
+    @property
+    def of_the_service(self) -> dict[str, Any]:
+        """The limits that a service keeps, by name: all but our own bounds."""
+        return {name: value for name, value in asdict(self).items() if name != "output_bytes"}
 
 
 class SlidingLog:

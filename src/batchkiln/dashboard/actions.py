@@ -233,7 +233,7 @@ def _problem(story: ItemStory, fields: Mapping[str, str]) -> str | None:
     if fields.get("confirm") != story.item.name:
         return f"Type the item's id, {story.item.name}, to say that it may cost credits. Nothing was changed."
     if (fields["decision"] == Decision.GENERATION) != bool(fields.get("generation_id")):
-        return "The generation's id belongs to the answer that it has become one, which needs it. Nothing was changed."
+        return "The generation's id belongs to the answer to fetch it, which needs it. Nothing was changed."
     return None
 
 
@@ -246,5 +246,9 @@ def _resolve_page(context: Context, story: ItemStory, *, problem: str | None = N
         story=story,
         problem=problem,
         agreed=story.hold_asked,
-        costs={decision: cost_of_resolve(decision, story) for decision in Decision},
+        costs={
+            decision: cost_of_resolve(decision, story)
+            for decision in Decision
+            if decision is not Decision.SAVED or story.item.outputs
+        },
     )

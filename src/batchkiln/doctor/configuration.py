@@ -2,7 +2,6 @@
 
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from batchkiln.core.windows import Limits
 from batchkiln.doctor.findings import Finding, fail, ok, warn
 from batchkiln.wiring.keys import shared_keys
 
-_COUNTS: Final = tuple(entry.name for entry in fields(Limits) if not entry.name.endswith("_seconds"))
+_COUNTS: Final = tuple(name for name in Limits().of_the_service if not name.endswith("_seconds"))
 _SHORTEST_POLL: Final = Limits().poll_interval_seconds
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from batchkiln.client import ServiceClient, new_session
+from batchkiln.client import Guide, ServiceClient, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
@@ -72,10 +72,13 @@ async def _examine_service(patient: Patient, profile: Profile) -> AsyncIterator[
     try:
         async with _visit(patient, profile) as visit:
             reply = await visit.client({}).describe()
+            if visit.clock.is_doubted:  # far from this machine's time: no single reply tells which is wrong
+                await visit.clock.await_witness()
+                reply = await visit.client({}).describe()
             yield check_reachable(reply)
             if not visit.clock.is_observed:
                 return
-            for finding in check_description(reply):
+            for finding in check_description(reply, profile.replies):
                 yield finding
             is_scaled = profile.is_embedded or profile.time_scale != 1
             yield check_clock(visit.clock, patient.surroundings.wall(), is_scaled=is_scaled)
@@ -93,9 +96,10 @@ class _Visit:
     session: ClientSession
     base_url: str
     clock: ServiceClock
+    guide: Guide
 
     def client(self, keys: Mapping[str, str]) -> ServiceClient:
-        return ServiceClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock)
+        return ServiceClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, guide=self.guide)
 
 
 @asynccontextmanager
@@ -107,4 +111,4 @@ async def _visit(patient: Patient, profile: Profile) -> AsyncIterator[_Visit]:
             base_url = (await stack.enter_async_context(throwaway_service(profile))).base_url
         session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
-        yield _Visit(session, base_url, clock)
+        yield _Visit(session, base_url, clock, Guide(profile.replies))

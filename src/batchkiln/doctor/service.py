@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from batchkiln.client import ServiceClient, fingerprint
+from batchkiln.client import Guide, ServiceClient, fingerprint
+from batchkiln.client.described import OpenField, open_fields
 from batchkiln.client.description import differences
+from batchkiln.client.schemas import as_map
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
@@ -17,8 +19,9 @@ from batchkiln.core.replies import (
     Described,
     DescribeReply,
 )
+from batchkiln.core.reply_rules import ReplyRules, remedy_line
 from batchkiln.core.troubles import describe_trouble
-from batchkiln.doctor.findings import Finding, fail, ok, warn
+from batchkiln.doctor.findings import Finding, Level, fail, ok, warn
 
 ClientOf = Callable[[Mapping[str, str]], ServiceClient]
 """Makes a client with some keys, by fingerprint."""
@@ -37,6 +40,7 @@ _REMEDIES: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.KEY_CONFLICT: "see whether another program makes the same keys",
     AccountProblem.NOT_UNDERSTOOD: "put where the fields stand under `replies` in the configuration",
     AccountProblem.REFUSED_ALIKE: "see what the service says of the refused items",
+    AccountProblem.OVERCHARGED: "ask the service's support about the charge, before anything more is sent",
 }
 
 
@@ -51,8 +55,12 @@ def check_reachable(reply: DescribeReply) -> Finding:
     return fail("service", message, "check base_url and the network", exit_status=ExitStatus.UNEXPECTED)
 
 
-def check_description(reply: DescribeReply) -> list[Finding]:
-    """Hold the service's description of itself against what the client sends and needs."""
+def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) -> list[Finding]:  # noqa: B008  frozen
+    """Hold the service's description of itself against what the client sends and needs.
+
+    For each field that the service's document does not show: where the description says that it stands, whether it is
+    read there, and what is done with it.
+    """
     if not isinstance(reply, Described):
         return [warn("description", "not checked: the service did not describe itself")]
     found = [
@@ -61,7 +69,32 @@ def check_description(reply: DescribeReply) -> list[Finding]:
         else warn("description", difference.what, "replies of other shapes are understood where that is possible")
         for difference in differences(reply.document)
     ]
-    return found or [ok("description", "as batchkiln expects it")]
+    if not as_map(reply.document.get("paths")):
+        return found
+    fields = open_fields(reply.document, Guide(rules))
+    found += [_of_field(each) for each in fields]
+    is_expected = all(finding.level is Level.OK for finding in found)
+    return [*found, ok("description", "as batchkiln expects it")] if is_expected else found
+
+
+def _of_field(open_field: OpenField) -> Finding:
+    """Tell of one open field, with the configuration line that would mend it."""
+    name, what = open_field.name, open_field.what
+    check = f"description, {name.value}"
+    if open_field.is_found:
+        return ok(check, f"{what} is read at {open_field.found}; {open_field.sends}")
+    if open_field.described is None:
+        return warn(
+            check,
+            f"{what} is not described where it could be read; it is looked for in what comes",
+            f"if it is not understood then, add to the profile: {remedy_line(name, None)}",
+        )
+    read = f"would be read at {open_field.found}" if open_field.found else "would not be found"
+    return warn(
+        check,
+        f"{what} is described at {open_field.described}, and {read}",
+        f"add to the profile: {remedy_line(name, open_field.described)}",
+    )
 
 
 _UPDATE: Final = (

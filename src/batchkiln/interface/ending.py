@@ -5,7 +5,7 @@ from typing import Final
 
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.planner import Reason
-from batchkiln.core.replies import AccountBlocked
+from batchkiln.core.replies import AccountBlocked, AccountProblem
 from batchkiln.core.states import ItemState
 from batchkiln.views.overview import JobView
 
@@ -34,12 +34,20 @@ class Ending:
         """The status of the contract's section 4."""
         if self.signal_status is not None:
             return ExitStatus(self.signal_status)
+        if self._paused_by_overcharge:
+            return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and (self.blocked or {Reason.HELD, Reason.NO_KEY} & set(self.rests)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT
         is_short = self.left or any(bad_of(view) or waiting_in_pause(view) for view in self.views)
         return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
+
+    @property
+    def _paused_by_overcharge(self) -> bool:
+        """Whether items wait since a charge was above the maximum that was sent: their job was paused for it."""
+        is_overcharged = any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked)
+        return is_overcharged and any(waiting_in_pause(view) for view in self.views)
 
 
 def left_of(view: JobView) -> int:

@@ -9,6 +9,7 @@ from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.notices import Notice, NoticeKind
 from batchkiln.core.planner import Due, Reason
 from batchkiln.core.polling import NEAR_THE_END, retention_ends_at
+from batchkiln.core.replies import AccountProblem
 from batchkiln.core.views import Outstanding
 from batchkiln.interface.happenings import ITEMS_NAMED, notice_id
 from batchkiln.queue.connection import Database
@@ -16,6 +17,7 @@ from batchkiln.queue.drivers import find_work
 from batchkiln.queue.notices import Expiring, audience_of, near_expiry
 from batchkiln.scheduler.lane import Lane
 from batchkiln.scheduler.loop import rest_of
+from batchkiln.views.advice import ACCOUNT_ADVICE
 from batchkiln.views.words import count, moment
 from batchkiln.wiring.driver import Driver
 
@@ -51,15 +53,18 @@ def _blocked(lane: Lane, driver: Driver, uid: str, audience: frozenset[str] | No
     now = lane.ports.clock.now().instant
     account = f"{lane.viewpoint.profile}/{lane.viewpoint.account}"
     problem = driver.control.blocked[lane.account_id].problem
+    text = (
+        f"The service refuses the account {account} ({problem}) until a person acts. Nothing is lost, and what is "
+        "queued stays queued; `batchkiln work` goes on once that is mended."
+    )
+    if problem is AccountProblem.OVERCHARGED:
+        text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and what is queued stays queued."
     return Notice(
         id=notice_id(uid, NoticeKind.ACCOUNT_BLOCKED, account, problem, lane.day.start_of(now)),
         kind=NoticeKind.ACCOUNT_BLOCKED,
         at=now,
         title=f"{account} cannot work: {problem}",
-        text=(
-            f"The service refuses the account {account} ({problem}) until a person acts. Nothing is lost, and what is "
-            "queued stays queued; `batchkiln work` goes on once that is mended."
-        ),
+        text=text,
         audience=audience,
         facts={"profile": lane.viewpoint.profile, "account": lane.viewpoint.account, "problem": problem.value},
     )

@@ -8,6 +8,7 @@ leaves a temporary file; a crash between the name and the record is found again 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -17,7 +18,7 @@ from batchkiln.core.job import SavedFile
 from batchkiln.core.replies import DownloadCut
 from batchkiln.core.spelling import NAMES_UNSPELLED, can_spell_names
 from batchkiln.outputs.filesystem import FileSystem, RealFiles
-from batchkiln.outputs.media import Media, sniff_media
+from batchkiln.outputs.media import Media, media_of
 from batchkiln.outputs.part import Part, WrongLength, WrongMedia
 from batchkiln.outputs.places import make_folders, numbered, part_path, place_inside
 from batchkiln.outputs.unwritable import explained, unwritable
@@ -56,26 +57,24 @@ class OutputFiles:
         self,
         part: Part,
         *,
-        expects_video: bool,
         total_bytes: int | None,
         name_for: Callable[[str], str],
+        content_type: str | None = None,
+        link_extension: str | None = None,
         believed_sha256: str | None = None,
     ) -> SavedFile:
         """Check the file, give it its final name, and tell what stands there now.
 
-        `name_for` gives the relative name for an extension (without a dot), which the content decides.
+        `name_for` gives the relative name for an extension (without a dot), which the content decides, whatever was
+        asked for; where it does not tell its kind, what the server or the link call it.
         A taken name gets `~2`, `~3` … before its extension, unless that file has the same content: then
         a crash came between name and record, and it is adopted. A file without the end that its
         format demands is taken only with `believed_sha256`. Raises `WrongLength`, `WrongMedia`, `DownloadCut` (the
         part stays open) and `OutputsUnwritable`.
         """
+        media_of = partial(_checked, total_bytes=total_bytes, content_type=content_type, link_extension=link_extension)
         return await asyncio.to_thread(
-            self._finish,
-            part,
-            expects_video=expects_video,
-            total_bytes=total_bytes,
-            name_for=name_for,
-            believed_sha256=believed_sha256,
+            self._finish, part, media_of=media_of, name_for=name_for, believed_sha256=believed_sha256
         )
 
     def _check_writable(self, directory: Path) -> None:
@@ -114,14 +113,13 @@ class OutputFiles:
         self,
         part: Part,
         *,
-        expects_video: bool,
-        total_bytes: int | None,
+        media_of: Callable[[Part], Media],
         name_for: Callable[[str], str],
         believed_sha256: str | None,
     ) -> SavedFile:
         with part.lock:
             part.flush()
-            media = _checked(part, expects_video=expects_video, total_bytes=total_bytes)
+            media = media_of(part)
             with explained(part.path):
                 if part.sha256 != believed_sha256 and not is_whole(media, part.size_bytes, part.read_at):
                     raise DownloadCut(f"the {media.media_type} does not end as it should", sha256=part.sha256)
@@ -155,12 +153,11 @@ class OutputFiles:
         return self._files.size_of(path) == part.size_bytes and self._files.sha256_of(path) == part.sha256
 
 
-def _checked(part: Part, *, expects_video: bool, total_bytes: int | None) -> Media:
-    """Compare the file with what was announced and paid for, before it gets a name."""
+def _checked(part: Part, *, total_bytes: int | None, content_type: str | None, link_extension: str | None) -> Media:
+    """Compare the file with what was announced, and tell what it is, before it gets a name."""
     if total_bytes is not None and part.size_bytes != total_bytes:
         raise WrongLength(f"{part.size_bytes} bytes came, {total_bytes} were announced")
-    media = sniff_media(part.head)
-    expected = "a clip" if expects_video else "a picture"
-    if media is None or media.is_video != expects_video:
-        raise WrongMedia(f"{expected} was expected, but {media.media_type if media else 'something else'} came")
+    media = media_of(part.head, content_type=content_type, link_extension=link_extension)
+    if media is None:
+        raise WrongMedia("a text came in place of the file" if part.head else "an empty file came")
     return media

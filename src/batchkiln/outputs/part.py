@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Final
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.replies import DownloadBroken
+from batchkiln.core.replies import DownloadBroken, DownloadUnusable
 from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.media import SNIFFED_BYTES
 from batchkiln.outputs.unwritable import explained
@@ -20,8 +20,8 @@ class WrongLength(DownloadBroken):
     """The file has not the length that was announced. A shorter one can be continued at `Part.size_bytes`."""
 
 
-class WrongMedia(DownloadBroken):
-    """The bytes are no picture or clip of the kind that was paid for; only `Part.restart` can mend that."""
+class WrongMedia(DownloadUnusable):
+    """The bytes are no output: nothing, or a text in its place; only `Part.restart` can mend that."""
 
 
 class Part:
@@ -83,6 +83,11 @@ class Part:
         """Remove the file; does nothing when it was finished or discarded already."""
         if self.is_open:
             await asyncio.to_thread(self._remove)
+
+    async def digest(self) -> str:
+        """Return the hash of all that was written, in hex. Raises `OutputsUnwritable`."""
+        await asyncio.to_thread(self._flush_locked)
+        return self.sha256
 
     def flush(self) -> None:
         """Hand the buffered bytes to the disk, in this thread, which holds `lock`. Raises `OutputsUnwritable`."""

@@ -52,6 +52,11 @@ def _has_jpeg_end(size_bytes: int, read_at: ReadAt) -> bool:
     return _JPEG_END in _tail(_jpeg_scan_at(read_at), size_bytes, read_at)
 
 
+def _has_svg_end(size_bytes: int, read_at: ReadAt) -> bool:
+    tail = _tail(0, size_bytes, read_at).rstrip()
+    return b"</svg" in tail or tail.endswith(b"/>")
+
+
 def _has_webp_end(size_bytes: int, read_at: ReadAt) -> bool:
     told = int.from_bytes(read_at(4, 4), "little") + 8
     return told >= _WEBP_MIN_BYTES and 0 <= size_bytes - told <= _APPENDED_MAX_BYTES
@@ -183,6 +188,9 @@ _CHECKS: Final[Mapping[str, Callable[[int, ReadAt], bool]]] = {
     "gif": _has_gif_end,
     "webp": _has_webp_end,
     "avif": partial(_holds_boxes, needed=b"meta"),
+    "heic": partial(_holds_boxes, needed=b"meta"),
+    "m4a": partial(_holds_boxes, needed=b"moov"),
+    "svg": _has_svg_end,
     "mp4": partial(_holds_boxes, needed=b"moov"),
     "mov": partial(_holds_boxes, needed=b"moov"),
     "webm": _holds_segment,

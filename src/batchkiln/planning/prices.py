@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Final, assert_never
 
-from batchkiln.client import ServiceClient, fingerprint, new_session
+from batchkiln.client import Guide, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
@@ -210,7 +210,8 @@ async def open_desk(profile: Profile, account: str, known: Known, manner: Manner
             base_url, keys = str(profile.base_url), profile.keys(account)
         session = await stack.enter_async_context(new_session(manner.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
-        client = ServiceClient(session, base_url=base_url, keys={fingerprint(key): key for key in keys}, clock=clock)
+        named = {fingerprint(key): key for key in keys}
+        client = ServiceClient(session, base_url=base_url, keys=named, clock=clock, guide=Guide(profile.replies))
         reads, machine = _windows(profile.limits, known, clock.now())
         note = None if profile.is_embedded else manner.note
         yield Desk(
@@ -253,6 +254,9 @@ class _Visit:
 
     async def make(self, questions: Sequence[PriceQuestion]) -> None:
         described = await self.desk.client.describe()  # tells the time, and counts in no account's window
+        if self.desk.clock.is_doubted:
+            await self.desk.clock.await_witness()
+            described = await self.desk.client.describe()
         if isinstance(described, NoReply | EdgeBlocked | Unavailable):
             self._give_up(described)
             return

@@ -4,8 +4,6 @@ Every function takes a connection inside a transaction. `now` is milliseconds of
 """
 
 import sqlite3
-from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 from batchkiln.core.durations import Sighting
@@ -17,18 +15,16 @@ from batchkiln.core.replies import GenerationRecord, GenerationStatus, ServiceEr
 from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import NewAttempt, RequestNote
+from batchkiln.queue.charges import cost_of, day_of_charge, made_at_of, note_overcharge, recharge
 from batchkiln.queue.moves import move, move_through, note
 from batchkiln.queue.preparations import asset_urls
-from batchkiln.queue.rows import attempt_of, is_for, recipe_of, stored
+from batchkiln.queue.rows import attempt_of, is_for, recipe_of
 from batchkiln.queue.soundness import attempt_checksum, is_as_recorded
 from batchkiln.queue.sql import query
-from batchkiln.queue.windows import give_back_credits, job_credits, take_credits, write_request
+from batchkiln.queue.windows import DayOf, give_back_credits, job_credits, take_credits, write_request
 
 REFUSALS_IN_A_ROW: Final = 5
 """So often a refusal that a fresh quote, asset or key should mend is tried again for one item."""
-
-DayOf = Callable[[datetime | None], datetime]
-"""Gives the service day of an instant; of None, which is some instant until now, the last day that it can be in."""
 
 
 def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) -> bytes | None:
@@ -228,6 +224,8 @@ def record_accepted(
 ) -> ItemState:
     """Note the generation's id and price; its credits go to the service day in which it was created.
 
+    Of both, a record says what is believed only as far as it can be true (`queue.charges`).
+
     An id that another attempt of the account has already is no answer to this one: a person has to look.
     """
     claim = {"attempt_id": attempt_id, "generation_id": record.id}
@@ -236,7 +234,8 @@ def record_accepted(
         message = f"the service answered with the generation {record.id}, which another item has"
         record_hold(connection, attempt_id, Event.KEY_CONFLICT, ServiceError("generation_known", message), now)
         return ItemState.HELD
-    day, cost = _charge_of(row, record, day_of)
+    made_at, cost = made_at_of(row, record, now), cost_of(row, record)
+    day = day_of_charge(row, made_at, now, day_of)
     has_succeeded = record.status is GenerationStatus.SUCCESS
     changed = connection.execute(
         query("accept_attempt"),
@@ -247,15 +246,16 @@ def record_accepted(
             "generation_id": record.id,
             "status": record.status_word,
             "cost": cost,
-            "created_at": stored(record.created_at) or now,
+            "created_at": now if made_at is None else made_at,
             "day": day,
             "now": now,
         },
     ).rowcount
     if changed != 1:
         raise InvariantBroken(f"attempt {attempt_id} is not waiting for a reply, yet was accepted")
-    _move_credits(connection, row, day=day, cost=cost)
+    _move_credits(connection, row, day=day, cost=max(cost, row["quote_credits"]))
     _change_money(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
+    note_overcharge(connection, row, cost, now)
     detail = {"generation_id": record.id, "cost_credits": cost, "is_replay": row["sends"] > 1}
     steps = [(Event.ACCEPTED, detail), (Event.OUTPUTS_READY, None)][: 1 + has_succeeded]
     state = move_through(
@@ -285,10 +285,10 @@ def record_generation(
     row = _row(connection, attempt_id)
     if row["generation_status"] is None:
         row = _confirm(connection, row, record, now, day_of)
+    else:
+        row = recharge(connection, row, record, now)
     if sighting is not None:
-        going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
-        parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
-        connection.execute(query("note_duration"), parameters)
+        _note_duration(connection, attempt_id, sighting)
     if record.status_word != row["generation_status"] or row["lost_since"] is not None:
         connection.execute(query("note_status"), {"attempt_id": attempt_id, "status": record.status_word})
         note(
@@ -301,6 +301,7 @@ def record_generation(
         )
     match record.status:
         case GenerationStatus.SUCCESS:
+            _note_unknown_word(connection, row, record, now)
             _end(connection, row, AttemptState.SUCCEEDED, now)
             return _move(connection, row, ItemState.ACTIVE, Event.OUTPUTS_READY, now)
         case GenerationStatus.FAILED:
@@ -316,6 +317,19 @@ def record_generation(
             return ItemState.ACTIVE
 
 
+def _note_duration(connection: sqlite3.Connection, attempt_id: int, sighting: Sighting) -> None:
+    going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
+    parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
+    connection.execute(query("note_duration"), parameters)
+
+
+def _note_unknown_word(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int) -> None:
+    """Say in the history under which word a result was taken for a success."""
+    if GenerationStatus.of(record.status_word) is GenerationStatus.UNKNOWN:
+        kind, detail = "unknown_status_taken_for_success", {"status": record.status_word}
+        note(connection, kind, item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
+
+
 def _confirm(
     connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf
 ) -> sqlite3.Row:
@@ -325,23 +339,15 @@ def _confirm(
     may have been made just now: a result is given up only when it is surely gone (Law 3). Return the attempt as it
     is then.
     """
-    day, cost = _charge_of(row, record, day_of)
-    made_at = stored(record.created_at) or now
-    parameters = {"attempt_id": row["id"], "created_at": made_at, "cost": cost, "day": day}
+    made_at, cost = made_at_of(row, record, now), cost_of(row, record)
+    day = day_of_charge(row, made_at, now, day_of)
+    created_at = now if made_at is None else made_at
+    parameters = {"attempt_id": row["id"], "created_at": created_at, "cost": cost, "day": day}
     connection.execute(query("confirm_attempt"), parameters)
-    _move_credits(connection, row, day=day, cost=cost)
+    _move_credits(connection, row, day=day, cost=max(cost, row["quote_credits"]))
     _change_money(connection, row["job_id"], charged=cost - row["cost_credits"])
+    note_overcharge(connection, row, cost, now)
     return _row(connection, row["id"])
-
-
-def _charge_of(row: sqlite3.Row, record: GenerationRecord, day_of: DayOf) -> tuple[int, int]:
-    """Return the day in which the service charged for an attempt, and how much, by its first record of it.
-
-    A record without a date may be of a create in any day until now: of these, only the last can still be overstepped.
-    """
-    day = to_milliseconds(day_of(record.created_at))
-    day = max(day, row["day_start_at"]) if record.created_at is None else day
-    return day, row["quote_credits"] if record.cost_credits is None else record.cost_credits
 
 
 _DAMAGED: Final = ServiceError(

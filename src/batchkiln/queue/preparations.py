@@ -118,7 +118,8 @@ def download_task(connection: sqlite3.Connection, attempt_id: int) -> DownloadTa
         output_dir=row["output_dir"],
         filename=row["file_name"] or row["filename"],
         created_at=from_milliseconds(row["generation_created_at"]),
-        saved=frozenset(json.loads(row["saved"])),
+        saved={int(number): sha256 for number, sha256 in json.loads(row["saved"]).items()},
+        listed=row["listed"],
         last_read_at=instant(row["last_read_at"]),
     )
     return replace(task, taken=taken_paths(connection, task, 1))
@@ -143,6 +144,7 @@ def record_saved(
     saved: SavedFile,
     *,
     number: int,
+    listed: int,
     output_type: str,
     is_last: bool,
     now: int,
@@ -172,7 +174,7 @@ def record_saved(
         item_id=task.attempt.item_id,
         now=now,
         attempt_id=task.attempt.id,
-        detail={"number": number, "path": saved.path, "size_bytes": saved.size_bytes},
+        detail={"number": number, "of": listed, "path": saved.path, "size_bytes": saved.size_bytes},
     )
     if is_last:
         record_done(connection, task, now)
@@ -205,14 +207,39 @@ def record_link_expired(connection: sqlite3.Connection, task: DownloadTask, now:
 
 
 def record_retention_ended(connection: sqlite3.Connection, task: DownloadTask, now: int) -> None:
-    """End an item whose paid outputs the service no longer holds."""
+    """End an item whose paid outputs the service no longer holds.
+
+    Where some of them are saved, a person has to look: a `retry`, which pays again, is not for what is on disk.
+    """
     connection.execute(query("expire_attempt"), {"attempt_id": task.attempt.id, "now": now})
+    if saved := connection.execute(query("count_outputs"), {"attempt_id": task.attempt.id}).fetchone()[0]:
+        reason = f"{saved} of {task.listed} outputs are on disk; the service no longer holds the rest"
+        _hold(connection, task, ServiceError("outputs_gone", reason), now)
+        return
     error = ServiceError("expired", "paid, but the service no longer holds the outputs")
     move(
         connection,
         item_id=task.attempt.item_id,
         expected=ItemState.DOWNLOADING,
         event=Event.RETENTION_ENDED,
+        now=now,
+        attempt_id=task.attempt.id,
+        error=error,
+    )
+
+
+def record_unusable(connection: sqlite3.Connection, task: DownloadTask, reason: str, now: int) -> None:
+    """Hold an item whose outputs were tried often and long enough, for a person. Its attempt stays as it is."""
+    saved = connection.execute(query("count_outputs"), {"attempt_id": task.attempt.id}).fetchone()[0]
+    _hold(connection, task, ServiceError("output_unusable", f"{saved} of its outputs are on disk; {reason}"), now)
+
+
+def _hold(connection: sqlite3.Connection, task: DownloadTask, error: ServiceError, now: int) -> None:
+    move(
+        connection,
+        item_id=task.attempt.item_id,
+        expected=ItemState.DOWNLOADING,
+        event=Event.OUTPUTS_UNUSABLE,
         now=now,
         attempt_id=task.attempt.id,
         error=error,

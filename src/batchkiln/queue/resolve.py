@@ -35,6 +35,7 @@ class Decision(StrEnum):
     FAILED = "failed"  # it came to nothing, and is not to be tried again
     GENERATION = "generation"  # the service knows it under an id: it is fetched
     ASK_AGAIN = "ask-again"  # the same request is sent once more, under the same key
+    SAVED = "saved"  # what is on disk is all that is wanted of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def resolve(
             return _fetch(connection, held, generation_id, now)
         case Decision.ASK_AGAIN:
             return _ask_again(connection, held, now)
+        case Decision.SAVED:
+            return _accept_saved(connection, held, now)
 
 
 def check_resolvable(item_name: str, state: ItemState) -> None:
@@ -139,6 +142,10 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
         raise InputError("the decision 'generation' needs the generation's id, as the service shows it")
     if attempt is None:
         raise InputError(f"{held.label} was never sent: it can have no generation; use 'not-created' or 'failed'")
+    if attempt["state"] == AttemptState.SUCCEEDED and attempt["generation_id"] == generation_id:
+        # It is known to have succeeded: only its files are missing.
+        state = _move(connection, held, Event.DOWNLOAD_RESUMED, now, detail={"decided_by": "person"})
+        return Resolved(state, attempt["id"], may_pay_again=False)
     _check_free(connection, held, attempt, generation_id)
     if held.reserves:
         _settle(connection, held, charged=attempt["quote_credits"])
@@ -168,6 +175,15 @@ def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolve
     connection.execute(query("send_attempt_again"), {"attempt_id": attempt["id"], "now": now})
     state = _move(connection, held, Event.REPLAY_RESUMED, now, detail={"decided_by": "person"})
     return Resolved(state, attempt["id"], may_pay_again=True)
+
+
+def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
+    """End an item with the files that are on disk."""
+    attempt_id = None if held.attempt is None else held.attempt["id"]
+    if not connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0]:
+        raise InputError(f"no file of {held.label} is on disk: it can only be fetched again, or given up")
+    state = _move(connection, held, Event.FILES_SAVED, now, detail={"decided_by": "person"})
+    return Resolved(state, attempt_id, may_pay_again=False)
 
 
 def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Row, generation_id: str) -> None:

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.durations import Sighting
-from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
+from batchkiln.core.instants import LATEST, Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.outcomes import Answer
 from batchkiln.core.planner import Candidate, Reason
@@ -30,6 +30,7 @@ from batchkiln.core.views import (
 )
 from batchkiln.core.windows import ServiceDay
 from batchkiln.queue import attempts, preparations, view, windows
+from batchkiln.queue.charges import charge_beyond
 from batchkiln.queue.connection import Database
 from batchkiln.queue.sql import query
 
@@ -187,6 +188,10 @@ class QueueStore:
         name = "hold_creates" if creates else "hold_reads"
         await self._record(_execute, name, account_id=account_id, until=to_milliseconds(until), reason=reason)
 
+    async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
+        """Shorten an account's stored waits to what the service may have asked for, now that its time is known."""
+        await self._database.write(windows.cap_holds, account_id, now.latest, logged_at)
+
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time, the floor of the next start's guess."""
         value = str(to_milliseconds(now.instant))
@@ -195,7 +200,8 @@ class QueueStore:
     async def remembered_time(self) -> datetime | None:
         """Return the latest service time that was kept."""
         milliseconds = await self._database.read(service_time, self._profile)
-        return None if milliseconds is None else from_milliseconds(milliseconds)
+        is_possible = milliseconds is not None and 0 <= milliseconds < to_milliseconds(LATEST)
+        return from_milliseconds(milliseconds) if milliseconds is not None and is_possible else None
 
     # --- attempts ---
 
@@ -236,7 +242,7 @@ class QueueStore:
             look, _take_over, attempt.id, record, at, self._day_of(now), sighting=sighting
         )
 
-    def _day_of(self, now: Now) -> attempts.DayOf:
+    def _day_of(self, now: Now) -> windows.DayOf:
         return lambda instant: self._day.start_of(instant or now.latest)
 
     async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
@@ -308,12 +314,27 @@ class QueueStore:
     # --- downloads ---
 
     async def record_saved(
-        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+        self,
+        task: DownloadTask,
+        saved: SavedFile,
+        *,
+        number: int,
+        listed: int,
+        output_type: str,
+        is_last: bool,
+        now: Now,
     ) -> bool:
         """Record a file that stands whole under its final name (Law 7); False where another output has that file."""
         at = to_milliseconds(now.instant)
         return await self._record(
-            preparations.record_saved, task, saved, number=number, output_type=output_type, is_last=is_last, now=at
+            preparations.record_saved,
+            task,
+            saved,
+            number=number,
+            listed=listed,
+            output_type=output_type,
+            is_last=is_last,
+            now=at,
         )
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
@@ -323,6 +344,10 @@ class QueueStore:
     async def record_link_expired(self, task: DownloadTask, reason: str, now: Now) -> None:
         """Note that a link no longer worked."""
         await self._record(preparations.record_link_expired, task, to_milliseconds(now.instant), reason)
+
+    async def record_unusable(self, task: DownloadTask, reason: str, now: Now) -> None:
+        """Hold an item whose outputs cannot be had, for a person."""
+        await self._record(preparations.record_unusable, task, reason, to_milliseconds(now.instant))
 
     async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
         """End an item whose paid outputs are gone."""
@@ -341,10 +366,11 @@ def _and_look(
 
 
 def _accept(
-    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: attempts.DayOf
+    connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: windows.DayOf
 ) -> Progress:
+    before = _attempt(connection, attempt_id)
     state = attempts.record_accepted(connection, attempt_id, record, now, day_of)
-    return _progress(connection, attempt_id, state)
+    return _progress(connection, before, state)
 
 
 def _take_over(
@@ -352,18 +378,25 @@ def _take_over(
     attempt_id: int,
     record: GenerationRecord,
     now: int,
-    day_of: attempts.DayOf,
+    day_of: windows.DayOf,
     *,
     sighting: Sighting | None,
 ) -> Progress:
+    before = _attempt(connection, attempt_id)
     state = attempts.record_generation(connection, attempt_id, record, now, day_of, sighting=sighting)
-    return _progress(connection, attempt_id, state)
+    return _progress(connection, before, state)
 
 
-def _progress(connection: sqlite3.Connection, attempt_id: int, state: ItemState) -> Progress:
+def _attempt(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
+    row: sqlite3.Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    return row
+
+
+def _progress(connection: sqlite3.Connection, before: sqlite3.Row, state: ItemState) -> Progress:
     """Read what the download needs while the attempt is at hand, which saves a hop of its own."""
-    is_ready = state is ItemState.DOWNLOADING
-    return Progress(state, preparations.download_task(connection, attempt_id) if is_ready else None)
+    task = preparations.download_task(connection, before["id"]) if state is ItemState.DOWNLOADING else None
+    cost = _attempt(connection, before["id"])["cost_credits"]
+    return Progress(state, task, overcharged_credits=charge_beyond(before, cost))
 
 
 def _account(connection: sqlite3.Connection, profile: str, name: str) -> int:

@@ -1,15 +1,19 @@
 """Requests and credits as the windows count them, on disk before anything is sent (Law 5)."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from batchkiln.core.backoff import LONGEST_HOLD
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.views import LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.windows import DayUsage
 from batchkiln.queue.sql import query
 
 _PRUNE_EVERY = 256
+
+DayOf = Callable[[datetime | None], datetime]
+"""Gives the service day of an instant; of None, which is some instant until now, the last day that it can be in."""
 
 
 def write_request(connection: sqlite3.Connection, request: RequestNote, *, keep_seconds: float) -> None:
@@ -56,6 +60,16 @@ def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datet
         row = connection.execute(query("day_usage"), parameters).fetchone()
         found.append(DayUsage(*row) if row else DayUsage())
     return tuple(found)
+
+
+def cap_holds(connection: sqlite3.Connection, account_id: int, now: datetime, logged_at: datetime | None) -> None:
+    """Shorten an account's stored waits to what the service may have asked for.
+
+    Where the last request of the log left later than `now`, the clock was wrong then, and so were they.
+    """
+    ahead = 0 if logged_at is None else max(0, to_milliseconds(logged_at) - to_milliseconds(now))
+    parameters = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}
+    connection.execute(query("cap_holds"), parameters)
 
 
 def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random  # noqa: TID251  draws from the rehearsal's seed alone
@@ -233,7 +233,7 @@ class _Stage:
             seed=self._wish.seed,
             day_seconds=profile.day.seconds,
             day_start=profile.day.start,
-            limits=Limits(**asdict(profile.limits)),
+            limits=Limits(**profile.limits.of_the_service),
             accounts=tuple(AccountConfig(name=name, credits=CREDITS) for name in profile.account_names),
             faults=fault_rules(self._wish.level),
         )

@@ -43,7 +43,7 @@ from batchkiln.core.replies import (
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.views import NewAttempt, Progress, RequestKind, RequestNote
-from batchkiln.scheduler.lane import Lane
+from batchkiln.scheduler.lane import Lane, Seen
 
 log = structlog.get_logger()
 
@@ -270,13 +270,14 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
         case RecordRead(record=record):
             lane.recovered(creates=False, key=attempt.key_fingerprint)
             sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
-            if record.status_word != lane.statuses.get(attempt.id):
+            record = lane.unnamed.read(attempt.id, record, after.steady)
+            if _seen(record) != lane.seen.get(attempt.id):
                 async with lane.looking:
                     take_over = partial(lane.ports.queue.record_generation, attempt, record, after, sighting=sighting)
                     _follow(lane, attempt, record, await lane.record(take_over, after))
         case NotFound(error=error):
             lane.recovered(creates=False)
-            lane.statuses.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
+            lane.seen.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
             await lane.ports.queue.record_lost(attempt, error, after)
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
             if not await lane.outlasts_refusal(attempt, reply, creates=False):
@@ -294,14 +295,35 @@ def _follow(lane: Lane, attempt: Attempt, record: GenerationRecord, progress: Pr
     """
     account, status = lane.viewpoint.account, record.status_word
     log.info("generation_seen", account=account, generation_id=record.id, status=status, state=progress.state)
+    _meet_overcharge(lane, attempt, progress.overcharged_credits)
     if progress.state is ItemState.ACTIVE:
-        lane.statuses[attempt.id] = record.status_word
+        lane.seen[attempt.id] = _seen(record)
         return
-    lane.statuses.pop(attempt.id, None)
+    lane.seen.pop(attempt.id, None)
+    lane.unnamed.forget(attempt.id)
     if progress.task is not None:
         lane.ready[attempt.id] = (progress.task, record)
     else:
         lane.touched.pop(attempt.id, None)
+
+
+def _seen(record: GenerationRecord) -> Seen:
+    return record.status, record.status_word, record.cost_credits
+
+
+def _meet_overcharge(lane: Lane, attempt: Attempt, credit_count: int) -> None:
+    """Count what was charged above the maximum that was sent, and begin nothing more with the account in this run.
+
+    Whatever is begun next might cost more than its quote as well; its job is paused in the queue (Law 6).
+    """
+    if credit_count <= 0:
+        return
+    if lane.begun == attempt.id:
+        lane.control.spend(credit_count)
+    said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
+    log.warning("overcharged", account=lane.viewpoint.account, attempt=attempt.id, reason=said)
+    blocked = AccountBlocked(AccountProblem.OVERCHARGED, ServiceError("overcharged", said))
+    lane.control.block(lane.account_id, blocked, is_cut_off=False)
 
 
 def _give_back(lane: Lane, attempt: Attempt) -> None:

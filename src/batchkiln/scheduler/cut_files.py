@@ -48,16 +48,20 @@ class CutFiles:
     def postpone(self, output: _Output, at: float) -> float:
         """Let an output wait after a file that was not believed; return how many seconds."""
         wait = WAITS_SECONDS[min(len(self._seen[output]), len(WAITS_SECONDS)) - 1]
-        self._due_at[output] = at + wait
+        self.wait(output, at + wait)
         return wait
+
+    def wait(self, output: _Output, until: float) -> None:
+        """Let an output wait until a moment."""
+        self._due_at[output] = until
 
     def is_due(self, output: _Output, at: float) -> bool:
         """Tell whether an output may be asked for."""
         return self._due_at.get(output, at) <= at
 
-    def rest(self, attempt_id: int) -> None:
-        """Note that cut files are all that is left of an attempt: nothing is done until the first of them is due."""
-        self._waiting[attempt_id] = min(at for output, at in self._due_at.items() if output[0] == attempt_id)
+    def rest(self, attempt_id: int, left: Iterable[_Output]) -> None:
+        """Note that all that is left of an attempt waits: nothing is done until the first of it is due."""
+        self._waiting[attempt_id] = min(self._due_at[output] for output in left)
 
     def saved(self, output: _Output) -> None:
         """Forget an output that is saved."""
@@ -65,11 +69,11 @@ class CutFiles:
         self._due_at.pop(output, None)
 
     def waits_until(self, attempt_id: int) -> float | None:
-        """Return when an attempt goes on that only waits for cut files."""
+        """Return when an attempt goes on that only waits."""
         return self._waiting.get(attempt_id)
 
     def all_wait_until(self, attempt_ids: Iterable[int], at: float) -> float | None:
-        """Return when the first of these goes on; None where one does not wait for cut files."""
+        """Return when the first of these goes on; None where one does not wait."""
         dues = [self._waiting.get(attempt_id, at) for attempt_id in attempt_ids]
         return min(dues) if min(dues) > at else None
 
@@ -80,5 +84,5 @@ class CutFiles:
     def forget(self, attempt_id: int) -> None:
         """Forget all outputs of an attempt."""
         self.go_on(attempt_id)
-        for output in [output for output in self._seen if output[0] == attempt_id]:
+        for output in [output for output in (*self._seen, *self._due_at) if output[0] == attempt_id]:
             self.saved(output)

@@ -1,7 +1,9 @@
 """Fetches what is paid for and ready: a few at once, continued where they broke off, verified, then recorded."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from math import inf
@@ -10,20 +12,19 @@ from typing import Final, assert_never
 
 import structlog
 
-from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.instants import Now
 from batchkiln.core.job import SavedFile
+from batchkiln.core.output_links import Listed, Listing, compare, extension_of, free_number
 from batchkiln.core.planner import AccountView, Due, Reason
 from batchkiln.core.polling import next_poll_at, retention_ends_at
 from batchkiln.core.replies import (
     AccountBlocked,
     DownloadBroken,
     DownloadCut,
-    DownloadStarted,
+    DownloadUnusable,
     EdgeBlocked,
     GenerationRecord,
     GenerationStatus,
-    LinkRefused,
     NoReply,
     NotFound,
     NotUnderstood,
@@ -34,15 +35,15 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import DownloadTask, RequestKind
+from batchkiln.scheduler.failed_outputs import Failure, Output
 from batchkiln.scheduler.lane import Lane
 from batchkiln.scheduler.ports import Part
+from batchkiln.scheduler.streaming import NotStreamed, Streamed, pause, stream, until_stopped
 
 log = structlog.get_logger()
 
 AT_ONCE: Final = 4
 """Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
-
-TRIES_PER_LINK: Final = 4
 
 
 async def fetch_downloads(lane: Lane) -> None:
@@ -88,10 +89,13 @@ async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
             lane.cut_files.go_on(attempt_id)
         else:
             tries += 1
-            await _pause(lane, tries)
+            await pause(lane, tries)
     lane.ready.pop(attempt_id, None)
     lane.touched.pop(attempt_id, None)
     lane.cut_files.forget(attempt_id)
+    lane.failed_outputs.forget(attempt_id)
+    lane.output_marks.pop(attempt_id, None)
+    lane.outputs_listed.pop(attempt_id, None)
 
 
 async def _try(lane: Lane, attempt_id: int) -> bool:
@@ -111,12 +115,6 @@ async def _try(lane: Lane, attempt_id: int) -> bool:
 class _Links(Enum):
     LATER = auto()  # a trouble came in between
     NEVER = auto()  # the item has left the downloads
-
-
-async def _pause(lane: Lane, tries: int) -> None:
-    clock = lane.ports.clock
-    at = clock.now().steady + delay_seconds(tries, clock.draw())
-    await clock.sleep_until(at, lane.control.stopping)
 
 
 async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
@@ -144,7 +142,8 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
             if clock.now().instant > retention_ends_at(task.created_at):
                 await lane.ports.queue.record_retention_ended(task, clock.now())
                 return _Links.NEVER
-            return _Links.LATER
+            _fail(lane, task, 0, Failure.BROKEN, "the service no longer knows the generation")
+            return _Links.NEVER if await _leave(lane, task, [(attempt.id, 0)]) else _Links.LATER
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
             if await lane.outlasts_refusal(attempt, reply, creates=False):
                 return _Links.LATER
@@ -179,81 +178,205 @@ async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool
         return True
     if not record.outputs:
         if clock.now().instant <= retention_ends_at(task.created_at):
-            return False
+            _fail(lane, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs")
+            return await _leave(lane, task, [(task.attempt.id, 0)])
         await queue.record_retention_ended(task, clock.now())
         return True
     return await _save_all(lane, task, record)
 
 
 async def _save_all(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save all outputs that are missing; tell whether none is left. A cut one does not keep its siblings waiting."""
-    queue, clock = lane.ports.queue, lane.ports.clock
-    missing = [(n, link) for n, link in enumerate(record.outputs, start=1) if n not in task.saved]
-    if not missing:
-        await queue.record_done(task, clock.now())
-    left_count = len(missing)
-    for number, link in missing:
-        if not lane.cut_files.is_due((task.attempt.id, number), clock.now().steady):
+    """Save all outputs that are missing; tell whether the item left the downloads.
+
+    What is missing is told by what outputs are, not by their places in the list. One that cannot be saved does not
+    keep its siblings waiting.
+    """
+    queue, clock, attempt_id = lane.ports.queue, lane.ports.clock, task.attempt.id
+    saving = _Saving(lane, task, record)
+    for entry in saving.listing.wanted:
+        number = free_number(entry.position, frozenset(saving.numbers))
+        if not lane.cut_files.is_due((attempt_id, number), clock.now().steady):
+            saving.leave(number)
             continue
-        match await _save(lane, task, number=number, link=link, is_last=left_count == 1):
-            case _Saved.YES:
-                left_count -= 1
-            case _Saved.CUT:
+        match await _save(saving, entry, number):
+            case _Saved.YES | _Saved.KNOWN:
                 pass
-            case _Saved.NEEDS_LINK:
-                await queue.record_link_expired(task, "a fresh link is read", clock.now())
-                return False
+            case _Saved.NOT:
+                saving.leave(number)
             case _Saved.LATER:
                 return False
-    if left_count:
-        lane.cut_files.rest(task.attempt.id)  # before others hear of it
-        await queue.record_link_expired(task, "the file lacks its end; it is fetched again later", clock.now())
-    return not left_count
+    if not saving.left and saving.is_complete:
+        if not saving.has_ended:
+            await queue.record_done(task, clock.now())
+        return True
+    if not saving.left:
+        reason = f"the service lists {len(record.outputs)} outputs, and listed {saving.listed} before"
+        _fail(lane, task, 0, Failure.FEWER, reason)
+        saving.leave(0)
+    return await _leave(lane, task, [(attempt_id, number) for number in saving.left])
+
+
+async def _leave(lane: Lane, task: DownloadTask, left: Sequence[Output]) -> bool:
+    """Let what could not be saved wait; tell whether a person has it now."""
+    queue, clock = lane.ports.queue, lane.ports.clock
+    if all(lane.failed_outputs.is_hopeless(output) for output in left):
+        await queue.record_unusable(task, lane.failed_outputs.describe(left), clock.now())
+        return True
+    if any(lane.cut_files.is_due(output, clock.now().steady) for output in left):
+        await queue.record_link_expired(task, "a fresh link is read", clock.now())
+    else:
+        lane.cut_files.rest(task.attempt.id, left)  # before others hear of it
+        await queue.record_link_expired(task, "it is fetched again later", clock.now())
+    return False
+
+
+@dataclass(slots=True)
+class _Saving:
+    """How far the outputs of one record are saved. `left` are numbers of those that are not, `numbers` all given."""
+
+    lane: Lane
+    task: DownloadTask
+    record: GenerationRecord
+    listing: Listing = field(init=False)
+    numbers: set[int] = field(init=False)
+    unplaced: Counter[str] = field(init=False)
+    listed: int = field(init=False)
+    left: list[int] = field(default_factory=list)
+    settled: int = 0
+    has_ended: bool = False
+
+    def __post_init__(self) -> None:
+        """Compare the record with what is saved."""
+        attempt_id, links = self.task.attempt.id, self.record.outputs
+        self.listing = compare(links, self.task.saved, self.lane.output_marks.get(attempt_id, {}))
+        self.numbers, self.unplaced = set(self.task.saved), Counter(self.listing.unplaced)
+        self.listed = max(len(links), self.task.listed, self.lane.outputs_listed.get(attempt_id, 0))
+        self.lane.outputs_listed[attempt_id] = self.listed
+
+    def leave(self, number: int) -> None:
+        """Note that an output is not saved; its number stays its own."""
+        self.left.append(number)
+        self.numbers.add(number)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the record lists no fewer outputs than ever."""
+        return len(self.record.outputs) >= self.listed
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is missing once the output in hand is saved."""
+        return self.is_complete and not self.left and self.settled + 1 == len(self.listing.wanted)
 
 
 class _Saved(Enum):
     YES = auto()
-    CUT = auto()  # all announced bytes came, and are no whole file
-    NEEDS_LINK = auto()
+    KNOWN = auto()  # its bytes are those of a file that was saved before, under another place in the list
+    NOT = auto()  # it is tried again, with a fresh link or later
     LATER = auto()
 
 
-async def _save(lane: Lane, task: DownloadTask, *, number: int, link: OutputLink, is_last: bool) -> _Saved:
+async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
     """Stream one output to its file and record it (Law 7)."""
-    outputs, directory = lane.ports.outputs, Path(task.output_dir)
+    lane, task = saving.lane, saving.task
     name_for = await _names(lane, task, number)
-    part = await outputs.open_part(directory, name_for("mp4" if task.attempt.is_video else "png"))
+    part = await lane.ports.outputs.open_part(
+        Path(task.output_dir), name_for("mp4" if task.attempt.is_video else "png")
+    )
     try:
-        total_bytes = await _stream(lane, part, link)
-        if isinstance(total_bytes, _Saved):
-            return total_bytes
-        finish = partial(
-            outputs.finish,
-            part,
-            expects_video=task.attempt.is_video,
-            total_bytes=total_bytes,
-            name_for=name_for,
-        )
-        try:
-            saved = await finish()
-        except DownloadCut as cut:
-            if not _is_believed(lane, task, number, cut):
-                return _Saved.CUT
-            saved = await finish(believed_sha256=cut.sha256)
-    except DownloadBroken:
-        return _Saved.NEEDS_LINK
+        async with until_stopped(lane) as time:
+            streamed = await stream(lane, part, entry.link)
+        if time.expired() or (isinstance(streamed, NotStreamed) and lane.control.stopping.is_set()):
+            return _Saved.LATER
+        if isinstance(streamed, NotStreamed):
+            _fail(lane, task, number, streamed.failure, streamed.reason)
+            return _Saved.NOT
+        if saving.unplaced and saving.unplaced[digest := await part.digest()]:
+            saving.unplaced[digest] -= 1
+            saving.settled += 1
+            return _Saved.KNOWN
+        saved = await _finish(lane, task, number, part=part, name_for=name_for, streamed=streamed, link=entry.link)
     finally:
         await part.discard()
-    now = lane.ports.clock.now()
+    return _Saved.NOT if saved is None else await _record(saving, entry, number, saved)
+
+
+async def _finish(
+    lane: Lane,
+    task: DownloadTask,
+    number: int,
+    *,
+    part: Part,
+    name_for: Callable[[str], str],
+    streamed: Streamed,
+    link: OutputLink,
+) -> SavedFile | None:
+    """Give a file its name; None where it is no output, or not yet to be believed."""
+    finish = partial(
+        lane.ports.outputs.finish,
+        part,
+        total_bytes=streamed.total_bytes,
+        name_for=name_for,
+        content_type=streamed.content_type,
+        link_extension=extension_of(link),
+    )
+    try:
+        try:
+            saved: SavedFile = await finish()
+        except DownloadCut as cut:
+            if not _is_believed(lane, task, number, cut):
+                return None
+            saved = await finish(believed_sha256=cut.sha256)
+    except DownloadUnusable as unusable:
+        _fail(lane, task, number, Failure.UNUSABLE, str(unusable))
+        return None
+    except DownloadBroken as broken:
+        _fail(lane, task, number, Failure.BROKEN, str(broken))
+        return None
+    return saved
+
+
+async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
+    """Record a file that stands whole, and end its item with the last one."""
+    lane, task, output = saving.lane, saving.task, (saving.task.attempt.id, number)
+    is_last = saving.is_last
     if not await lane.ports.queue.record_saved(
-        task, saved, number=number, output_type=link.type, is_last=is_last, now=now
+        task,
+        saved,
+        number=number,
+        listed=saving.listed,
+        output_type=entry.link.type,
+        is_last=is_last,
+        now=lane.ports.clock.now(),
     ):
         _count_shared_name(lane, task, number, saved)
         return _Saved.LATER
-    lane.cut_files.saved((task.attempt.id, number))
-    lane.shared_names.pop((task.attempt.id, number), None)
+    saving.settled += 1
+    saving.numbers.add(number)
+    saving.has_ended = is_last
+    if entry.mark is not None:
+        lane.output_marks.setdefault(task.attempt.id, {})[number] = entry.mark
+    lane.cut_files.saved(output)
+    lane.failed_outputs.saved(output)
+    lane.shared_names.pop(output, None)
     log.info("file_saved", account=lane.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
+
+
+def _fail(lane: Lane, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:
+    """Note that an output could not be saved, let it wait, and say so."""
+    output, now = (task.attempt.id, number), lane.ports.clock.now().steady
+    wait_seconds = lane.failed_outputs.count(output, failure, reason, now)
+    lane.cut_files.wait(output, now + wait_seconds)
+    log.warning(
+        "output_not_saved",
+        account=lane.viewpoint.account,
+        job=task.job_name,
+        item=task.item_name,
+        number=number,
+        reason=reason,
+        retry_after_seconds=wait_seconds,
+    )
 
 
 def _count_shared_name(lane: Lane, task: DownloadTask, number: int, saved: SavedFile) -> None:
@@ -279,35 +402,6 @@ def _is_believed(lane: Lane, task: DownloadTask, number: int, cut: DownloadCut) 
         retry_after_seconds=None if is_believed else lane.cut_files.postpone(output, now.steady),
     )
     return is_believed
-
-
-async def _stream(lane: Lane, part: Part, link: OutputLink) -> int | _Saved | None:
-    """Write a link's bytes to a part, continued by range after a break; return the length told, or why not."""
-    etag: str | None = None
-    for tries in range(1, TRIES_PER_LINK + 1):
-        async with lane.ports.service.download(link, offset_bytes=part.size_bytes, etag=etag) as reply:
-            match reply:
-                case DownloadStarted():
-                    etag = reply.etag
-                    if reply.offset_bytes != part.size_bytes:
-                        await part.restart()
-                    try:
-                        async for chunk in reply.chunks:
-                            await part.write(chunk)
-                    except DownloadBroken:
-                        pass
-                    else:
-                        return reply.total_bytes
-                case LinkRefused():
-                    return _Saved.NEEDS_LINK
-                case NoReply():
-                    pass
-                case _:
-                    assert_never(reply)
-        if lane.control.stopping.is_set():
-            return _Saved.LATER
-        await _pause(lane, tries)
-    return _Saved.NEEDS_LINK
 
 
 async def _names(lane: Lane, task: DownloadTask, number: int) -> Callable[[str], str]:

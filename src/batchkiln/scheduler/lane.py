@@ -46,10 +46,15 @@ from batchkiln.core.views import (
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.cut_files import CutFiles
+from batchkiln.scheduler.failed_outputs import FailedOutputs
 from batchkiln.scheduler.pacing import Followed, Paces, follow
 from batchkiln.scheduler.ports import Clock, Inputs, Outputs, Queue, Service
+from batchkiln.scheduler.unnamed import UnnamedResults
 
 log = structlog.get_logger()
+
+Seen = tuple[GenerationStatus, str, int | None]
+"""Status, its word and the cost: what makes a record of a generation worth recording."""
 
 _NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # what differs between refusals that are alike
 
@@ -90,11 +95,15 @@ class Lane:
     upload_troubles: int = 0
     touched: dict[int, float] = field(default_factory=dict)  # when the last request about an attempt was over
     ready: dict[int, tuple[DownloadTask, GenerationRecord]] = field(default_factory=dict)  # just seen, with links
-    statuses: dict[int, str] = field(default_factory=dict)  # the last status word of the active generation
+    seen: dict[int, Seen] = field(default_factory=dict)  # what was last recorded of the active generation
+    unnamed: UnnamedResults = field(default_factory=UnnamedResults)
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
     refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when
     cut_files: CutFiles = field(default_factory=CutFiles)
+    failed_outputs: FailedOutputs = field(default_factory=FailedOutputs)
+    output_marks: dict[int, dict[int, str]] = field(default_factory=dict)  # per attempt and number: see `mark_of`
+    outputs_listed: dict[int, int] = field(default_factory=dict)  # per attempt: how many outputs at most
     shared_names: dict[tuple[int, int], int] = field(default_factory=dict)  # per output: how often it met another's
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     undecided: dict[int, float] = field(default_factory=dict)  # attempts that the service does not decide: since when

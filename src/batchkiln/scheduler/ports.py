@@ -48,6 +48,10 @@ class Clock(Protocol):
     def is_observed(self) -> bool:
         """Whether the service itself has told its time."""
 
+    @property
+    def is_doubted(self) -> bool:
+        """Whether its last word contradicts what is known, and waits for another reply to agree."""
+
     def now(self) -> Now:
         """Read the clock; once per turn."""
 
@@ -117,6 +121,9 @@ class Part(Protocol):
     async def restart(self) -> None:
         """Begin again at nothing."""
 
+    async def digest(self) -> str:
+        """Return the sha256 of what is there, in hex."""
+
     async def discard(self) -> None:
         """Remove it."""
 
@@ -137,14 +144,16 @@ class Outputs(Protocol[PartT]):
         self,
         part: PartT,
         *,
-        expects_video: bool,
         total_bytes: int | None,
         name_for: Callable[[str], str],
+        content_type: str | None = None,
+        link_extension: str | None = None,
         believed_sha256: str | None = None,
     ) -> SavedFile:
         """Verify, sync and publish a file under the name for its extension, never over another file.
 
-        Raises `DownloadCut` for one that lacks the end of its format, unless it is the one that is believed.
+        Raises `DownloadCut` for one that lacks the end of its format, unless it is the one that is believed, and
+        `DownloadUnusable` for what is no output at all.
         """
 
 
@@ -188,6 +197,9 @@ class Queue(Protocol):
 
     async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: Reason) -> None:
         """Keep a wait that the service imposed."""
+
+    async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
+        """Shorten stored waits that a wrong clock made too long; `logged_at` is when the last request left, by it."""
 
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time for the next start."""
@@ -262,15 +274,29 @@ class Queue(Protocol):
         """Return those of an output's possible paths that another output has; of the first, the task knows."""
 
     async def record_saved(
-        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+        self,
+        task: DownloadTask,
+        saved: SavedFile,
+        *,
+        number: int,
+        listed: int,
+        output_type: str,
+        is_last: bool,
+        now: Now,
     ) -> bool:
-        """Record a whole file (Law 7); the last one ends its item. False where the file is another output's."""
+        """Record a whole file (Law 7), one of so many listed; the last one ends its item.
+
+        False where the file is another output's.
+        """
 
     async def record_done(self, task: DownloadTask, now: Now) -> None:
         """End an item whose files are all here."""
 
     async def record_link_expired(self, task: DownloadTask, reason: str, now: Now) -> None:
         """Note that a link no longer worked."""
+
+    async def record_unusable(self, task: DownloadTask, reason: str, now: Now) -> None:
+        """Hold an item whose outputs cannot be had."""
 
     async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
         """End an item whose paid outputs are gone."""

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
+import structlog
+
+from batchkiln.core.instants import WITNESS_GAP_SECONDS
 from batchkiln.core.planner import Due, Reason
 from batchkiln.core.replies import (
     AccountBlocked,
@@ -17,6 +20,11 @@ from batchkiln.core.replies import (
 from batchkiln.core.views import LoggedRequest, RequestKind
 from batchkiln.scheduler.lane import Lane
 
+log = structlog.get_logger()
+
+ANSWERS_ABOUT_TIME: Final = 5
+"""So often the time is asked where each answer contradicts the one before; then this machine's clock serves."""
+
 
 async def resume_held(lane: Lane) -> None:
     """Take up the items whose API key came back: at once, or a run with nothing else to do would end before it."""
@@ -28,10 +36,12 @@ async def synchronise(lane: Lane) -> None:
     """Learn what day and hour it is for the service, so that a wrong clock here moves no window (contract, 6).
 
     The public description is asked, since it counts in no account's window. Keeps trying while the service is
-    not there. Then the requests of earlier runs are taken over.
+    not there; where its time is far from this machine's, asks again until two replies agree, a few times. Then the
+    requests of earlier runs are taken over, and their waits.
     """
     logged = await lane.ports.queue.logged_requests()
     lane.take_over_machine(logged, lane.ports.clock.now())
+    answers = 0
     while not lane.ports.clock.is_observed and not lane.control.is_over_for(lane.account_id):
         now = lane.ports.clock.now()
         due = (
@@ -42,10 +52,17 @@ async def synchronise(lane: Lane) -> None:
         if due.at > now.steady:
             await lane.wait("slot", due, lane.ports.queue.version)
             continue
-        if await _ask_time(lane, logged):
+        answers += await _ask_time(lane, logged)
+        if answers and (not lane.ports.clock.is_doubted or answers >= ANSWERS_ABOUT_TIME):
             break
+        if answers:
+            again_at = lane.ports.clock.now().steady + WITNESS_GAP_SECONDS
+            await lane.ports.clock.sleep_until(again_at, lane.control.stopping)
     now = lane.ports.clock.now()
+    if answers >= ANSWERS_ABOUT_TIME and not lane.ports.clock.is_observed:
+        log.warning("service_time_unknown", account=lane.viewpoint.account, reason="no two replies agree on the time")
     await lane.ports.queue.remember_time(now)
+    await lane.ports.queue.cap_holds(lane.account_id, now, logged_at=logged[-1].sent_at if logged else None)
     lane.take_over(logged, now)
     await lane.count_across_reset(logged, now)
 

@@ -134,18 +134,20 @@ class HeardOutputs(_Heard):
         self,
         part: Part,
         *,
-        expects_video: bool,
         total_bytes: int | None,
         name_for: Callable[[str], str],
+        content_type: str | None = None,
+        link_extension: str | None = None,
         believed_sha256: str | None = None,
     ) -> SavedFile:
         """Verify, sync and publish a file."""
         with self._recorder.call("save", is_request=False):
             saved: SavedFile = await self._inner.finish(
                 part,
-                expects_video=expects_video,
                 total_bytes=total_bytes,
                 name_for=name_for,
+                content_type=content_type,
+                link_extension=link_extension,
                 believed_sha256=believed_sha256,
             )
         return saved
@@ -258,11 +260,19 @@ class HeardQueue(_Heard):
         return task
 
     async def record_saved(
-        self, task: DownloadTask, saved: SavedFile, *, number: int, output_type: str, is_last: bool, now: Now
+        self,
+        task: DownloadTask,
+        saved: SavedFile,
+        *,
+        number: int,
+        listed: int,
+        output_type: str,
+        is_last: bool,
+        now: Now,
     ) -> bool:
         """Record a whole file."""
         is_recorded: bool = await self._inner.record_saved(
-            task, saved, number=number, output_type=output_type, is_last=is_last, now=now
+            task, saved, number=number, listed=listed, output_type=output_type, is_last=is_last, now=now
         )
         if is_recorded:
             self._recorder.fetched(task.attempt.id, number=number, saved=saved)
@@ -279,6 +289,12 @@ class HeardQueue(_Heard):
         """Note that a link no longer worked."""
         await self._inner.record_link_expired(task, reason, now)
         self._recorder.fetched(task.attempt.id)
+
+    async def record_unusable(self, task: DownloadTask, reason: str, now: Now) -> None:
+        """Hold an item whose outputs cannot be had."""
+        await self._inner.record_unusable(task, reason, now)
+        self._recorder.fetched(task.attempt.id)
+        self._recorder.ended(task.attempt.id, ServiceError("output_unusable", ""))
 
     async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
         """End an item whose paid outputs are gone."""

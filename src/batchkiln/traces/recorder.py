@@ -30,8 +30,10 @@ from batchkiln.core.replies import (
     EdgeBlocked,
     GenerationRecord,
     KeyConflict,
+    LinkBarred,
     LinkRefused,
     NoReply,
+    NotContinued,
     NotFound,
     NotUnderstood,
     RecordRead,
@@ -383,11 +385,11 @@ def _error_of(reply: object) -> str | None:
             return word_of(error.code)
         case EdgeBlocked():
             return "edge_firewall"
-        case NoReply():
+        case NoReply() | NotContinued():
             return "no_reply"
         case NotUnderstood():
             return "not_understood"
-        case LinkRefused() | TicketRefused():
+        case LinkRefused() | LinkBarred() | TicketRefused():
             return "link_refused"
         case _:
             return None

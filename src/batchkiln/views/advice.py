@@ -30,4 +30,9 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "one item after the other was refused in the same words, and not charged: see whether the account or the "
         "requests are at fault; the same command goes on, and `batchkiln retry` brings the refused ones back"
     ),
+    AccountProblem.OVERCHARGED: (
+        "the service charged more than the maximum that was sent, so its prices cannot be relied on, and the job was "
+        "paused: compare the item's charge with the account's, ask the service's support, then let the job go on with "
+        "`batchkiln unpause`"
+    ),
 }

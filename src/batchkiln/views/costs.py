@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.queue.persons import CancelReport, RetryReport
 from batchkiln.queue.resolve import Decision
@@ -63,11 +64,20 @@ def cost_of_resolve(decision: Decision, story: ItemStory) -> str:
                 f"{name} is sent once more, with the same bytes under the same key. It costs nothing more where the "
                 f"service still knows the key, and {price} where it has forgotten it or never got it."
             )
+        case Decision.SAVED:
+            files = count(len(story.item.outputs), "file")
+            return f"{name} is done with the {files} on disk. This costs nothing; the rest of it is not fetched."
         case Decision.GENERATION:
-            return (
-                f"{name} is taken to have become this generation, for {price}; it is polled and fetched. "
-                "Its id can be changed only once the service has denied it for an hour."
-            )
+            return _cost_of_fetching(name, price, story)
+
+
+def _cost_of_fetching(name: str, price: str, story: ItemStory) -> str:
+    if story.attempts and story.attempts[-1].state is AttemptState.SUCCEEDED:
+        return f"{name} is fetched again; it is paid already, and this costs nothing."
+    return (
+        f"{name} is taken to have become this generation, for {price}; it is polled and fetched. "
+        "Its id can be changed only once the service has denied it for an hour."
+    )
 
 
 def _by_state(counts: Mapping[ItemState, int]) -> str:

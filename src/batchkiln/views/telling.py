@@ -18,6 +18,8 @@ from batchkiln.views.standing import Standing, Wait
 from batchkiln.views.words import REASONS, age, count, moment, one_line
 
 DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
+GONE: Final = "outputs_gone"  # likewise, of outputs that cannot be had
+_TOLD_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # codes of errors that are our own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # a name in it is quoted, as shlex does it
 _MOVING: Final = frozenset({ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING})
 
@@ -73,6 +75,17 @@ HOLDS: Final[Mapping[str, Hold]] = {
         "a local image is gone or has changed since it was accepted",
         "put the image back and run its manifest again, `batchkiln run {manifest}`, which takes it up; `batchkiln "
         "resolve --as failed {item}` gives the item up",
+    ),
+    Event.OUTPUTS_UNUSABLE: Hold(
+        "it is paid and generated, and not all of its outputs could be fetched",
+        "look at the error, and mend what it names; `batchkiln resolve --as generation --generation-id {generation} "
+        "{item}` fetches it again, which costs nothing, `batchkiln resolve --as saved {item}` takes the files on disk "
+        "for all of it, and `batchkiln resolve --as failed {item}` gives it up",
+    ),
+    GONE: Hold(
+        "it is paid, some of its outputs are on disk, and the service no longer holds the others",
+        "`batchkiln resolve --as saved {item}` takes the files on disk for all of it, `batchkiln resolve --as failed "
+        "{item}` gives it up, and `batchkiln resolve --as not-created {item}` generates all of it anew, and pays again",
     ),
     Event.GENERATION_LOST: Hold(
         "the service no longer knows the generation, which was paid",
@@ -145,7 +158,8 @@ def _story(story: ItemStory, summary: JobSummary, standing: Standing) -> str:
         case ItemState.QUEUED:
             return _queued(story, summary, standing, said)
         case ItemState.HELD:
-            return f"it needs you, since {_held_since(story)}: {hold_of(story).why}"
+            details = said if error is not None and error.code in _TOLD_IN_FULL else ""
+            return f"it needs you, since {_held_since(story)}: {hold_of(story).why}{details}"
         case ItemState.REJECTED:
             return f"it was rejected before anything was created{said}"
         case ItemState.CANCELED:
@@ -218,8 +232,8 @@ def _holder(wait: Wait) -> str:
 
 def hold_of(story: ItemStory) -> Hold:
     """Return why an item is held: by its error where that says more than the event, else by the event."""
-    if story.item.error is not None and story.item.error.code == DAMAGED:
-        return HOLDS[DAMAGED]
+    if story.item.error is not None and story.item.error.code in {DAMAGED, GONE}:
+        return HOLDS[story.item.error.code]
     return HOLDS[next(event.kind for event in reversed(story.events) if event.state is ItemState.HELD)]
 
 
@@ -269,6 +283,7 @@ def _next(story: ItemStory, summary: JobSummary, standing: Standing) -> str:
     return text.format(
         job=story.job,
         item=item_arguments(story.job, story.item.name),
+        generation=shlex.quote((story.attempts[-1].generation_id if story.attempts else None) or "ID"),
         manifest="-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path),
         holder="" if holder is None else item_arguments(holder.job, holder.item),
     )

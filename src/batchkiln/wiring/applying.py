@@ -36,6 +36,8 @@ class ReadManifest:
     manifest: Manifest
     profile: Profile
     catalogue: Catalogue | None = None
+
+
 _TAKEN_SHOWN: Final = 3
 TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
 
@@ -114,6 +116,8 @@ async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: Catalogu
         return ReadManifest(manifest, profile)
     account = (manifest.job.accounts or profile.account_names)[0]
     return ReadManifest(manifest, profile, await catalogue_of(profile, account))
+
+
 def told_taken(job: JobSpec, taken: Sequence[str]) -> str:
     """Say which files stand already where new items will have theirs: another queue may have made and paid them."""
     some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")

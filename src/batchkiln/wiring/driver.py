@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 from aiohttp import ClientSession, TraceConfig
 
-from batchkiln.client import RequestMeter, ServiceClient, fingerprint, new_session
+from batchkiln.client import Guide, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError, OutputsUnwritable, QueueBusy
@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class ServiceAtHand:
-    """A profile in use: where it is, its clock, its part of the queue, and the machine's window there."""
+    """A profile in use: where it is, its clock, its part of the queue, the machine's window there, how it answers."""
 
     profile: Profile
     base_url: str
@@ -51,6 +51,7 @@ class ServiceAtHand:
     store: QueueStore
     machine: Machine
     paces: Paces
+    guide: Guide
     embedded: "LocalService | None" = None
 
     def keys(self, account: str) -> dict[str, str]:
@@ -204,7 +205,13 @@ class Driver:
         profile, limits = service.profile, service.profile.limits
         keys = self._keys(service, account, needs_key=needs_key)
         client = ServiceClient(
-            await self._http(), base_url=service.base_url, keys=keys, clock=service.clock, meter=self.meter
+            await self._http(),
+            base_url=service.base_url,
+            keys=keys,
+            clock=service.clock,
+            meter=self.meter,
+            allows_http_links=profile.allow_http_links,
+            guide=service.guide,
         )
         outputs = OutputFiles(self.setting.surroundings.files())
         span = limits.minute_seconds
@@ -280,6 +287,7 @@ class Driver:
                 SlidingLog(limit=profile.limits.requests_per_minute_per_ip, span_seconds=profile.limits.minute_seconds)
             ),
             paces=paces,
+            guide=Guide(profile.replies),
             embedded=embedded,
         )
         return self.services[name]

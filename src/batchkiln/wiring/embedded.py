@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -60,7 +59,7 @@ def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
         time_scale=profile.time_scale,
         day_seconds=profile.day.seconds,
         day_start=profile.day.start,
-        limits=Limits(**asdict(profile.limits)),
+        limits=Limits(**profile.limits.of_the_service),
         accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
     )
 

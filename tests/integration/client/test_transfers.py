@@ -4,20 +4,25 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
+from yarl import URL
 
 from batchkiln.client import ServiceClient
+from batchkiln.client.transfers import LinkGuard
 from batchkiln.core.replies import (
     BytesStored,
     DownloadBroken,
     DownloadStarted,
+    LinkBarred,
     LinkRefused,
     NoReply,
+    NotContinued,
     OutputLink,
     TicketRefused,
     UploadTicket,
 )
-from integration.client.scripted_server import Received, Script, ScriptedServer, raw, reply, reset
+from integration.client.scripted_server import FakeClock, Received, Script, ScriptedServer, raw, reply, reset
 
 
 async def test_an_upload_carries_the_tickets_headers_and_no_key(client: ServiceClient, server: ScriptedServer) -> None:
@@ -114,7 +119,7 @@ async def test_a_download_needs_no_key(client: ServiceClient, server: ScriptedSe
 
 async def test_a_download_is_continued_by_range(client: ServiceClient, server: ScriptedServer) -> None:
     """The rest is asked for only of the same file, and says where it begins."""
-    server.script = reply(b"def", "Content-Range: bytes 3-5/6", status="206 Partial Content")
+    server.script = reply(b"def", "Content-Range: bytes 3-5/6", 'ETag: "v1"', status="206 Partial Content")
 
     async with opened(client, server, offset_bytes=3, etag='"v1"') as started:
         assert isinstance(started, DownloadStarted)
@@ -136,6 +141,132 @@ async def test_without_a_strong_etag_a_download_starts_over(
         assert started.offset_bytes == 0
 
     assert server.requests[0].header("Range") is None
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        reply(b"def", "Content-Range: bytes 3-5/6", 'ETag: "v2"', status="206 Partial Content"),
+        reply(b"def", "Content-Range: bytes 3-5/6", 'ETag: W/"v1"', status="206 Partial Content"),
+        reply(b"def", "Content-Range: bytes 3-5/6", status="206 Partial Content"),
+        reply(b"cde", "Content-Range: bytes 2-4/6", 'ETag: "v1"', status="206 Partial Content"),
+        reply(b"abc", "Content-Range: bytes 0-2/6", 'ETag: "v1"', status="206 Partial Content"),
+        reply(b"def", f"Content-Range: bytes 3-5/{'9' * 5000}", 'ETag: "v1"', status="206 Partial Content"),
+        reply(b"def", f"Content-Range: bytes {'3' * 5000}-5/6", 'ETag: "v1"', status="206 Partial Content"),
+        reply(b"def", "Content-Range: bytes */6", 'ETag: "v1"', status="206 Partial Content"),
+        reply(b"--x", 'ETag: "v1"', status="206 Partial Content", kind="multipart/byteranges; boundary=x"),
+        reply(b"", "Content-Range: bytes */2", status="416 Range Not Satisfiable"),
+    ],
+)
+async def test_another_file_or_part_is_not_joined(
+    client: ServiceClient, server: ScriptedServer, script: Script
+) -> None:
+    """Law 7: the rest counts only where it is that of the same file, from the very place that was asked for."""
+    server.script = script
+
+    async with opened(client, server, offset_bytes=3, etag='"v1"') as started:
+        assert isinstance(started, NotContinued)
+
+
+async def test_whole_file_in_place_of_its_rest_starts_over(client: ServiceClient, server: ScriptedServer) -> None:
+    """A 200 to a request for a range is the file as it is now, from its beginning."""
+    server.script = reply(b"other!", 'ETag: "v2"', status="200 OK")
+
+    async with opened(client, server, offset_bytes=3, etag='"v1"') as started:
+        assert isinstance(started, DownloadStarted)
+        assert (started.offset_bytes, started.total_bytes, started.etag) == (0, 6, '"v2"')
+
+
+async def test_trickling_download_is_broken_off(
+    client: ServiceClient, server: ScriptedServer, jump: Callable[[float], None]
+) -> None:
+    """A byte now and then, never long enough apart for a timeout, is no download: its place is wanted by others."""
+    more = asyncio.Event()
+
+    async def trickle(_request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")
+        while True:
+            writer.write(b"a")
+            await more.wait()
+            more.clear()
+
+    server.script = trickle
+    async with opened(client, server) as started:
+        assert isinstance(started, DownloadStarted)
+        chunks = started.chunks
+
+        async def read_all() -> None:
+            for seconds in range(0, 200, 20):
+                asked = asyncio.ensure_future(anext(chunks))
+                await asyncio.sleep(0)
+                jump(seconds)
+                more.set()
+                await asked
+
+        with pytest.raises(DownloadBroken, match="fewer than 65536 bytes came in 30 seconds"):
+            await read_all()
+
+
+async def test_link_from_https_to_http_is_not_followed(server: ScriptedServer, session: aiohttp.ClientSession) -> None:
+    """What the service gave in secret is not asked for in clear, unless the profile allows it."""
+    link, ticket = OutputLink("image", f"{server.origin}/a?sig=canary", None), UploadTicket("a", server.origin, ())
+    client = new_client(session)
+
+    async with client.download(link) as started:
+        assert isinstance(started, LinkBarred)
+    refused = await client.put_upload(ticket, lambda: pieces(b"abc"), 3)
+
+    assert isinstance(refused, TicketRefused)
+    assert "allow_http_links" in started.reason
+    assert "canary" not in started.reason
+    assert server.requests == []
+
+
+async def test_link_from_https_to_http_is_followed_where_allowed(
+    server: ScriptedServer, session: aiohttp.ClientSession
+) -> None:
+    """A person may know that the way to the storage is safe."""
+    server.script = reply(b"abc", status="200 OK")
+
+    async with new_client(session, allows_http_links=True).download(
+        OutputLink("image", f"{server.origin}/a", None)
+    ) as started:
+        assert isinstance(started, DownloadStarted)
+
+
+def new_client(session: aiohttp.ClientSession, *, allows_http_links: bool = False) -> ServiceClient:
+    return ServiceClient(
+        session,
+        base_url="https://127.0.0.1/api/v1",
+        keys={"k-1": "key"},
+        clock=FakeClock(),
+        allows_http_links=allows_http_links,
+    )
+
+
+@pytest.mark.parametrize(
+    ("origin", "url", "is_barred"),
+    [
+        ("https://a/", "http://a/x", True),
+        ("https://a/", "https://b/x", False),
+        ("http://a/", "http://b/x", False),
+        ("http://a/", "https://b/x", False),
+    ],
+)
+def test_each_step_of_a_link_is_judged(origin: str, url: str, *, is_barred: bool) -> None:
+    """A redirect is a step like the first one: only from https to http is something lost."""
+    assert (LinkGuard(URL("https://a/")).bars(URL(origin), URL(url)) is not None) is is_barred
+    assert LinkGuard(URL("https://a/"), allows_http=True).bars(URL(origin), URL(url)) is None
+
+
+async def test_redirects_end(client: ServiceClient, server: ScriptedServer) -> None:
+    """A storage that leads in a circle is left after three steps."""
+    server.script = reply(b"", "Location: /again", status="302 Found")
+
+    async with opened(client, server) as started:
+        assert isinstance(started, NoReply)
+
+    assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
@@ -163,7 +294,7 @@ async def test_a_broken_download_says_so_without_the_link(
         (reply(b"", status="410 Gone"), LinkRefused(410)),
         (reply(b"", status="503 Busy"), NoReply("the storage answered 503")),
         (reply(b"", status="429 Slow"), NoReply("the storage answered 429")),
-        (reply(b"x", "Content-Range: bytes 9-9/10", status="206 Partial Content"), None),
+        (reply(b"x", "Content-Range: bytes 0-0/10", status="206 Partial Content"), None),
         (reset, None),
     ],
 )

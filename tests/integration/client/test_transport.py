@@ -287,6 +287,18 @@ async def test_a_stored_copy_does_not_tell_the_time(
     assert bool(clock.observed) is is_observed
 
 
+@pytest.mark.parametrize("body", [b"<html>Bad Gateway</html>", b"", b'"upstream"', b"[]", b"{"])
+async def test_a_page_of_a_proxy_does_not_tell_the_time(
+    client: ServiceClient, server: ScriptedServer, clock: FakeClock, body: bytes
+) -> None:
+    """Law 5: only a JSON object is a reply of the API, whatever stands before it has a clock of its own."""
+    server.script = reply(body, "Date: Sat, 21 Nov 2026 10:00:00 GMT", status="502 Bad Gateway")
+
+    await create(client)
+
+    assert clock.observed == []
+
+
 async def test_the_key_is_never_shown(client: ServiceClient, server: ScriptedServer) -> None:
     """Neither repr, nor a log, nor an error that echoes the key tells it. Law 8."""
     server.script = reply(f'{{"code":"bad","message":"Bearer {OLD_KEY} / {KEY}"}}'.encode(), status="401 No")

@@ -120,8 +120,8 @@ async def test_the_driver_is_woken(browser: Browser, tmp_path: Path) -> None:
         ({"decision": "failed"}, "Type the item"),
         ({"decision": "wrong", "confirm": "held"}, "Choose"),
         ({"confirm": "held"}, "Choose"),
-        ({"decision": "generation", "confirm": "held"}, "it has become one"),
-        ({"decision": "failed", "generation_id": "gen_1", "confirm": "held"}, "it has become one"),
+        ({"decision": "generation", "confirm": "held"}, "answer to fetch it"),
+        ({"decision": "failed", "generation_id": "gen_1", "confirm": "held"}, "answer to fetch it"),
     ],
 )
 async def test_a_hold_is_not_ended_by_half_an_answer(

@@ -26,9 +26,7 @@ async def save(outputs: OutputFiles, folder: Path, name: str = "birds/fox") -> S
     part = await outputs.open_part(folder, name)
     for at in range(0, len(PICTURE), 65_536):
         await part.write(PICTURE[at : at + 65_536])
-    return await outputs.finish(
-        part, expects_video=False, total_bytes=len(PICTURE), name_for=lambda extension: f"{name}.{extension}"
-    )
+    return await outputs.finish(part, total_bytes=len(PICTURE), name_for=lambda extension: f"{name}.{extension}")
 
 
 def names(folder: Path) -> set[str]:
@@ -114,7 +112,7 @@ async def test_a_replaced_temporary_file_is_not_published(tmp_path: Path) -> Non
     await OutputFiles().open_part(tmp_path, "fox")
 
     with pytest.raises(OutputsUnwritable, match="only one program"):
-        await outputs.finish(part, expects_video=False, total_bytes=None, name_for=lambda _: "fox.png")
+        await outputs.finish(part, total_bytes=None, name_for=lambda _: "fox.png")
 
     assert names(tmp_path) == {".fox.part"}
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import aiohttp
@@ -547,6 +549,7 @@ async def test_refused_fault_names_the_kinds(world: World) -> None:
 
     elsewhere = {"storage_error", "storage_unavailable", "wrong_length", "link_dies_early", "upload_link_dies_early"}
     elsewhere.add("refuse_replay")
+    elsewhere |= {"wrong_cost", "wrong_creation"}
     fates = {kind for kind in KINDS if "generation" in kind or kind == "stay_pending"}
     assert {kind for kind in KINDS if kind in str(refused.body)} == set(KINDS) - elsewhere - fates
     assert stored.code == "invalid_fault"
@@ -618,3 +621,34 @@ async def test_refused_replay_made_nothing_and_takes_nothing_back(world: World) 
     assert (first.status, later.status) == (202, 202)
     assert again.status in {402, 403, 409, 422}
     assert first.body["id"] == later.body["id"]
+
+
+async def test_a_wrong_date_is_another_each_second(world: World) -> None:
+    """A client that asks twice is not told the same wrong time twice."""
+    world.service.faults.add("wrong_date", times=2, seconds=86_400)
+    dates = []
+    for _ in range(3):
+        answer = await world.send("GET", "/openapi.json", key=None)
+        dates.append(parsedate_to_datetime(answer.headers["Date"]))
+        world.clock.advance(5)
+
+    now = parsedate_to_datetime((await world.send("GET", "/openapi.json", key=None)).headers["Date"])
+    errors = [(date - now).total_seconds() for date in dates]
+    assert min(errors[:2]) >= 86_000
+    assert abs(errors[1] - errors[0]) >= 60
+    assert errors[2] == -5
+
+
+async def test_a_record_may_tell_another_cost_and_creation(world: World) -> None:
+    """The books are right in any case."""
+    world.service.faults.add("wrong_cost", "create")
+    wrong = await world.create()
+    world.service.faults.add("wrong_creation", "poll", seconds=3600)
+    world.clock.advance(10)
+    early = await world.poll(wrong.body["id"])
+    world.clock.advance(10)
+    right = await world.poll(wrong.body["id"])
+
+    assert wrong.body["credits"] == {"cost": 0} != right.body["credits"]
+    told, made = (datetime.fromisoformat(str(answer.body["created_at"])) for answer in (early, right))
+    assert made - told == timedelta(hours=1)

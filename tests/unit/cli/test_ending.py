@@ -60,6 +60,20 @@ def test_an_account_that_cannot_work_is_no_matter_once_all_is_done() -> None:
     assert Ending((DONE,), blocked=(REFUSED,)).exit_status is ExitStatus.OK
 
 
+def test_a_charge_above_the_maximum_is_four_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its job was paused, so that nothing counts as left: 4 all the same, the reason, and the command that frees it."""
+    said = ServiceError("overcharged", "15 credits were charged above the maximum of 10 that was sent")
+    overcharged = ("studio", "main", AccountBlocked(AccountProblem.OVERCHARGED, said))
+    ending = Ending((job_view({ItemState.DONE: 1, ItemState.QUEUED: 2}, is_paused=True),), blocked=(overcharged,))
+
+    say_ending(ending, common("run", "birds.yaml"))
+
+    told = capsys.readouterr().err
+    assert ending.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+    assert "15 credits were charged above the maximum" in told
+    assert "batchkiln unpause birds" in told
+
+
 @pytest.mark.parametrize("reason", [Reason.HELD, Reason.NO_KEY])
 def test_a_slot_held_for_a_key_is_four(reason: Reason) -> None:
     """The account's one place belongs to an item whose key is missing, and others wait: 4."""

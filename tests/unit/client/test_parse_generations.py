@@ -100,7 +100,8 @@ def test_a_record_is_found_in_any_sensible_shape(document: object) -> None:
         ("Pending", GenerationStatus.PENDING, "Pending"),
         (" PROCESSING ", GenerationStatus.PROCESSING, "PROCESSING"),
         ("canceled", GenerationStatus.CANCELED, "canceled"),
-        ("completed", GenerationStatus.UNKNOWN, "completed"),
+        ("Completed", GenerationStatus.SUCCESS, "Completed"),
+        ("error", GenerationStatus.UNKNOWN, "error"),
         ("unknown", GenerationStatus.UNKNOWN, "unknown"),
         ("w" * 500, GenerationStatus.UNKNOWN, "w" * 59 + "…"),
         (None, GenerationStatus.UNKNOWN, ""),
@@ -161,7 +162,7 @@ def test_an_output_link_may_be_a_bare_text() -> None:
 
 def test_another_generations_record_is_not_believed() -> None:
     """A mixed-up reply would end the wrong item. Law 3."""
-    assert isinstance(parse_read(answer(200, {"id": "other", "status": "failed"}), "g"), NoReply)
+    assert isinstance(parse_read(answer(200, {"id": "other", "status": "failed"}), "g"), NotUnderstood)
 
 
 NOTHING_CREATED = [
@@ -263,7 +264,6 @@ def test_a_refusal_that_is_no_json_object_is_no_outcome(status: int, body: bytes
         (301, {"id": "gen_1", "status": "pending"}),
         (404, {"detail": "Not Found"}),
         (408, failure("timeout")),
-        (425, failure("early")),
     ],
 )
 def test_a_create_that_names_no_generation_has_no_outcome(status: int, document: object) -> None:
@@ -275,7 +275,7 @@ def test_a_conflict_is_the_key_unless_it_speaks_of_another_generation() -> None:
     """409 means other bytes under our key; another active generation is waited out. Service rule 4.3."""
     assert isinstance(parse_create(answer(409, failure("idempotency_conflict"))), KeyConflict)
     assert isinstance(parse_create(answer(409, b"<html>")), KeyConflict)
-    assert isinstance(parse_create(answer(409, failure("idempotency", "concurrent use of the key"))), KeyConflict)
+    assert isinstance(parse_create(answer(409, failure("idempotency", "concurrent use of the key"))), Busy)
     assert isinstance(parse_create(answer(409, failure("active_generation_exists"))), Busy)
     assert isinstance(parse_create(answer(422, failure("busy", "Another generation is in progress"))), Busy)
 
@@ -349,7 +349,9 @@ def test_a_vanished_generation_is_only_what_the_api_says(status: int, document: 
         ({"cost_credits": 0}, 0),
         ({"data": {"costCredits": 3}}, 3),
         ({"quote": {"credits": {"cost": 3}}}, 3),
-        ({"credits": 500, "cost": 3}, 3),
+        ({"credits": 500, "cost_credits": 3}, 3),
+        ({"credits": 9000, "data": {"cost_credits": 12}}, 12),
+        ({"cost_credits": 12, "before": {"cost_credits": 20}}, 20),
         ({"price": {"amount": 3}}, 3),
         ({"model": "m", "total": 3, "cost_credits": None}, 3),
         (b"3", 3),
@@ -360,7 +362,9 @@ def test_a_price_in_any_sensible_shape(document: object, cost: int) -> None:
     assert parse_quote(answer(200, document)) == Quoted(cost)
 
 
-@pytest.mark.parametrize("document", [{}, {"cost_credits": -1}, {"cost_credits": "free"}, b"", b"<html>", []])
+@pytest.mark.parametrize(
+    "document", [{}, {"cost_credits": -1}, {"cost_credits": "free"}, {"credits": 500, "cost": 3}, b"", b"<html>", []]
+)
 def test_a_quote_without_a_price_is_no_reply(document: object) -> None:
     """An item is never sent on a guess of its price."""
     assert isinstance(parse_quote(answer(200, document)), NotUnderstood | NoReply)

@@ -228,7 +228,7 @@ def test_the_description_tells_its_title() -> None:
         ({"detail": "m"}, "application/json", "http_400", "m"),
         ({"detail": [{"loc": ["body", "x"], "msg": "m", "type": "t"}]}, "application/json", "t", "body.x: m"),
         ({"errors": [{"code": "c", "message": "m"}, {"message": "n"}]}, "application/json", "c", "m; n"),
-        ({"type": "about:blank", "title": "t", "detail": "m"}, "application/problem+json", "about:blank", "m"),
+        ({"type": "about:blank", "title": "t", "detail": "m"}, "application/problem+json", "http_400", "m"),
         (b"plain words", "text/plain", "http_400", "plain words"),
         (b"<html><TITLE>Sorry &amp; so</TITLE><p>long page", "text/html", "http_400", "Sorry & so"),
         (b"<p>no title", "text/html", "http_400", "an HTML page"),

@@ -1,7 +1,8 @@
 """What is known of the service's clock."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,12 +15,13 @@ STEPS = st.lists(st.tuples(st.floats(0, 50), st.floats(0, 3), st.floats(0, 1)), 
 
 def observed(true_offset: float, replies: list[tuple[float, float, float]]) -> tuple[ClockOffset, float]:
     """Observe replies (gap, length, where in it the service looked at its clock); give what is known, and when."""
-    offset, steady = ClockOffset(0.0, 0.0), 0.0
+    offset, steady = ClockOffset(true_offset, true_offset), 0.0
     for gap, length, where in replies:
         sent_at = steady + gap
         steady = sent_at + length
         shown = int(true_offset + sent_at + length * where)
-        offset = offset.observe(EPOCH + timedelta(seconds=shown), sent_at=sent_at, received_at=steady)
+        date = EPOCH + timedelta(seconds=shown)
+        offset = offset.observe(date, sent_at=sent_at, received_at=steady, expected=true_offset)
     return offset, steady
 
 
@@ -33,23 +35,85 @@ def test_interval_always_holds_the_true_offset(true_offset: float, replies: list
     assert now.instant - timedelta(microseconds=2) <= true <= now.latest + timedelta(microseconds=2)
 
 
-@given(replies=STEPS)
-def test_first_word_of_the_service_replaces_the_guess(replies: list[tuple[float, float, float]]) -> None:
-    """However wrong this machine's clock is, it moves no window. Contract, section 6."""
-    offset, _ = observed(NOON_SECONDS, replies)
-
-    assert offset.is_observed
-    assert abs(offset.lowest - NOON_SECONDS) < 5
+KNOWN = ClockOffset(NOON_SECONDS - 0.1, NOON_SECONDS + 1.0, is_observed=True)
 
 
-def test_step_of_the_clock_is_followed() -> None:
-    """A contradiction means that a clock was set: the new word counts alone."""
-    offset = ClockOffset(0.0, 0.0).observe(NOON, sent_at=0.0, received_at=0.1)
+def hear(offset: ClockOffset, *words: tuple[float, datetime], expected: float | None = None) -> ClockOffset:
+    """Hear dates, each in a reply that took a tenth of a second from its steady moment on."""
+    for sent_at, date in words:
+        offset = offset.observe(date, sent_at=sent_at, received_at=sent_at + 0.1, expected=expected)
+    return offset
 
-    stepped = offset.observe(NOON + timedelta(hours=1), sent_at=1.0, received_at=1.1)
 
-    assert stepped.lowest == NOON_SECONDS + 3600 - 1.1
-    assert stepped.highest == NOON_SECONDS + 3600 + 1 - 1.0
+@pytest.mark.parametrize("error_seconds", [-250, 0, 250])
+def test_first_word_near_the_machines_clock_is_believed(error_seconds: int) -> None:
+    """Two witnesses that agree within minutes: the reply, and this machine."""
+    date = NOON + timedelta(seconds=error_seconds)
+
+    assert hear(ClockOffset(NOON_SECONDS, NOON_SECONDS), (0.0, date), expected=NOON_SECONDS).is_observed
+
+
+@pytest.mark.parametrize("days", [-30, 1, 400])
+def test_first_word_far_from_the_machines_clock_needs_another_reply(days: int) -> None:
+    """However wrong this machine's clock is, it moves no window (contract, section 6); nor does one reply's."""
+    guess, date = ClockOffset(NOON_SECONDS, NOON_SECONDS), NOON + timedelta(days=days)
+
+    once = hear(guess, (0.0, date), expected=NOON_SECONDS)
+    twice = hear(once, (3.0, date + timedelta(seconds=3)), expected=NOON_SECONDS)
+
+    assert (once.is_observed, once.lowest, once.doubted is None) == (False, NOON_SECONDS, False)
+    assert twice.is_observed
+    assert twice.doubted is None
+    assert abs(twice.lowest - NOON_SECONDS - days * 86_400) < 2
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=365), timedelta(hours=-7), timedelta(seconds=20)])
+def test_one_reply_alone_moves_no_day(jump: timedelta) -> None:
+    """Law 5: what was known stands, until another reply agrees; the reply after it may not."""
+    once = hear(KNOWN, (1.0, NOON + jump + timedelta(seconds=1)))
+    denied = hear(once, (9.0, NOON + timedelta(seconds=9)))
+    agreed = hear(once, (9.0, NOON + jump + timedelta(seconds=9)))
+
+    assert (once.lowest, once.highest) == (KNOWN.lowest, KNOWN.highest)
+    assert abs(denied.lowest - NOON_SECONDS) < 2
+    assert denied.doubted is None
+    assert abs(agreed.lowest - NOON_SECONDS - jump.total_seconds()) < 2
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "seconds"),
+    [(3.0, 0), (1.2, 1), (600.0, 300)],
+    ids=["a copy of the same reply", "at the same moment", "a third time"],
+)
+def test_what_agrees_with_nothing_is_no_second_witness(sent_at: float, seconds: int) -> None:
+    """A stored copy shows the same instant later; two replies at once may come from one wrong host."""
+    jump = NOON + timedelta(days=3)
+
+    offset = hear(KNOWN, (1.0, jump), (sent_at, jump + timedelta(seconds=seconds)))
+
+    assert (offset.lowest, offset.highest) == (KNOWN.lowest, KNOWN.highest)
+
+
+def test_a_small_step_is_followed_at_once() -> None:
+    """Clocks drift apart in weeks; the newer word counts alone."""
+    stepped = hear(KNOWN, (100.0, NOON + timedelta(seconds=104)))
+
+    assert (stepped.lowest, stepped.highest) == (NOON_SECONDS + 3.9, NOON_SECONDS + 5.0)
+
+
+def test_a_jump_that_this_machines_clock_made_too_is_followed_at_once() -> None:
+    """After a suspend the steady clock has stood still, and both others have not."""
+    jumped = hear(KNOWN, (1.0, NOON + timedelta(hours=9)), expected=NOON_SECONDS + 9 * 3600)
+
+    assert abs(jumped.lowest - NOON_SECONDS - 9 * 3600) < 2
+
+
+@pytest.mark.parametrize("year", [1, 1969, 9500, 9999])
+def test_a_date_that_no_service_has_is_not_heard(year: int) -> None:
+    """However often it is said, and without overflowing anything."""
+    date = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+    assert hear(KNOWN, (1.0, date), (9.0, date), (20.0, date)) == KNOWN
 
 
 def test_many_replies_narrow_the_interval() -> None:

@@ -25,9 +25,7 @@ async def save(files: FaultyFiles, content: bytes = PICTURE, name: str = "birds/
     part = await outputs.open_part(OUT, name)
     for at in range(0, len(content), 100_000):
         await part.write(content[at : at + 100_000])
-    return await outputs.finish(
-        part, expects_video=False, total_bytes=len(content), name_for=lambda extension: f"{name}.{extension}"
-    )
+    return await outputs.finish(part, total_bytes=len(content), name_for=lambda extension: f"{name}.{extension}")
 
 
 async def test_a_whole_file_gets_its_name() -> None:
@@ -143,8 +141,7 @@ async def test_two_parts_of_one_name_do_not_mix() -> None:
         await part.write(content)
 
     saved = [
-        await outputs.finish(part, expects_video=False, total_bytes=None, name_for=lambda extension: f"fox.{extension}")
-        for part in parts
+        await outputs.finish(part, total_bytes=None, name_for=lambda extension: f"fox.{extension}") for part in parts
     ]
 
     assert [file.path for file in saved] == ["/out/fox.png", "/out/fox~2.png"]
@@ -172,36 +169,66 @@ async def finish(
     *,
     part: object,
     part_total: int | None,
-    expects_video: bool = False,
+    content_type: str | None = None,
+    link_extension: str | None = None,
     believed: str | None = None,
 ) -> SavedFile:
     return await outputs.finish(
         part,  # type: ignore[arg-type]  # a Part, which the tests need not name
-        expects_video=expects_video,
         total_bytes=part_total,
         name_for=lambda extension: f"fox.{extension}",
+        content_type=content_type,
+        link_extension=link_extension,
         believed_sha256=believed,
     )
 
 
 @pytest.mark.parametrize(
-    ("content", "expects_video"),
-    [(b"<html>expired", False), (b"", False), (PICTURE, True), (b"\0\0\0\x18ftypisom\0\0\0\0isommp41", False)],
+    "content",
+    [b"<html>expired", b"", b'{"error": "gone"}', b"<?xml version='1.0'?><Error>\xe9</Error>", b"not found\n"],
 )
-async def test_other_media_get_no_name(content: bytes, *, expects_video: bool) -> None:
-    """An error page, or a clip where a picture was paid for, is no result; starting over may bring it."""
+async def test_text_in_place_of_the_file_gets_no_name(content: bytes) -> None:
+    """An error page is no result, whatever its status and type say; starting over may bring the file."""
     files = FaultyFiles()
     outputs = OutputFiles(files)
     part = await outputs.open_part(OUT, "fox")
     await part.write(content)
     with pytest.raises(WrongMedia):
-        await finish(outputs, part=part, part_total=None, expects_video=expects_video)
+        await finish(outputs, part=part, part_total=None, content_type="image/png", link_extension="png")
 
     await part.restart()
     await part.write(PICTURE)
     saved = await finish(outputs, part=part, part_total=len(PICTURE))
 
     assert (files.seen, saved.sha256) == ({"/out/fox.png": PICTURE}, SAVED.sha256)
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "link_extension", "name", "media_type"),
+    [
+        (b"BM" + bytes(12) + b"\x28" + bytes(40), "image/png", "png", "fox.bmp", "image/bmp"),
+        (b"\x01\x02\xff" * 99, None, None, "fox.bin", "application/octet-stream"),
+        (b"\x01\x02\xff" * 99, "Image/X-Future; q=1", "png", "fox.future", "image/x-future"),
+        (b"\x01\x02\xff" * 99, "video/x-future", None, "fox.future", "video/x-future"),
+        (b"\x01\x02\xff" * 99, "text/html", "splat", "fox.splat", "application/octet-stream"),
+        (b"\x01\x02\xff" * 99, "application/octet-stream", "exe", "fox.bin", "application/octet-stream"),
+        (b"\x01\x02\xff" * 99, "image/../../x", "../x", "fox.bin", "application/octet-stream"),
+    ],
+)
+async def test_any_other_kind_is_saved_as_what_it_is(
+    content: bytes, content_type: str | None, link_extension: str | None, name: str, media_type: str
+) -> None:
+    """What was paid for is kept, whatever its kind; a name that a machine would run is not taken from a link."""
+    files = FaultyFiles()
+    outputs = OutputFiles(files)
+    part = await outputs.open_part(OUT, "fox")
+    await part.write(content)
+
+    saved = await finish(
+        outputs, part=part, part_total=len(content), content_type=content_type, link_extension=link_extension
+    )
+
+    assert (saved.path, saved.media_type) == (f"/out/{name}", media_type)
 
 
 async def test_a_file_without_its_end_gets_no_name() -> None:
@@ -279,7 +306,7 @@ async def test_a_final_name_that_leaves_the_folder_is_refused() -> None:
     await part.write(PICTURE)
 
     with pytest.raises(OutputsUnwritable):
-        await outputs.finish(part, expects_video=False, total_bytes=None, name_for=lambda _: "../fox.png")
+        await outputs.finish(part, total_bytes=None, name_for=lambda _: "../fox.png")
 
     assert set(files.seen) == {"/out/.fox.part"}
 

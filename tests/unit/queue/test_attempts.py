@@ -116,14 +116,18 @@ def test_recording_reserves(world: World, sent: Attempt) -> None:
         (accept, Standing("active", "active", (0, 10, 0), TODAY, TODAY)),
         (
             lambda w, a: accept(w, a, generation(cost_credits=7)),
-            Standing("active", "active", (0, 7, 0), {DAY_MS: 7}, {DAY_MS: 7}),
+            Standing("active", "active", (0, 10, 0), TODAY, TODAY),
+        ),
+        (
+            lambda w, a: accept(w, a, generation(cost_credits=13)),
+            Standing("active", "active", (0, 13, 0), {DAY_MS: 13}, {DAY_MS: 13}),
         ),
         (
             lambda w, a: accept(w, a, generation(cost_credits=None)),
             Standing("active", "active", (0, 10, 0), TODAY, TODAY),
         ),
         (
-            lambda w, a: accept(w, a, generation(created_at=NOON + timedelta(days=1))),
+            lambda w, a: accept(w, a, generation(created_at=NOON + timedelta(days=1)), now=NOW_MS + 86_400_000),
             Standing("active", "active", (0, 10, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10}),
         ),
         (
@@ -572,12 +576,13 @@ def test_attempt_in_doubt_is_never_withdrawn(world: World, sent: Attempt) -> Non
 
 
 def test_first_record_of_a_named_generation_tells_its_cost(world: World, sent: Attempt) -> None:
-    """Until then it was taken to cost its quote, on the day of the attempt."""
+    """Until then it was taken to cost its quote, on the day of the attempt; what it costs less is told at its end."""
     world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
     tomorrow = NOON + timedelta(days=1)
 
-    world.write(attempts.record_generation, sent.id, generation(cost_credits=7, created_at=tomorrow), NOW_MS, day_of)
-    world.write(attempts.record_generation, sent.id, generation(S.FAILED, cost_credits=9), NOW_MS, day_of)
+    now = to_milliseconds(tomorrow)
+    world.write(attempts.record_generation, sent.id, generation(cost_credits=12, created_at=tomorrow), now, day_of)
+    world.write(attempts.record_generation, sent.id, generation(S.FAILED, cost_credits=9), now, day_of)
 
-    assert standing(world) == Standing("queued", "failed", (0, 7, 7), {NEXT_DAY_MS: 7}, {NEXT_DAY_MS: 7})
+    assert standing(world) == Standing("queued", "failed", (0, 12, 12), {NEXT_DAY_MS: 12}, {NEXT_DAY_MS: 12})

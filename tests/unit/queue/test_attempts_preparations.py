@@ -104,19 +104,24 @@ def test_like_contents_are_wanted_once(world: World) -> None:
 
 def test_task_names_what_is_to_be_fetched(world: World, task: DownloadTask) -> None:
     """The read gap and the files that are here already come from the disk."""
-    world.write(preparations.record_saved, task, SAVED, number=1, output_type="image", is_last=False, now=NOW_MS)
+    world.write(
+        preparations.record_saved, task, SAVED, number=1, listed=1, output_type="image", is_last=False, now=NOW_MS
+    )
 
     again = preparations.download_task(world.connection, task.attempt.id)
 
     assert (again.job_name, again.item_name, again.created_at) == ("job", "item-1", NOON)
     assert again.last_read_at == NOON
-    assert again.saved == {1}
+    assert again.saved == {1: SAVED.sha256}
+    assert again.listed == 1
 
 
 def test_file_is_recorded_once(world: World, task: DownloadTask) -> None:
     """Law 7: fetching the same output again adds no second row."""
     for _ in range(2):
-        world.write(preparations.record_saved, task, SAVED, number=1, output_type="image", is_last=False, now=NOW_MS)
+        world.write(
+            preparations.record_saved, task, SAVED, number=1, listed=1, output_type="image", is_last=False, now=NOW_MS
+        )
 
     assert world.one("SELECT count(*) FROM output") == 1
 
@@ -130,7 +135,9 @@ def test_file_of_another_output_is_not_recorded_twice(world: World, task: Downlo
     other = preparations.download_task(world.connection, second.id)
 
     recorded = [
-        world.write(preparations.record_saved, each, SAVED, number=1, output_type="image", is_last=True, now=NOW_MS)
+        world.write(
+            preparations.record_saved, each, SAVED, number=1, listed=1, output_type="image", is_last=True, now=NOW_MS
+        )
         for each in (task, other)
     ]
 
@@ -147,6 +154,7 @@ def test_path_of_another_output_is_known_before_it_is_used(world: World, task: D
         task,
         replace(SAVED, path=path),
         number=1,
+        listed=1,
         output_type="image",
         is_last=False,
         now=NOW_MS,
@@ -195,6 +203,8 @@ def test_lost_image_holds_the_items_that_use_it(world: World) -> None:
 
 def test_last_file_ends_its_item(world: World, task: DownloadTask) -> None:
     """Law 7: no item is done before its last file is recorded, and none is left undone after it."""
-    world.write(preparations.record_saved, task, SAVED, number=1, output_type="image", is_last=True, now=NOW_MS)
+    world.write(
+        preparations.record_saved, task, SAVED, number=1, listed=1, output_type="image", is_last=True, now=NOW_MS
+    )
 
     assert world.state("item-1") == "done"

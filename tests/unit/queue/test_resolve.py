@@ -184,3 +184,26 @@ def test_generation_needs_an_id(job: QueueFile) -> None:
 
     with pytest.raises(InputError, match="needs the generation's id"):
         resolve(job.connection, "birds", "fox", Decision.GENERATION, now=NOW)
+
+
+def test_saved_needs_a_file_on_disk(job: QueueFile) -> None:
+    """An item of which nothing is here is not done by a word."""
+    lose(job, "fox")
+
+    with pytest.raises(InputError, match="no file of birds/fox is on disk"):
+        resolve(job.connection, "birds", "fox", Decision.SAVED, now=NOW)
+
+
+def test_outputs_that_could_not_be_had_are_fetched_again(job: QueueFile) -> None:
+    """The attempt has succeeded and stays so: nothing is polled, nothing is paid, and no other id is taken."""
+    attempt_id = job.send("fox", generation_id="gen-fox")
+    job.end(attempt_id, "succeeded")
+    job.move("fox", Event.OUTPUTS_READY)
+    job.move("fox", Event.OUTPUTS_UNUSABLE, code="output_unusable")
+
+    with pytest.raises(InputError, match="never replaced"):
+        resolve(job.connection, "birds", "fox", Decision.GENERATION, generation_id="other", now=NOW)
+    resolved = resolve(job.connection, "birds", "fox", Decision.GENERATION, generation_id="gen-fox", now=NOW)
+
+    assert (resolved.state, resolved.may_pay_again) == (ItemState.DOWNLOADING, False)
+    assert attempt(job, attempt_id) == ("succeeded", "gen-fox", 5)

@@ -133,7 +133,8 @@ def test_counters_equal_what_they_count(tmp_path: Path, seed: int) -> None:
         world.enqueue(*(f"{cost}-{n}" for n in range(4)), cost_credits=cost, recipe_fields={"attempts": 2})
 
     for step in range(60):
-        _random_fact(world, random, step)
+        _random_fact(world, random, NOW_MS + step)
+        world.connection.execute("UPDATE job SET is_paused = 0")  # as a charge above the quote leaves it
 
     counted = world.rows("SELECT job_id, recipe_id, state, count(*) FROM item GROUP BY 1, 2, 3")
     kept = world.rows("SELECT job_id, recipe_id, state, n FROM tally WHERE n > 0 ORDER BY 1, 2, 3")
@@ -148,9 +149,11 @@ def test_counters_equal_what_they_count(tmp_path: Path, seed: int) -> None:
     charged = "SELECT coalesce(sum(cost_credits), 0) FROM attempt"
     refunded = "SELECT coalesce(sum(cost_credits), 0) FROM attempt WHERE is_refunded"
     assert world.money() == (world.one(reserved), world.one(charged), world.one(refunded))
-    used = "SELECT coalesce(sum(coalesce(cost_credits, quote_credits)), 0) FROM attempt WHERE state <> 'refused'"
-    assert world.one("SELECT sum(credits) FROM account_day") == world.one(used)
-    assert world.one("SELECT sum(credits) FROM job_day") == world.one(used)
+    least = (
+        "SELECT coalesce(sum(max(coalesce(cost_credits, 0), quote_credits)), 0) FROM attempt WHERE state <> 'refused'"
+    )
+    assert world.one("SELECT sum(credits) FROM account_day") >= world.one(least)  # more where an end was cheaper
+    assert world.one("SELECT sum(credits) FROM job_day") == world.one("SELECT sum(credits) FROM account_day")
     world.close()
 
 
@@ -182,8 +185,8 @@ def _random_fact(world: World, random: Random, step: int) -> None:
     kind = random.choice([Answer.INVALID, Answer.OVER_QUOTE, Answer.ASSET_GONE, Answer.BUSY, Answer.CONFLICT])
     good = generation(id=f"gen-{attempt_id}")
     facts: list[Callable[[], object]] = [
-        lambda: world.write(attempts.record_accepted, attempt_id, reply, step, lambda at: at),
-        lambda: world.write(attempts.record_accepted, attempt_id, good, step, lambda at: at),
+        lambda: world.write(attempts.record_accepted, attempt_id, reply, step, lambda at: at or NOON),
+        lambda: world.write(attempts.record_accepted, attempt_id, good, step, lambda at: at or NOON),
         lambda: world.write(attempts.record_answer, attempt_id, kind, NO, step),
         lambda: world.write(attempts.record_answer, attempt_id, Answer.BLOCKED, NO, step),
         lambda: world.write(attempts.record_answer, attempt_id, Answer.LIMITED, NO, step),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.core.instants import WITNESS_GAP_SECONDS
 from batchkiln.core.job import Mode
 from batchkiln.core.planner import Reason
 from batchkiln.core.polling import LOST_AFTER
@@ -25,6 +26,7 @@ from batchkiln.core.windows import Limits
 from batchkiln.queue.intake import ApplyOptions, compared
 from batchkiln.queue.moves import move
 from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.scheduler.start import ANSWERS_ABOUT_TIME
 from support.builders import NO, PlacedItem, item_spec, job_spec, mistake_at, recipe
 from support.fake_service import BUSY, Lost, refusing
 from support.world import PROFILE, World
@@ -85,6 +87,62 @@ async def test_retry_after_survives_a_restart(world: World, after_seconds: float
 
     times = [request.at for request in world.service.requests if request.kind == "create"]
     assert times[1] - times[0] >= timedelta(hours=3)
+    assert world.state(item) is ItemState.DONE
+
+
+async def test_wait_that_was_kept_by_a_wrong_clock_is_as_long_as_it_was(world: World) -> None:
+    """A clock that was a year ahead holds nothing until next year, and lets nothing begin too early."""
+    world.service.say("create", Throttled(timedelta(hours=3), LIMIT))
+    (item,) = world.enqueue()
+    await world.run_until_true(lambda: "create_postponed" in world.kinds(item))
+
+    world.restart(after_seconds=-365 * 86_400)
+    began_at = world.clock.instant
+    await world.run()
+
+    sent_at = [request.at for request in world.service.requests if request.kind == "create"][1]
+    assert timedelta(hours=3) - timedelta(seconds=5) <= sent_at - began_at <= timedelta(hours=3, seconds=5)
+
+
+async def test_stored_wait_is_never_longer_than_what_a_service_may_ask_for(world: World) -> None:
+    """Whatever is stored ends: a week covers every window of the service."""
+    (item,) = world.enqueue()
+    world.connection.execute(
+        "INSERT INTO account (profile, name, creates_held_until, creates_held_reason)"
+        " VALUES ('test', 'main', 253402300799000, 'throttled')"
+    )
+    began_at = world.clock.instant
+
+    await world.run()
+
+    assert world.state(item) is ItemState.DONE
+    assert world.clock.instant - began_at < timedelta(days=9)
+
+
+async def test_time_far_from_the_machines_is_asked_for_again(world: World) -> None:
+    """No single reply tells the day (Law 5): nothing is begun until another one agrees."""
+    world.service.dates_needed = 2
+    world.clock.distrust(timedelta(days=-3))
+    world.enqueue()
+
+    await world.run()
+
+    kinds = [request.kind for request in world.service.requests]
+    first, second = (request.at for request in world.service.requests if request.kind == "other")
+    assert kinds[:2] == ["other", "other"]
+    assert kinds.count("other") == 2
+    assert second - first >= timedelta(seconds=WITNESS_GAP_SECONDS)
+
+
+async def test_time_that_no_two_replies_agree_on_is_asked_for_a_few_times(world: World) -> None:
+    """Nothing is tried for ever: then this machine's clock serves, as without any `Date`."""
+    world.service.dates_needed = 10**6
+    world.clock.distrust(timedelta(0))
+    (item,) = world.enqueue()
+
+    await world.run()
+
+    assert [request.kind for request in world.service.requests].count("other") == ANSWERS_ABOUT_TIME
     assert world.state(item) is ItemState.DONE
 
 

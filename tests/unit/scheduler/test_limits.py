@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from batchkiln.core.instants import EPOCH
+from batchkiln.core.instants import EPOCH, to_milliseconds
 from batchkiln.core.job import Order
-from batchkiln.core.replies import GenerationStatus, KeyConflict, RefusalKind, Refused, Throttled
+from batchkiln.core.replies import AccountProblem, GenerationStatus, KeyConflict, RefusalKind, Refused, Throttled
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits, ServiceDay
 from batchkiln.queue import persons
@@ -551,3 +551,48 @@ async def test_what_was_postponed_often_is_not_refused_for_that(world: World) ->
     await world.run()
 
     assert world.states() == {"done": 1}
+
+
+async def test_cost_of_zero_while_pending_opens_no_budget(world: World) -> None:
+    """Law 6: the quote counts until the end, in the job's budgets as in what the account's day has left."""
+    world.service.cost_told = lambda cost, status: cost if status is GenerationStatus.SUCCESS else 0
+    world.enqueue(*(f"item-{n}" for n in range(6)), budget_credits=30)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, sum(world.money()[:2]))
+
+    await world.run_watched(look)
+
+    assert world.service.charged == most == 30
+    assert world.states() == {"done": 3, "rejected": 3}
+
+
+async def test_charge_above_the_maximum_stops_the_account(world: World) -> None:
+    """Law 6: the service breaks its own promise of a maximum, so nothing more is begun until a person says so."""
+    world.service.cost_told = lambda cost, _: cost * 4
+    world.enqueue("a", "b", "c")
+
+    await world.run()
+    stopped, problem = world.states(), next(iter(world.control.blocked.values())).problem
+    await world.run()
+    again = world.states()
+    world.write(persons.unpause, "job", to_milliseconds(world.clock.instant))
+    world.service.cost_told = lambda cost, _: cost
+    await world.run()
+
+    assert problem is AccountProblem.OVERCHARGED
+    assert stopped == again == {"done": 1, "queued": 2}
+    assert world.states() == {"done": 3}
+
+
+async def test_charge_above_the_maximum_counts_in_max_credits(world: World) -> None:
+    """--max-credits is what a run may spend, and not what it was quoted."""
+    world.service.cost_told = lambda cost, _: cost + 5
+    world.enqueue("a", "b")
+    control = Control(credits_left=20)
+
+    await world.run(control)
+
+    assert control.credits_left == 5

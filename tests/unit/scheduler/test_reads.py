@@ -321,3 +321,15 @@ async def test_named_generation_counts_in_the_day_that_made_it(tmp_path: Path) -
     assert world.service.violations == []
     assert world.states() == {"done": 2}
     world.close()
+
+
+async def test_result_under_an_unknown_word_is_fetched(world: World) -> None:
+    """Law 3: a service may call a success otherwise; once its outputs have stood for minutes they are saved."""
+    world.service.word_told = lambda status: "delivered" if status is GenerationStatus.SUCCESS else status.value
+    world.enqueue("a", "b")
+
+    await world.run()
+
+    assert world.states() == {"done": 2}
+    assert world.kinds("a").count("status_seen") == 1
+    assert "unknown_status_taken_for_success" in world.kinds("a")

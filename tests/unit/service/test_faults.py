@@ -8,6 +8,7 @@ from batchkiln.service.faults import (
     FATE,
     KINDS,
     REPLY,
+    UNTRUTH,
     FaultMatch,
     FaultRule,
     Faults,
@@ -216,7 +217,7 @@ def test_senseless_rules_are_refused(settings: dict[str, object], message: str) 
 
 def test_every_kind_has_a_sort_and_a_place() -> None:
     """No kind could be configured that nothing ever looks for."""
-    assert set(KINDS) == BEFORE | DELAY | REPLY | FATE | {"link_dies_early", "upload_link_dies_early"}
+    assert set(KINDS) == BEFORE | DELAY | UNTRUTH | REPLY | FATE | {"link_dies_early", "upload_link_dies_early"}
     assert all(places_of(kind) for kind in KINDS)
 
 

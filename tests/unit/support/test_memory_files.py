@@ -15,7 +15,7 @@ async def test_file_of_another_length_is_not_published() -> None:
     await part.write(b"half")
 
     with pytest.raises(DownloadBroken):
-        await outputs.finish(part, expects_video=False, total_bytes=8, name_for=lambda ext: f"a.{ext}")
+        await outputs.finish(part, total_bytes=8, name_for=lambda ext: f"a.{ext}")
 
     assert outputs.files == {}
 

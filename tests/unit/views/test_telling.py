@@ -19,7 +19,7 @@ from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.queue.waiting import SlotHolder
 from batchkiln.views.standing import Standing, Wait
-from batchkiln.views.telling import DAMAGED, HOLDS, WAITS, Telling
+from batchkiln.views.telling import DAMAGED, GONE, HOLDS, WAITS, Telling
 from batchkiln.views.words import REASONS, moment
 from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
@@ -146,6 +146,18 @@ def generation_lost(queue: QueueFile) -> None:
     queue.move("fox", Event.GENERATION_LOST, code="not_found")
 
 
+def output_unusable(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "succeeded")
+    queue.move("fox", Event.OUTPUTS_READY)
+    queue.move("fox", Event.OUTPUTS_UNUSABLE, code="output_unusable")
+
+
+def outputs_gone(queue: QueueFile) -> None:
+    queue.end(queue.send("fox", generation_id="gen-1"), "expired")
+    queue.move("fox", Event.OUTPUTS_READY)
+    queue.move("fox", Event.OUTPUTS_UNUSABLE, code="outputs_gone")
+
+
 Way = Callable[[QueueFile], None]
 Row = tuple[Way, str, str, str, list[str]]
 # A way to stand; a piece of its story, of its charge, of what to do; the commands that are named.
@@ -177,6 +189,20 @@ TABLE: Final[list[Row]] = [
     (canceled, "a person canceled it", "never sent", "queues it again", ["retry birds fox"]),
     (key_missing_unsent, "API key", "reserved", "put that key back", ["work", "resolve --as failed birds fox"]),
     (key_missing_active, "API key", "5 credits", "put that key back", ["work", "resolve --as failed birds fox"]),
+    (
+        output_unusable,
+        "not all of its outputs could be fetched: output_unusable",
+        "5 credits",
+        "which costs nothing",
+        ["resolve --as generation --generation-id gen-1 birds fox", "resolve --as saved", "resolve --as failed"],
+    ),
+    (
+        outputs_gone,
+        "no longer holds the others",
+        "5 credits",
+        "pays again",
+        ["resolve --as saved birds fox", "resolve --as failed birds fox", "resolve --as not-created birds fox"],
+    ),
     (conflict, "another body", "nobody knows", "look for it", ["show", *["resolve"] * 4]),
     (
         damaged,
@@ -241,7 +267,7 @@ def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
     ways = {event for (_, event), state in TRANSITIONS.items() if state is ItemState.HELD}
     assert {state for state, _ in reached} == set(ItemState)
     assert {kind for state, kind in reached if state == ItemState.HELD} == ways
-    assert set(HOLDS) == ways | {DAMAGED}
+    assert set(HOLDS) == ways | {DAMAGED, GONE}
 
 
 @pytest.mark.parametrize("reason", Reason)

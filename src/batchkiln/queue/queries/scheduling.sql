@@ -34,6 +34,13 @@ UPDATE account SET creates_held_until = :until, creates_held_reason = :reason WH
 -- name: hold_reads
 UPDATE account SET reads_held_until = :until, reads_held_reason = :reason WHERE id = :account_id;
 
+-- name: cap_holds -- where a wait is NULL, so is its minimum
+UPDATE account
+SET creates_held_until = min(creates_held_until - :ahead, :longest),
+    reads_held_until = min(reads_held_until - :ahead, :longest)
+WHERE id = :account_id
+    AND (:ahead > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
+
 -- name: account_holds
 SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
 FROM account WHERE id = :account_id;
@@ -200,6 +207,9 @@ WHERE id = :attempt_id AND state = 'sent';
 UPDATE attempt SET generation_created_at = :created_at, cost_credits = :cost, day_start_at = :day
 WHERE id = :attempt_id;
 
+-- name: recharge_attempt
+UPDATE attempt SET cost_credits = :cost WHERE id = :attempt_id RETURNING *;
+
 -- name: note_status
 UPDATE attempt SET generation_status = :status, lost_since = NULL WHERE id = :attempt_id;
 
@@ -268,7 +278,9 @@ SELECT * FROM input_file WHERE id IN (SELECT value FROM json_each(:input_ids));
 -- name: download_task
 SELECT attempt.*, job.name AS job_name, job.output_dir, job.filename,
        item.name AS item_name, item.position, item.metadata, item.file_name, recipe.model,
-       (SELECT json_group_array(number) FROM output WHERE output.attempt_id = attempt.id) AS saved
+       (SELECT json_group_object(number, sha256) FROM output WHERE output.attempt_id = attempt.id) AS saved,
+       (SELECT coalesce(max(json_extract(event.detail, '$.of')), 0) FROM event
+        WHERE event.item_id = item.id AND event.attempt_id = attempt.id AND event.kind = 'file_saved') AS listed
 FROM attempt
 JOIN item ON item.id = attempt.item_id
 JOIN job ON job.id = attempt.job_id
@@ -279,6 +291,9 @@ WHERE attempt.id = :attempt_id;
 INSERT INTO output (item_id, attempt_id, number, type, path, size_bytes, sha256, media_type, saved_at)
 VALUES (:item_id, :attempt_id, :number, :type, :path, :size_bytes, :sha256, :media_type, :now)
 ON CONFLICT DO NOTHING;
+
+-- name: count_outputs
+SELECT count(*) FROM output WHERE attempt_id = :attempt_id;
 
 -- name: is_output_saved
 SELECT EXISTS (SELECT 1 FROM output WHERE attempt_id = :attempt_id AND number = :number);
@@ -308,7 +323,8 @@ FROM item
 JOIN attempt ON attempt.id = item.attempt_id
 JOIN account ON account.id = attempt.account_id
 JOIN job ON job.id = item.job_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held') AND item.state = 'downloading'
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
+  AND (item.state = 'downloading' OR (item.error_code = 'output_unusable' AND attempt.state = 'succeeded'))
   AND account.profile = :profile AND attempt.generation_created_at < :before
 ORDER BY attempt.generation_created_at LIMIT :limit;
 

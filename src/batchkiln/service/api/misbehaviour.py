@@ -11,6 +11,7 @@ from zlib import crc32
 
 from aiohttp import hdrs, web
 
+from batchkiln.service.api.untruths import tell_wrong_date, with_untruth
 from batchkiln.service.context import CONTEXT
 from batchkiln.service.errors import ApiError
 from batchkiln.service.faults import FaultRule
@@ -77,6 +78,10 @@ async def misbehaved_after(
         match fault.kind:
             case "slow":
                 await request.app[CONTEXT].clock.sleep(fault.seconds or 0)
+            case "wrong_date":
+                tell_wrong_date(request, response, fault)
+            case "wrong_cost" | "wrong_creation":
+                response = with_untruth(response, fault)
             case "cut_body":
                 response = await _cut(request, response)
             case "wrong_length":

@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 from batchkiln.service.api.answering import Visit, told
 from batchkiln.service.api.misbehaviour import blocked, misbehaved_after, misbehaved_before, sent_status
 from batchkiln.service.api.striking import faults_of
+from batchkiln.service.api.untruths import WRONG_BY_MS
 from batchkiln.service.books.database import is_passing
 from batchkiln.service.books.keys import digest_of
 from batchkiln.service.books.request_log import UNKNOWN_PATH, Arrival, Credentials, Entry, Kind, Told
@@ -41,7 +42,7 @@ class Route:
 async def set_date(request: web.Request, response: web.StreamResponse) -> None:
     """Every reply tells the service's time: clients learn its day and hour from it. And whose reply it is."""
     response.headers[hdrs.SERVER] = SERVER
-    response.headers[hdrs.DATE] = http_date(request.app[CONTEXT].clock.now_ms())
+    response.headers[hdrs.DATE] = http_date(request.app[CONTEXT].clock.now_ms() + response.get(WRONG_BY_MS, 0))
 
 
 @web.middleware

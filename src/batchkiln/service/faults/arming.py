@@ -15,6 +15,7 @@ from batchkiln.service.faults.rules import (
     BEFORE,
     DELAY,
     REPLY,
+    UNTRUTH,
     Endpoint,
     FaultMatch,
     FaultRule,
@@ -186,8 +187,8 @@ class RequestFaults:
         self._subject = subject
         self._asked = asked
         self.struck: list[FaultRule] = []
-        # All three sorts are weighed, whichever strikes: otherwise one rule would hide requests from another.
-        choices = [self._choice(kinds) for kinds in (BEFORE, DELAY, REPLY)]
+        # All sorts are weighed, whichever strikes: otherwise one rule would hide requests from another.
+        choices = [self._choice(kinds) for kinds in (BEFORE, DELAY, UNTRUTH, REPLY)]
         self.before = self._take(choices[0])
         self.late: tuple[FaultRule, ...] = ()
         if self.before is None:

@@ -23,6 +23,9 @@ Misbehaviour = Literal[
     "cut_body",  # the work is done, half of the body is sent
     "wrong_length",  # a download has, or an upload keeps, `extra_bytes` more than it should (default: -1, one less)
     "refuse_replay",  # the replay of an accepted create is refused, by what has changed since; no work
+    "wrong_date",  # the work is done, the Date is wrong by `seconds` (default: a year) and some hours that vary
+    "wrong_cost",  # a record tells a cost of 0 until its generation has ended
+    "wrong_creation",  # a record tells a creation `seconds` too early (default: a month)
     "fail_generation",  # the created generation fails, and is refunded
     "cancel_generation",  # the created generation is canceled
     "stay_pending",  # the created generation stays pending for `seconds`, or for ever
@@ -44,6 +47,7 @@ BEFORE: Final = frozenset(
 )
 DELAY: Final = frozenset({"slow"})
 REPLY: Final = frozenset({"reply_lost", "reset_after", "cut_body", "wrong_length", "refuse_replay"})
+UNTRUTH: Final = frozenset({"wrong_date", "wrong_cost", "wrong_creation"})
 FATE: Final = frozenset({"fail_generation", "cancel_generation", "stay_pending", "slow_generation"})
 LINK: Final = frozenset({"link_dies_early"})
 UPLOAD_LINK: Final = frozenset({"upload_link_dies_early"})
@@ -59,6 +63,9 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
     "storage_unavailable": _STORAGE,
     "wrong_length": _STORAGE,
     "refuse_replay": frozenset({"create"}),
+    "wrong_date": _EVERYWHERE - _STORAGE,
+    "wrong_cost": frozenset({"create", "poll"}),
+    "wrong_creation": frozenset({"create", "poll"}),
     **dict.fromkeys(FATE, frozenset({"create"})),
     "link_dies_early": frozenset({"poll"}),
     "upload_link_dies_early": frozenset({"upload"}),
@@ -67,6 +74,7 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
 _USES: Final[Mapping[str, frozenset[str]]] = {
     "seconds": frozenset(
         {"throttle", "unavailable", "storage_unavailable", "slow", "stay_pending", "slow_generation"}
+        | {"wrong_date", "wrong_creation"}
         | LINK
         | UPLOAD_LINK
     ),

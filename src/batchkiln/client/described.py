@@ -1,0 +1,305 @@
+"""Where a service's own description says that the open fields of its replies stand, and whether they are found there.
+
+An example of each reply is made from its schema, with values that all differ, and read by the very readers of real
+replies: which value they take tells the place. Bounded, and total: a foreign document raises nothing.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from batchkiln.client.catalog import MODEL_IDS, parse_catalog
+from batchkiln.client.guide import UNGUIDED, Guide, Hints
+from batchkiln.client.identifiers import name_score
+from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote
+from batchkiln.client.raw import RawReply
+from batchkiln.client.refusals import read_error
+from batchkiln.client.schemas import Node, as_list, as_map, content, operations, resolved, texts
+from batchkiln.client.tree import Path, as_jmespath, squash
+from batchkiln.core.replies import Accepted, AssetsReady, BalanceRead, CatalogRead, Quoted, UploadsPrepared
+from batchkiln.core.reply_rules import ReplyField
+
+_NODES_MAX: Final = 2000
+_DEPTH_MAX: Final = 10
+_NAMES: Final = ("batchkiln-a.png", "batchkiln-b.png")
+_ASSET_IDS: Final = ("ast_0001a", "ast_0002b")
+_ADDRESSES: Final = re.compile(r"url$|^href$|^uri$|link$")
+_HEADERS: Final = frozenset({"uploadheaders", "headers", "requiredheaders", "putheaders"})
+_ABOUT_ASSET: Final = re.compile(r"\basset\b.{0,40}\b(id|identifier|identif\w+)\b|\basset_ids?\b|uploads/complete")
+_ABOUT_BALANCE: Final = re.compile(r"\b(remaining|balance|left|available)\b")
+_DATES: Final = frozenset({"date-time", "date"})
+
+
+@dataclass(frozen=True, slots=True)
+class OpenField:
+    """One field whose place the service's document leaves open.
+
+    `described` is where the description says that it stands, `found` where our reading takes it; both as JMESPath,
+    None for nowhere. `sends` says what we do with it.
+    """
+
+    name: ReplyField
+    what: str
+    described: str | None
+    found: str | None
+    sends: str
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it is read, and where the description says so if it does."""
+        return self.found is not None and self.described in {None, self.found}
+
+
+def learned_hints(document: Node) -> Hints:
+    """Return what a description tells about the fields that no name anchors."""
+    asset = _described_asset(_reply(document, "post", "/uploads"), document)
+    balance = _described_balance(_reply(document, "get", "/credits/balance"), document)
+    return Hints(_as_hint(asset), _as_hint(balance))
+
+
+def open_fields(document: Node, guide: Guide = UNGUIDED) -> list[OpenField]:
+    """Return each open field that the description could tell of, in the order of the service's own list."""
+    guide = Guide(guide.rules, learned_hints(document))
+    found = [read(document, guide) for read in _READERS]
+    return [each for each in found if each is not None]
+
+
+# --- examples ---
+
+
+@dataclass(slots=True)
+class _Example:
+    """An example of a reply, and where each of its values stands."""
+
+    document: Node
+    is_catalog: bool = False
+    places: dict[str, Path] = field(default_factory=dict)
+    nodes: int = 0
+
+    def make(self, schema: object, path: Path = (), position: int = 0) -> object:
+        self.nodes += 1
+        node = _merged(schema, self.document)
+        if self.nodes > _NODES_MAX or len(path) > _DEPTH_MAX:
+            return None
+        if as_map(node.get("properties")) or isinstance(node.get("additionalProperties"), Mapping):
+            return self._object(node, path, position)
+        if "items" in node:
+            return [self.make(node["items"], (*path, number), number) for number in range(2)]
+        return self._scalar(node, path, position)
+
+    def _object(self, node: Node, path: Path, position: int) -> object:
+        if path and squash(path[-1]) in _HEADERS:
+            return {"Content-Length": "3"}
+        made = {
+            name: self.make(value, (*path, name), position) for name, value in as_map(node.get("properties")).items()
+        }
+        if not made:
+            is_of_objects = bool(_merged(node["additionalProperties"], self.document).get("properties"))
+            for number in range(2):
+                is_model = self.is_catalog and is_of_objects
+                key = sorted(MODEL_IDS)[number] if is_model else f"key_{number}a{self.nodes:05d}"
+                self.places.setdefault(key, (*path, key))
+                made[key] = self.make(node["additionalProperties"], (*path, key), number)
+        return made
+
+    def _scalar(self, node: Node, path: Path, position: int) -> object:
+        name = next((squash(step) for step in reversed(path) if isinstance(step, str)), "")
+        kind, shape, words = _kind(node), str(node.get("format")), list(texts(node.get("enum")))
+        value: object = f"x{self.nodes:05d}q"
+        if words:
+            value = words[0]
+        elif kind in {"integer", "number"}:
+            value = 1000 + self.nodes
+        elif kind == "boolean":
+            value = True
+        elif kind == "null":
+            value = None
+        elif shape in _DATES or name.endswith("at"):
+            value = "2026-01-01T00:00:00.000Z"
+        elif shape in {"uri", "url"} or _ADDRESSES.search(name):
+            value = f"https://storage.example/{self.nodes:05d}"
+        elif self.is_catalog and name in {"id", "model", "modelid", "publicid", "slug"}:
+            value = sorted(MODEL_IDS)[position % len(MODEL_IDS)]
+        elif name in {"name", "filename"}:
+            value = _NAMES[position % 2]
+        elif name in {"type", "contenttype", "mediatype", "mimetype"}:
+            value = "image/png"
+        self.places.setdefault(str(value), path)
+        return value
+
+    def path_of(self, value: object) -> str | None:
+        """Return where a value stands; the key of a map as what gives all its keys."""
+        path = self.places.get(str(value))
+        if path is None:
+            return None
+        is_key = bool(path) and path[-1] == value
+        return f"keys({as_jmespath(path[:-1])})" if is_key else as_jmespath(path)
+
+
+def _kind(node: Node) -> str:
+    """Return a schema's type; of several the first that is not null."""
+    kind = node.get("type")
+    return str(next((each for each in as_list(kind) if each != "null"), kind))
+
+
+def _merged(schema: object, document: Node) -> Node:
+    """Return a schema as one: all parts of an `allOf`, the first of several choices that is not null."""
+    node: Node = resolved(schema, document)
+    for _ in range(_DEPTH_MAX):
+        choices = [resolved(each, document) for word in ("oneOf", "anyOf") for each in as_list(node.get(word))]
+        parts = [resolved(each, document) for each in as_list(node.get("allOf"))]
+        chosen = next((each for each in choices if each.get("type") != "null"), None)
+        parts += [chosen] if chosen is not None and not node.get("properties") else []
+        if not parts:
+            return node
+        rest = {name: value for name, value in node.items() if name not in {"oneOf", "anyOf", "allOf"}}
+        properties = {name: each for part in [rest, *parts] for name, each in as_map(part.get("properties")).items()}
+        node = {name: value for part in [*parts, rest] for name, value in part.items()}
+        node = {**node, "properties": properties} if properties else node
+    return node
+
+
+def _reply(document: Node, method: str, path: str, *, success: bool = True) -> Node:
+    """Return the schema of a reply: of the first success, or of the first refusal."""
+    operation = as_map(as_map(operations(document).get(path)).get(method))
+    responses = as_map(operation.get("responses"))
+    wanted = "2" if success else "4"
+    schemas = (content(holder, document) for status, holder in responses.items() if status[:1] == wanted)
+    return next((schema for schema in schemas if schema), {})
+
+
+def _example_of(
+    document: Node, schema: Node, *, status: int = 200, is_catalog: bool = False
+) -> tuple[_Example, RawReply]:
+    example = _Example(document, is_catalog)
+    body = json.dumps(example.make(schema)).encode("utf-8", "replace")
+    return example, RawReply(status, {"content-type": "application/json"}, body)
+
+
+# --- what the description says ---
+
+
+def _described(schema: Node, document: Node) -> Iterator[tuple[Path, Node]]:
+    """Give every property of a reply with its path, lists as 0 and the keys of maps as `*`."""
+    waiting: list[tuple[Path, object]] = [((), schema)]
+    for _ in range(_NODES_MAX):
+        if not waiting:
+            return
+        path, raw = waiting.pop(0)
+        node = _merged(raw, document)
+        own = {**node, "description": as_map(raw).get("description", node.get("description"))}
+        yield path, own
+        if len(path) < _DEPTH_MAX:
+            waiting += [((*path, name), value) for name, value in as_map(node.get("properties")).items()]
+            waiting += [((*path, 0), node["items"])] if "items" in node else []
+            if isinstance(node.get("additionalProperties"), Mapping):
+                waiting.append(((*path, "*"), node["additionalProperties"]))
+
+
+def _described_asset(schema: Node, document: Node) -> Path | None:
+    """Return where the asset's identifier is described to stand: by the field's own words, else by its name."""
+    ranked: list[tuple[int, Path]] = []
+    for path, node in _described(schema, document):
+        is_value = not as_map(node.get("properties")) and "items" not in node and path and path[-1] not in {"*", 0}
+        said = f"{node.get('title', '')} {node.get('description', '')}"
+        if is_value and _kind(node) not in {"boolean", "object"}:
+            is_told = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
+            is_url = squash(path[-1]).endswith(("url", "headers"))
+            points = 0 if is_url else name_score(path) + (200 if is_told else 0)
+            ranked.append((points, path))
+        keys = as_map(node.get("propertyNames"))
+        is_keyed = re.search(r"\b(keyed|by)\b.{0,20}\basset", said.lower()) or _ABOUT_ASSET.search(str(keys).lower())
+        if isinstance(node.get("additionalProperties"), Mapping) and is_keyed:
+            ranked.append((190, (*path, "*")))
+    points, best = max(ranked, key=lambda pair: pair[0], default=(0, ()))
+    return best if points >= 60 else None  # noqa: PLR2004  a name that says id
+
+
+def _described_balance(schema: Node, document: Node) -> Path | None:
+    told = [
+        path
+        for path, node in _described(schema, document)
+        if path
+        and _kind(node) in {"integer", "number", "string"}
+        and _ABOUT_BALANCE.search(f"{path[-1]} {node.get('description', '')}".lower())
+    ]
+    return told[0] if len(told) == 1 else None
+
+
+def _as_hint(path: Path | None) -> tuple[str, ...]:
+    return tuple(step if step == "*" else squash(step) for step in path or () if isinstance(step, str))
+
+
+def _shown(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    return f"keys({as_jmespath(path[:-1])})" if path[-1:] == ("*",) else as_jmespath(path)
+
+
+# --- each field ---
+
+
+def _generation(document: Node, guide: Guide) -> OpenField | None:
+    schema = _reply(document, "post", "/images") or _reply(document, "post", "/videos")
+    if not schema:
+        return OpenField(ReplyField.GENERATION_ID, "the generation's id", None, None, _POLLED)
+    example, raw = _example_of(document, schema, status=202)
+    reply = parse_create(raw, guide)
+    found = example.path_of(reply.record.id) if isinstance(reply, Accepted) else None
+    return OpenField(ReplyField.GENERATION_ID, "the generation's id", None, found, _POLLED)
+
+
+def _price(document: Node, guide: Guide) -> OpenField | None:
+    example, raw = _example_of(document, _reply(document, "post", "/quotes"))
+    reply = parse_quote(raw, guide)
+    found = example.path_of(reply.cost_credits) if isinstance(reply, Quoted) else None
+    return OpenField(ReplyField.PRICE, "the price of a quote", None, found, "sent back as max_cost_credits")
+
+
+def _balance(document: Node, guide: Guide) -> OpenField | None:
+    schema = _reply(document, "get", "/credits/balance")
+    example, raw = _example_of(document, schema)
+    reply = parse_balance(raw, guide)
+    found = example.path_of(reply.credits) if isinstance(reply, BalanceRead) and reply.credits is not None else None
+    described = _shown(_described_balance(schema, document))
+    return OpenField(ReplyField.BALANCE, "the balance", described, found, "shown, and nothing is decided by it")
+
+
+def _asset_id(document: Node, guide: Guide) -> OpenField | None:
+    schema = _reply(document, "post", "/uploads")
+    example, raw = _example_of(document, schema)
+    reply = parse_prepare(raw, _NAMES, guide)
+    found = example.path_of(reply.tickets[0].asset_id) if isinstance(reply, UploadsPrepared) else None
+    described = _shown(_described_asset(schema, document))
+    return OpenField(ReplyField.ASSET_ID, "the asset's identifier", described, found, "sent back in asset_ids")
+
+
+def _asset_url(document: Node, guide: Guide) -> OpenField | None:
+    example, raw = _example_of(document, _reply(document, "post", "/uploads/complete"))
+    reply = parse_complete(raw, _ASSET_IDS, guide)
+    found = example.path_of(reply.urls[0]) if isinstance(reply, AssetsReady) else None
+    return OpenField(ReplyField.ASSET_URL, "the url of an asset", None, found, "sent back in inputs[].url")
+
+
+def _models(document: Node, guide: Guide) -> OpenField | None:
+    schema = _reply(document, "get", "/models")
+    example, raw = _example_of(document, schema, is_catalog=True)
+    reply = parse_catalog(raw, guide)
+    known = [model for model in reply.models if model.id in MODEL_IDS] if isinstance(reply, CatalogRead) else []
+    found = example.path_of(known[0].id) if known else None
+    return OpenField(ReplyField.MODELS, "the models of the catalog", None, found, "items are held against them")
+
+
+def _error(document: Node, guide: Guide) -> OpenField | None:
+    schema = _reply(document, "post", "/images", success=False) or _reply(document, "post", "/videos", success=False)
+    example, raw = _example_of(document, schema, status=400)
+    code = read_error(raw, guide).code
+    return OpenField(ReplyField.ERROR_CODE, "the code of an error", None, example.path_of(code), "it tells what to do")
+
+
+_POLLED: Final = "polled as /generations/{id}"
+_READERS: Final[tuple[Callable[[Node, Guide], OpenField | None], ...]] = (
+    *(_models, _balance, _price, _generation, _asset_id, _asset_url, _error),
+)

@@ -1,0 +1,83 @@
+"""How long a service asks to wait, in whatever form it says so (Service section 7)."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from batchkiln.client.lenient import read_instant, read_number
+from batchkiln.client.raw import RawReply, read_date
+from batchkiln.client.tree import plain, walk
+
+# A week covers every window of the service; anything longer is an error of the reply.
+RETRY_AFTER_MAX: Final = timedelta(days=8)
+_EPOCH_MIN: Final = 10**9  # a count of seconds this large is an instant
+_SPAN: Final = re.compile(
+    r"(\d{1,9}(?:\.\d{1,9})?)\s*(?:(ms|milliseconds?)|(s|secs?|seconds?)|(m|mins?|minutes?)|(h|hours?))(?![a-z])"
+)
+_UNITS: Final = (0.001, 1.0, 60.0, 3600.0)
+_HEADERS: Final = (
+    ("retry-after", 1.0),
+    ("retry-after-ms", 0.001),
+    ("x-ms-retry-after-ms", 0.001),
+    ("x-retry-after", 1.0),
+)
+_LIMIT_HEADERS: Final = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset", "x-ratelimit-reset-after")
+_FIELDS: Final[Mapping[str, float]] = {
+    "retryafter": 1.0,
+    "retryafterseconds": 1.0,
+    "retryaftersecs": 1.0,
+    "retryafters": 1.0,
+    "retryinseconds": 1.0,
+    "retrydelay": 1.0,
+    "retryafterms": 0.001,
+    "retryaftermilliseconds": 0.001,
+    "retryat": 1.0,
+}
+
+
+def retry_after(raw: RawReply) -> timedelta | None:
+    """Return the wait that a reply asks for, from 0 up to eight days; None where it says nothing that can be read.
+
+    A `Retry-After` wins over other headers, these over a field of the body, and that over the reset of a limit.
+    """
+    for seconds in _told(raw):
+        if seconds is not None and not math.isnan(seconds):
+            return timedelta(seconds=min(max(seconds, 0), RETRY_AFTER_MAX.total_seconds()))
+    return None
+
+
+def _told(raw: RawReply) -> Iterator[float | None]:
+    sent_at = read_date(raw.headers.get("date"))
+    for name, scale in _HEADERS:
+        yield _seconds(raw.headers.get(name), sent_at, scale)
+    if not raw.is_success:
+        for place in walk(raw.document()):
+            if place.name in _FIELDS:
+                yield _seconds(plain(place.value), sent_at, _FIELDS[place.name])
+    for name in _LIMIT_HEADERS:
+        yield _seconds(raw.headers.get(name), sent_at, 1.0)
+
+
+def _seconds(value: object, sent_at: datetime | None, scale: float) -> float | None:
+    """Read a number, a text with a unit, or a date; an instant is measured by the reply's own `Date`."""
+    number = read_number(value)
+    if number is not None:
+        is_instant = scale == 1.0 and number >= _EPOCH_MIN
+        instant = read_instant(number) if is_instant and sent_at is not None else None
+        if instant is not None and sent_at is not None and abs(instant - sent_at) < RETRY_AFTER_MAX:
+            return (instant - sent_at).total_seconds()
+        return number * scale
+    if not isinstance(value, str) or len(value) > 100:  # noqa: PLR2004  no wait is told at such length
+        return None
+    text = value.strip().lower()
+    parts = _SPAN.findall(text)
+    if parts and not _SPAN.sub("", text).strip(" ,"):
+        return sum(
+            float(figure) * scale for figure, *units in parts for unit, scale in zip(units, _UNITS, strict=True) if unit
+        )
+    if "," in text and (number := read_number(text.partition(",")[0])) is not None:
+        return number * scale
+    until = read_instant(value) or read_date(value)
+    return None if until is None or sent_at is None else (until - sent_at).total_seconds()
