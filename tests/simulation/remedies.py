@@ -4,6 +4,7 @@ The places are found, not known: the dialect's shapes are made from values that 
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -183,6 +184,9 @@ def _written(path: Path, differs: int | None) -> str:
         if isinstance(step, int):
             text += "[]" if at == differs else f"[{step}]"
         else:
-            name = "*" if at == differs else json.dumps(step)
-            text += f".{name}" if text else name
+            name = step if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", step) else json.dumps(step)
+            if at == differs:
+                text = f"values({text or '@'})[]"  # what stands behind `*` is one name at most, in the library
+            else:
+                text += f".{name}" if text else name
     return text

@@ -1,5 +1,6 @@
 """Small worlds with a service in a dialect: what is asked for, what goes wrong, and what came of it, by its books."""
 
+import hashlib
 import random
 import re
 import sqlite3
@@ -7,9 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
+
+from batchkiln.service.dialects.files import EXTENSIONS, small_file
 
 from .plan import START, Plan
 from .scenarios import Storms
@@ -75,6 +78,7 @@ def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False
         pictures=("owl.png", "fox.png"),
         service={"dialect": seed, "dialect_without": list(without), "duration_scale": 0.1},
         is_left_alone=True,
+        other_outputs=_other_outputs(),
         ends_by=ENDS_BY,
     )
     is_rough, is_killed, is_stormy = (chance.random() < share for share in (0.5, 0.25, 0.2))
@@ -93,6 +97,13 @@ def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False
     if is_stormy:
         plan.weather = partial(Storms, seed, probability=0.02, calm_at=CALM_AT)
     return replace(plan, calm_at=CALM_AT)
+
+
+@cache
+def _other_outputs() -> frozenset[str]:
+    """Return the hashes of all files that a dialect may have in place of the service's own, and beside them."""
+    files = (small_file(extension, number) for extension in EXTENSIONS for number in range(2))
+    return frozenset(hashlib.sha256(content).hexdigest() for content in files)
 
 
 def _manifest(chance: random.Random) -> str:

@@ -246,7 +246,8 @@ class World:
         if self.plan.cuts_power is not None:
             chance = random.Random(f"{self.plan.seed} {self.plan.cut_seed} {self.lives} {self.points.count}")
             self._disk.cut(self.program_folder, self.plan.cuts_power, chance)
-        self.violations += unpaid_files(self.program_folder / "out", self.folder / "service" / "service.db")
+        books = self.folder / "service" / "service.db"
+        self.violations += unpaid_files(self.program_folder / "out", books, self.plan.other_outputs)
         self.loop.kill(f"program-{self.lives}")
         self.loop.call_soon(self._died.set, context=self._harness)
 

@@ -122,7 +122,8 @@ class _Dressing:
 
     def _own_asset_id(self, given: object) -> object:
         is_number = isinstance(given, int) and not isinstance(given, bool)
-        if is_number != (self._dialect["asset_id"] == "int"):
+        is_key = self._dialect["tickets"] == "map_by_id" and isinstance(given, str)  # names of fields are texts
+        if not is_key and is_number != (self._dialect["asset_id"] == "int"):
             return None if is_number else "unknown"  # of another type than it was told with
         return self._asset_ids.own(given)
 

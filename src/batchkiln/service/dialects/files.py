@@ -39,6 +39,9 @@ _MEDIA_TYPES: Final = {
 }
 
 
+EXTENSIONS: Final = tuple(_MEDIA_TYPES)
+
+
 def extension_of(dialect: Dialect, own: str) -> str:
     """Return the extension of a main output, whose own is given; what was asked for stays what it is."""
     other = dialect["video_file"] if own == "mp4" else dialect["image_file"]

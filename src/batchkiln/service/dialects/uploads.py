@@ -47,6 +47,8 @@ def id_schema(dialect: Dialect) -> Schema:
         "some": "The asset's identifier.",
     }.get(dialect["description_texts"], "")
     described: Schema = {"type": "integer" if dialect["asset_id"] == "int" else "string"}
+    if dialect["asset_id"] == "int" and dialect["tickets"] == "map_by_id":
+        described["type"] = ["integer", "string"]  # the name of a field is a text
     return told(described | ({"format": "uuid"} if dialect["asset_id"] == "uuid" else {}), text)
 
 
