@@ -107,7 +107,7 @@ INSERT INTO "event" VALUES(4,1772452800100,1,1,1,'attempt_recorded','submitting'
 INSERT INTO "event" VALUES(5,1772452800200,1,1,1,'accepted','active','{"generation_id": "gen-1", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(6,1772452830500,1,1,1,'status_seen',NULL,'{"status": "success"}');
 INSERT INTO "event" VALUES(7,1772452830500,1,1,1,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(8,1772452830600,1,1,1,'file_saved',NULL,'{"number": 1, "path": "/out/guide/done.png", "size_bytes": 160}');
+INSERT INTO "event" VALUES(8,1772452830600,1,1,1,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/done.png", "size_bytes": 160}');
 INSERT INTO "event" VALUES(9,1772452830600,1,1,1,'files_saved','done',NULL);
 INSERT INTO "event" VALUES(10,1772452830600,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 1, "pruned": 0, "items": 2, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(11,1772452830600,1,2,2,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
@@ -118,7 +118,7 @@ INSERT INTO "event" VALUES(15,1772452861000,1,2,3,'attempt_recorded','submitting
 INSERT INTO "event" VALUES(16,1772452861100,1,2,3,'accepted','active','{"generation_id": "gen-3", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(17,1772452891400,1,2,3,'status_seen',NULL,'{"status": "success"}');
 INSERT INTO "event" VALUES(18,1772452891400,1,2,3,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(19,1772452891500,1,2,3,'file_saved',NULL,'{"number": 1, "path": "/out/guide/second-try.png", "size_bytes": 160}');
+INSERT INTO "event" VALUES(19,1772452891500,1,2,3,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/second-try.png", "size_bytes": 160}');
 INSERT INTO "event" VALUES(20,1772452891500,1,2,3,'files_saved','done',NULL);
 INSERT INTO "event" VALUES(21,1772452891500,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 2, "pruned": 0, "items": 3, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(22,1772452891500,1,3,4,'attempt_recorded','submitting','{"number": 1, "quote_credits": 10}');
@@ -146,7 +146,7 @@ INSERT INTO "event" VALUES(43,1772452983200,1,8,8,'attempt_recorded','submitting
 INSERT INTO "event" VALUES(44,1772452983300,1,8,8,'accepted','active','{"generation_id": "gen-7", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(45,1772453013600,1,8,8,'status_seen',NULL,'{"status": "success"}');
 INSERT INTO "event" VALUES(46,1772453013600,1,8,8,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(47,1772453013700,1,8,8,'file_saved',NULL,'{"number": 1, "path": "/out/guide/with-image.png", "size_bytes": 160}');
+INSERT INTO "event" VALUES(47,1772453013700,1,8,8,'file_saved',NULL,'{"number": 1, "of": 1, "path": "/out/guide/with-image.png", "size_bytes": 160}');
 INSERT INTO "event" VALUES(48,1772453013700,1,8,8,'files_saved','done',NULL);
 INSERT INTO "event" VALUES(49,1772453013700,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 8, "pruned": 0, "items": 9, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(50,1772453013700,1,9,NULL,'cancel_requested','canceled',NULL);
@@ -184,7 +184,7 @@ INSERT INTO "event" VALUES(81,1772467021994,1,15,13,'attempt_recorded','submitti
 INSERT INTO "event" VALUES(82,1772467022094,1,15,13,'accepted','active','{"generation_id": "gen-10", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(83,1772467052394,1,15,13,'status_seen',NULL,'{"status": "success"}');
 INSERT INTO "event" VALUES(84,1772467052394,1,15,13,'outputs_ready','downloading',NULL);
-INSERT INTO "event" VALUES(85,1772467052494,1,15,13,'file_saved',NULL,'{"number": 1, "path": "/out/guide/two-views.png", "size_bytes": 168}');
+INSERT INTO "event" VALUES(85,1772467052494,1,15,13,'file_saved',NULL,'{"number": 1, "of": 2, "path": "/out/guide/two-views.png", "size_bytes": 168}');
 INSERT INTO "event" VALUES(86,1772467112494,1,NULL,NULL,'manifest_applied',NULL,'{"new": 2, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 13, "pruned": 0, "items": 16, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(87,1772467112494,3,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(88,1772467112494,3,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 0, "pruned": 0, "items": 1, "manifest": "job.yaml"}');
@@ -196,17 +196,17 @@ INSERT INTO "event" VALUES(93,1772467112494,4,19,16,'attempt_recorded','submitti
 INSERT INTO "event" VALUES(94,1772467112544,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
 INSERT INTO "event" VALUES(95,1772467112594,1,16,14,'accepted','active','{"generation_id": "gen-11", "cost_credits": 10, "is_replay": false}');
 INSERT INTO "event" VALUES(96,1772467112594,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(97,1772467112694,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
+INSERT INTO "event" VALUES(97,1772467112794,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
 INSERT INTO "event" VALUES(98,1772467113411,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
 INSERT INTO "event" VALUES(99,1772467113826,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
 INSERT INTO "event" VALUES(100,1772467115456,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
 INSERT INTO "event" VALUES(101,1772467115875,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
 INSERT INTO "event" VALUES(102,1772467119810,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
 INSERT INTO "event" VALUES(103,1772467120553,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(104,1772467122794,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
+INSERT INTO "event" VALUES(104,1772467122894,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
 INSERT INTO "event" VALUES(105,1772467126235,4,19,16,'outcome_unknown','submitting','{"reason": "the connection was refused"}');
 INSERT INTO "event" VALUES(106,1772467126766,3,18,15,'outcome_unknown','submitting','{"reason": "the connection broke"}');
-INSERT INTO "event" VALUES(107,1772467132894,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
+INSERT INTO "event" VALUES(107,1772467132994,1,15,13,'url_expired','downloading','{"reason": "a fresh link is read"}');
 INSERT INTO "event" VALUES(108,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 15, "pruned": 0, "items": 17, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(109,1772467196205,1,NULL,NULL,'manifest_applied',NULL,'{"new": 1, "known": 0, "updated": 0, "changed_count": 0, "kept": 0, "requeued": 0, "missing": 16, "pruned": 0, "items": 18, "manifest": "job.yaml"}');
 INSERT INTO "event" VALUES(110,1772467196205,5,NULL,NULL,'job_created',NULL,'{"manifest": "job.yaml"}');
@@ -316,6 +316,18 @@ CREATE TABLE meta (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "meta" VALUES('queue_uid','0123456789abcdef0123456789abcdef');
 INSERT INTO "meta" VALUES('service_time/test','1772467112494');
+CREATE TABLE misunderstood (
+    account_id    INTEGER NOT NULL REFERENCES account (id),
+    call          TEXT NOT NULL CHECK (call IN ('create', 'read', 'quote', 'upload', 'completion')),
+    since         INTEGER NOT NULL,
+    lacking       TEXT NOT NULL,
+    shape         TEXT NOT NULL,
+    status        INTEGER NOT NULL,
+    remedy        TEXT NOT NULL,
+    circumstances TEXT NOT NULL,                             -- a digest of version and configuration
+    description   TEXT,                                      -- a digest of the service's own, where it was read
+    PRIMARY KEY (account_id, call)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE output (
     id         INTEGER PRIMARY KEY,
     item_id    INTEGER NOT NULL REFERENCES item (id),

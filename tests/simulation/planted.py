@@ -407,6 +407,34 @@ BUGS: Final = (
         "self.control.block(self.account_id, trouble, is_cut_off=True)",
         caught_by="tests/unit/scheduler/test_creates.py",
     ),
+    Bug(
+        "what is not understood is asked for ever",
+        "core/planner.py",
+        "        if self.rests(call):\n            return Due(inf, Reason.NOT_UNDERSTOOD)\n",
+        "",
+        caught_by="tests/unit/scheduler/test_endpoints.py",  # the local service is understood
+    ),
+    Bug(
+        "a quote's trouble is forgotten by a poll",
+        "scheduler/lane.py",
+        "        self.backoffs[call] = Backoff()\n        if call in self._misunderstood:",
+        "        self.backoffs = {each: Backoff() for each in Call}\n        if call in self._misunderstood:",
+        caught_by="tests/unit/scheduler/test_endpoints.py",  # no quote of the worlds fails for long
+    ),
+    Bug(
+        "what the service asks to wait is no minimum",
+        "scheduler/backoffs.py",
+        "        seconds = max(told, delay_seconds(",
+        "        seconds = told or max(told, delay_seconds(",
+        caught_by="tests/unit/scheduler/test_endpoints.py",
+    ),
+    Bug(
+        "one recipe that fails holds up the others",
+        "scheduler/lane.py",
+        "            is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)\n",
+        "            is_alone, of = False, ()\n",
+        caught_by="tests/unit/scheduler/test_endpoints.py",
+    ),
 )
 
 

@@ -130,6 +130,7 @@ class FakeService:
     rule: Callable[[str, str], Any] | None = None
     broken_files: AbstractSet[str] = frozenset()  # generations whose files are never there
     uploads: dict[str, bytes] = field(default_factory=dict)
+    puts: list[bytes] = field(default_factory=list)  # contents, whether the storage took them or not
     outputs_count: int = 1  # of each success
     reorders: bool = False  # whether each listing of outputs has the other order
     paths_change: bool = False  # whether each record has other addresses for its outputs
@@ -360,6 +361,7 @@ class FakeAccount:
     ) -> PutReply:
         content_bytes = b"".join([chunk async for chunk in content()])
         assert len(content_bytes) == size_bytes
+        self.service.puts.append(content_bytes)
 
         def store() -> BytesStored:
             self.service.uploads[f"https://assets/{ticket.asset_id}"] = content_bytes

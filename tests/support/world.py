@@ -81,6 +81,7 @@ class World:
         self.outputs = MemoryOutputs()
         self.inputs = MemoryInputs()
         self.keys: dict[str, tuple[str, ...]] = dict.fromkeys(self.accounts, ("key-1",))
+        self.digest = "today's program and configuration"
         self.control = Control()
         self.lanes: list[Lane] = []
         self._names = itertools.count(1)
@@ -264,6 +265,7 @@ class World:
             creates=SlidingLog(limit=self.limits.creates_per_minute, span_seconds=span),
             reads=SlidingLog(limit=self.limits.reads_per_minute, span_seconds=span),
             paces=paces,
+            digest=self.digest,
         )
 
     async def run_killed(self, steps: int) -> bool:

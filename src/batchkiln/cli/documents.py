@@ -82,6 +82,17 @@ def account_document(view: AccountView) -> dict[str, Any]:
         },
         "creates_held": _held(view.summary.creates_held, view),
         "reads_held": _held(view.summary.reads_held, view),
+        "not_understood": [
+            {
+                "call": entry.call.value,
+                "since": iso(entry.since),
+                "lacking": entry.lacking,
+                "status": entry.status,
+                "shape": entry.shape,
+                "remedy": entry.remedy or None,
+            }
+            for entry in view.summary.misunderstood
+        ],
     }
 
 

@@ -10,6 +10,7 @@ from batchkiln.core.planner import Reason
 from batchkiln.core.states import ItemState
 from batchkiln.interface.ending import BAD_STATES, Ending, left_of, waiting_in_pause
 from batchkiln.views.advice import ACCOUNT_ADVICE
+from batchkiln.views.misunderstood import misunderstanding
 from batchkiln.views.overview import JobView
 from batchkiln.views.words import REASONS, count, one_line
 
@@ -63,6 +64,8 @@ def _next_steps(ending: Ending, common: Common) -> Iterator[str]:
             f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
             f"The service said: {said}. Nothing is lost; what is queued stays queued."
         )
+    for profile, account, entry in ending.misunderstood:
+        yield f"{misunderstanding(entry, f'{profile}/{account}')}."
     if ending.left and Reason.HELD in ending.rests:
         yield (
             "An account's one place belongs to a held item whose API key is not configured: put that key back beside "

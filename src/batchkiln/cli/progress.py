@@ -18,7 +18,17 @@ NOTHING_TO_DO: Final = "nothing to do"
 
 _NOT_WORTH_SAYING: Final = frozenset({Reason.NOW, Reason.POLL_INTERVAL, Reason.NOTHING})
 
-_TROUBLES: Final = frozenset({Reason.THROTTLED, Reason.OTHER_GENERATION, Reason.UNREACHABLE, Reason.UNAVAILABLE})
+_TROUBLES: Final = frozenset(
+    {
+        Reason.THROTTLED,
+        Reason.OTHER_GENERATION,
+        Reason.UNREACHABLE,
+        Reason.UNAVAILABLE,
+        Reason.NOT_UNDERSTOOD,
+        Reason.NO_PRICE,
+        Reason.NO_UPLOAD,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from batchkiln.cli.output import printable
 from batchkiln.core.advice import item_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.queue.summaries import Trouble
+from batchkiln.views.misunderstood import CALLS, misunderstanding
 from batchkiln.views.overview import AccountView, JobView, Overview
 from batchkiln.views.warnings import warnings_of
 from batchkiln.views.words import REASONS, STYLES, age, count, moment, one_line
@@ -49,6 +50,8 @@ def show_overview(overview: Overview) -> None:
         out.print(_account_table(overview.accounts))
     out.print()
     out.print(_driver(overview))
+    for line in _misunderstandings(overview.accounts):
+        out.print(line)
     for view in overview.jobs:
         for warning in warnings_of(view):
             out.print(Text(f"Warning: {view.summary.name}: {warning}.", style="yellow"))
@@ -65,6 +68,8 @@ def show_job(overview: Overview) -> None:
     out.print(title)
     out.print(_counts(view))
     for line in job_lines(view):
+        out.print(line)
+    for line in _misunderstandings(each for each in overview.accounts if each.summary.profile == summary.profile):
         out.print(line)
     out.print(_driver(overview))
 
@@ -175,11 +180,20 @@ def _of(used: int, limit: int | None) -> str:
 
 
 def _waits(view: AccountView) -> str:
-    return "; ".join(
+    waits = [
         f"until {moment(held.until)} for {REASONS[held.reason]}"
         for held in (view.summary.creates_held, view.summary.reads_held)
         if held is not None and held.until > view.now
-    )
+    ]
+    return "; ".join([*waits, *(f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood)])
+
+
+def _misunderstandings(views: Iterable[AccountView]) -> Iterator[Text]:
+    """Say what is not understood, and what that means."""
+    for view in views:
+        for entry in view.summary.misunderstood:
+            said = misunderstanding(entry, f"{view.summary.profile}/{view.summary.name}")
+            yield Text(f"Warning: {said}.", style="yellow")
 
 
 def _driver(overview: Overview) -> Text:

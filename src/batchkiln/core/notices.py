@@ -1,4 +1,4 @@
-"""What a person or a program may be told of a run: five kinds, each worth waking somebody for."""
+"""What a person or a program may be told of a run: six kinds, each worth waking somebody for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ class NoticeKind(StrEnum):
     BUDGET_SPENT = "budget_spent"  # the day's credits are used up, and work is left
     ITEM_HELD = "item_held"  # waits for a person
     RESULTS_EXPIRING = "results_expiring"  # paid, not fetched, and soon deleted by the service
+    NOT_UNDERSTOOD = "not_understood"  # the service succeeds, without what was asked for (Law 10)
     ACCOUNT_BLOCKED = "account_blocked"  # key refused, upgrade required, no credits, forbidden, overcharged
 
 

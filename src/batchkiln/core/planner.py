@@ -6,13 +6,14 @@ until there is news, and then asks again: nobody acts on a plan made before a wa
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from typing import Final
 
 from batchkiln.core.budget import Fit, JobMoney, Obstacle, Verdict, judge
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, AttemptState, Order
 from batchkiln.core.outcomes import KEY_REMEMBERED
@@ -41,6 +42,9 @@ class Reason(StrEnum):
     EDGE_FIREWALL = "edge_firewall"
     UNREACHABLE = "service_unreachable"
     UNAVAILABLE = "service_unavailable"
+    NOT_UNDERSTOOD = "not_understood"  # the service succeeds, without what was asked for (Law 10)
+    NO_PRICE = "no_price"  # its quote fails again and again, where others pass
+    NO_UPLOAD = "no_upload"  # its image's upload does
     PREPARING = "preparing"  # its quote or its images are under way
     SETTLING = "settling"  # the job's budget depends on what is under way
     ACCOUNT_BLOCKED = "account_blocked"  # the service refuses the account until a person acts
@@ -100,7 +104,10 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """One account's windows, and the waits that the service imposed; steady moments throughout."""
+    """One account's windows and waits; steady moments throughout.
+
+    `creates_held` and `reads_held` are what the service imposed on a whole window (Service section 8).
+    """
 
     limits: Limits
     creates: SlidingLog
@@ -114,7 +121,10 @@ class AccountView:
     creates_held: Due = field(default_factory=lambda: Due(-inf))
     reads_held: Due = field(default_factory=lambda: Due(-inf))
     machine_held: Due = field(default_factory=lambda: Due(-inf))
-    uploads_held: Due = field(default_factory=lambda: Due(-inf))
+    backoffs: Mapping[Call, Due] = field(default_factory=dict)  # each call's own, beneath what is imposed
+    quotes_held: Mapping[int, Due] = field(default_factory=dict)  # by recipe
+    inputs_held: Mapping[int, Due] = field(default_factory=dict)  # by input
+    misunderstood: tuple[Misunderstood, ...] = ()
     last_touched_at: float | None = None  # when the last request about the active generation was over
     read_worth_at: float = -inf  # when a read of it is expected to be worth most
 
@@ -128,23 +138,57 @@ class AccountView:
         return None if self.may_start else Reason.ENOUGH
 
     def create_due(self, now: Now, *, places: int = 1) -> Due:
-        """Return when a create or upload may leave, with `places` of the minute free."""
-        due = self._request_due(now, self.creates, self.creates_held, places=places)
-        if self.today.usage.creates >= self.limits.creates_per_day:
-            return due.after(Due(self.today.resets_at, Reason.DAY_REQUESTS))
-        return due
+        """Return when a create may leave, with `places` of the minute free."""
+        return self.call_due(Call.CREATE, now, places=places)
 
     def read_due(self, now: Now, *, places: int = 1) -> Due:
-        """Return when a read or quote may leave, with `places` of the minute free."""
-        due = self._request_due(now, self.reads, self.reads_held, places=places)
-        if self.today.usage.reads >= self.limits.reads_per_day:
+        """Return when a read may leave, with `places` of the minute free."""
+        return self.call_due(Call.READ, now, places=places)
+
+    def quote_due(self, candidate: Candidate, now: Now) -> Due:
+        """Return when the price of a candidate's recipe may be asked."""
+        due = self.call_due(Call.QUOTE, now, places=1 + KEPT_FOR_POLLS)
+        return due.after(self.quotes_held.get(candidate.recipe_id, due))
+
+    def upload_due(self, candidate: Candidate, now: Now) -> Due:
+        """Return when the two requests of an upload may leave: they share the creates' window (Service section 8)."""
+        due = self.call_due(Call.UPLOAD, now, places=2 + KEPT_FOR_REPLAYS)
+        due = due.after(self.call_due(Call.COMPLETION, now))
+        held = (self.inputs_held.get(input_id, due) for input_id in candidate.missing_inputs)
+        due = due.after(min(held, key=lambda each: each.at, default=due))
+        usage, limits = self.today.usage, self.limits
+        is_spent = (
+            usage.upload_files >= limits.upload_files_per_day or usage.upload_bytes >= limits.upload_bytes_per_day
+        )
+        if is_spent or usage.creates + 2 > limits.creates_per_day:
             return due.after(Due(self.today.resets_at, Reason.DAY_REQUESTS))
         return due
 
-    def _request_due(self, now: Now, log: SlidingLog, held: Due, *, places: int) -> Due:
+    def completion_due(self, now: Now) -> Due:
+        """Return when an upload may be completed: its backoff was waited for before the upload began."""
+        return self._window_due(Call.COMPLETION, now)
+
+    def call_due(self, call: Call, now: Now, *, places: int = 1) -> Due:
+        """Return when a call may leave, with `places` of its minute free; never while it rests."""
+        if self.rests(call):
+            return Due(inf, Reason.NOT_UNDERSTOOD)
+        due = self._window_due(call, now, places=places)
+        return due.after(self.backoffs.get(call, due))
+
+    def _window_due(self, call: Call, now: Now, *, places: int = 1) -> Due:
+        usage, limits = self.today.usage, self.limits
+        if call.is_create:
+            log, held, is_spent = self.creates, self.creates_held, usage.creates >= limits.creates_per_day
+        else:
+            log, held, is_spent = self.reads, self.reads_held, usage.reads >= limits.reads_per_day
         window = Due(log.free_at(now.steady, places=places), Reason.MINUTE_WINDOW)
         machine = Due(self.machine.free_at(now.steady), Reason.MINUTE_WINDOW)
-        return Due(now.steady).after(window).after(machine).after(held).after(self.machine_held)
+        due = Due(now.steady).after(window).after(machine).after(held).after(self.machine_held)
+        return due.after(Due(self.today.resets_at, Reason.DAY_REQUESTS)) if is_spent else due
+
+    def rests(self, *calls: Call) -> bool:
+        """Tell whether one of these calls was given up until something changes, since it is not understood."""
+        return any(entry.call in calls and entry.call.may_rest for entry in self.misunderstood)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +254,8 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
         return Rest(Due(inf, Reason.HELD))
     if account.starts_nothing:
         return Rest(Due(inf, account.starts_nothing))
+    if any(entry.call is Call.CREATE for entry in account.misunderstood):
+        return Rest(Due(inf, Reason.NOT_UNDERSTOOD))  # the next create may be paid, and not be understood either
     return _choose_new(queue.candidates, account, now)
 
 
@@ -254,7 +300,7 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Now)
     rest = Due(inf, Reason.NOTHING)
     for candidate in in_order(candidates):
         if candidate.cost is None or not candidate.is_ready:
-            wait = Due(inf, Reason.PREPARING)
+            wait = Due(inf, Reason.NOT_UNDERSTOOD if _lacks_resting(candidate, account) else Reason.PREPARING)
         elif account.credits_left is not None and candidate.cost > account.credits_left:
             wait = Due(inf, Reason.ENOUGH)
         else:
@@ -265,6 +311,13 @@ def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Now)
         if rest.reason is Reason.NOTHING or wait.at < rest.at:
             rest = wait
     return Rest(rest)
+
+
+def _lacks_resting(candidate: Candidate, account: AccountView) -> bool:
+    """Tell whether a candidate lacks what only a call that rests could bring."""
+    if not candidate.is_ready:
+        return account.rests(Call.UPLOAD, Call.COMPLETION)
+    return candidate.cost is None and account.rests(Call.QUOTE)
 
 
 def _packed(first: Candidate, candidates: Sequence[Candidate], account: AccountView) -> Candidate:
@@ -372,28 +425,21 @@ def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Prep
     for choice in _requests_for(ordered, account, now):
         if choice.due.at <= now.steady:
             return choice
-        if choice.due.at < soonest.due.at:
+        if choice.due.at < soonest.due.at or soonest.due.reason is Reason.NOTHING:
             soonest = choice
     return soonest
 
 
 def _requests_for(ordered: Sequence[Candidate], account: AccountView, now: Now) -> Iterator[AskQuote | Upload]:
-    """Give the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6)."""
-    for candidate in ordered:
+    """Give the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6).
+
+    Where the service fails to price a recipe, the others go first.
+    """
+    for candidate in sorted(ordered, key=lambda each: each.recipe_id in account.quotes_held):
         if not candidate.is_ready:
-            yield Upload(candidate, _upload_due(account, now))
+            yield Upload(candidate, account.upload_due(candidate, now))
         elif candidate.cost is None:
-            yield AskQuote(candidate, account.read_due(now, places=1 + KEPT_FOR_POLLS))
+            yield AskQuote(candidate, account.quote_due(candidate, now))
     for candidate in ordered:
         if candidate.is_ready and candidate.missing_inputs:
-            yield Upload(candidate, _upload_due(account, now))
-
-
-def _upload_due(account: AccountView, now: Now) -> Due:
-    """Return when the two requests of an upload may leave: they share the creates' window (Service section 8)."""
-    due = account.create_due(now, places=2 + KEPT_FOR_REPLAYS).after(account.uploads_held)
-    usage, limits = account.today.usage, account.limits
-    is_spent = usage.upload_files >= limits.upload_files_per_day or usage.upload_bytes >= limits.upload_bytes_per_day
-    if is_spent or usage.creates + 2 > limits.creates_per_day:
-        return due.after(Due(account.today.resets_at, Reason.DAY_REQUESTS))
-    return due
+            yield Upload(candidate, account.upload_due(candidate, now))

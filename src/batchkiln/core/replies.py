@@ -136,7 +136,6 @@ class AccountProblem(StrEnum):
     NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
     KEY_CONFLICT = "key_conflict"  # a 409 that lasts, for bytes that are unchanged
-    NOT_UNDERSTOOD = "not_understood"  # its replies to creates are
     REFUSED_ALIKE = "refused_alike"  # one create after the other, in the same words
     OVERCHARGED = "overcharged"  # it charged more than the maximum that was sent; told by us, not by the service
 

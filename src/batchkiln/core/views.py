@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from batchkiln.core.calls import Misunderstood
 from batchkiln.core.job import Attempt, InputFile
 from batchkiln.core.naming import render
 from batchkiln.core.planner import QueueView, Reason
@@ -116,6 +117,7 @@ class Snapshot:
     last_read_at: datetime | None
     outstanding: Outstanding
     active_kind: Kind | None = None
+    misunderstood: tuple[Misunderstood, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,26 +176,42 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class WantedInput:
-    """A local image to upload, and an item that waits for it."""
+    """A local image to upload, and an item that waits for it. `alike` are all inputs of the same content."""
 
     input_id: int
     file: InputFile
     item_id: int
+    alike: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Viewpoint:
-    """Who asks: an account, whether it is its profile's first (jobs that name none go there), and for which jobs."""
+    """Who asks: an account, whether it is its profile's first (jobs that name none go there), and for which jobs.
+
+    `avoided_inputs` are images whose upload fails again and again: items that need none of them go first.
+    """
 
     account_id: int
     profile: str
     account: str
     is_first: bool
     scope: Scope
+    avoided_inputs: frozenset[int] = frozenset()
 
     def takes(self, accounts: Sequence[str]) -> bool:
         """Tell whether the account begins the items of a job of its profile that names these accounts, or none."""
         return self.account in accounts if accounts else self.is_first
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What decides how replies are understood: digests of program and configuration, and of the description.
+
+    `description` is None where the service's own description could not be read.
+    """
+
+    digest: str = ""
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from batchkiln.core.windows import MIB, Limits
 from batchkiln.dashboard.beside import Facts, Told
 from batchkiln.queue.drivers import find_work
 from batchkiln.queue.summaries import UnderWay, job_names
+from batchkiln.views.misunderstood import misunderstanding
 from batchkiln.views.overview import AccountView, JobView, Overview, read_overview
 from batchkiln.views.waits import Look, Wait, look_at
 from batchkiln.views.warnings import warnings_of
@@ -97,6 +98,9 @@ class Moment:
         return any(slot.under_way for slot in self.slots)
 
 
+_NEED_A_PERSON: Final = frozenset({Reason.HELD, Reason.NOT_UNDERSTOOD})
+
+
 class Level(StrEnum):
     """Whether a person is needed."""
 
@@ -153,7 +157,7 @@ def _slot(
     wait = look.wait if look is not None else None
     if told is not None and told.wait is not None:
         wait = told.wait
-    elif wait is not None and not is_driven and wait.until is None and wait.reason is not Reason.HELD:
+    elif wait is not None and not is_driven and wait.until is None and wait.reason not in _NEED_A_PERSON:
         wait = None  # nothing is under way that could be waited for, unless somebody drives
     gauges = tuple(_gauges(view, view.limits, look)) if view.limits and look else ()
     return Slot(
@@ -210,6 +214,8 @@ def _needs(now: Moment) -> Iterator[str]:
     for slot in now.slots:
         if slot.blocked is not None:
             yield f"The account {slot.name} cannot work: {slot.blocked}"
+        for entry in slot.view.summary.misunderstood:
+            yield misunderstanding(entry, slot.name)
     for view in now.overview.jobs:
         if held := view.summary.items[ItemState.HELD]:
             verb = "is held and waits" if held == 1 else "are held and wait"

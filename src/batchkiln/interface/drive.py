@@ -81,6 +81,12 @@ class Drive:
             ),
             rests=tuple([(await rest_of(lane)).reason for lane in self.driver.lanes]),
             did_anything=bool(self.driver.lanes),
+            misunderstood=tuple(
+                (view.summary.profile, view.summary.name, entry)
+                for view in after.accounts
+                if view.summary.id in {lane.account_id for lane in self.driver.lanes}
+                for entry in view.summary.misunderstood
+            ),
         )
 
 

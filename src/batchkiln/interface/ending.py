@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.core.calls import Misunderstood
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.planner import Reason
 from batchkiln.core.replies import AccountBlocked, AccountProblem
@@ -12,10 +13,15 @@ from batchkiln.views.overview import JobView
 BAD_STATES: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
 _MOVING: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
+_NEEDS_A_PERSON: Final = frozenset({Reason.HELD, Reason.NO_KEY, Reason.NOT_UNDERSTOOD})
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """All that decides how a run has ended. `blocked` names profile and account; `rests` is a lane's next wait."""
+    """All that decides how a run has ended. `rests` is a lane's next wait.
+
+    `blocked` and `misunderstood` name profile and account.
+    """
 
     views: tuple[JobView, ...]
     signal_status: int | None = None
@@ -23,6 +29,7 @@ class Ending:
     blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
     rests: tuple[Reason, ...] = ()
     did_anything: bool = True
+    misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
 
     @property
     def left(self) -> int:
@@ -36,7 +43,7 @@ class Ending:
             return ExitStatus(self.signal_status)
         if self._paused_by_overcharge:
             return ExitStatus.ACCOUNT_CANNOT_WORK
-        if self.left and (self.blocked or {Reason.HELD, Reason.NO_KEY} & set(self.rests)):
+        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.rests)):
             return ExitStatus.ACCOUNT_CANNOT_WORK
         if self.left and self.may_end_early:
             return ExitStatus.STOPPED_WITH_WORK_LEFT

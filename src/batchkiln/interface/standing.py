@@ -5,6 +5,7 @@ from datetime import datetime
 from math import inf
 from sqlite3 import Connection
 
+from batchkiln.core.calls import Misunderstood
 from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.notices import Notice, NoticeKind
 from batchkiln.core.planner import Due, Reason
@@ -14,10 +15,12 @@ from batchkiln.core.views import Outstanding
 from batchkiln.interface.happenings import ITEMS_NAMED, notice_id
 from batchkiln.queue.connection import Database
 from batchkiln.queue.drivers import find_work
+from batchkiln.queue.misunderstood import misunderstood
 from batchkiln.queue.notices import Expiring, audience_of, near_expiry
 from batchkiln.scheduler.lane import Lane
 from batchkiln.scheduler.loop import rest_of
 from batchkiln.views.advice import ACCOUNT_ADVICE
+from batchkiln.views.misunderstood import CALLS, misunderstanding
 from batchkiln.views.words import count, moment
 from batchkiln.wiring.driver import Driver
 
@@ -32,6 +35,8 @@ async def standing(driver: Driver, reader: Database, uid: str) -> list[Notice]:
     outstanding = await driver.outstanding(driver.control.scope)
     for lane in driver.lanes:
         audience = await reader.read(_audience, driver, lane.viewpoint.profile)
+        unread = await reader.read(misunderstood, lane.account_id)
+        notices += [_not_understood(lane, entry, uid, audience) for entry in unread]
         if lane.account_id in driver.control.blocked:
             notices.append(_blocked(lane, driver, uid, audience))
         elif outstanding.total and (due := await rest_of(lane)).reason in _DAY_IS_SPENT:
@@ -67,6 +72,26 @@ def _blocked(lane: Lane, driver: Driver, uid: str, audience: frozenset[str] | No
         text=text,
         audience=audience,
         facts={"profile": lane.viewpoint.profile, "account": lane.viewpoint.account, "problem": problem.value},
+    )
+
+
+def _not_understood(lane: Lane, entry: Misunderstood, uid: str, audience: frozenset[str] | None) -> Notice:
+    account = f"{lane.viewpoint.profile}/{lane.viewpoint.account}"
+    return Notice(
+        id=notice_id(uid, NoticeKind.NOT_UNDERSTOOD, account, entry.call, entry.since),
+        kind=NoticeKind.NOT_UNDERSTOOD,
+        at=lane.ports.clock.now().instant,
+        title=f"{account}: not understood: {CALLS[entry.call]}",
+        text=f"{misunderstanding(entry, account)}.",
+        audience=audience,
+        facts={
+            "profile": lane.viewpoint.profile,
+            "account": lane.viewpoint.account,
+            "call": entry.call.value,
+            "lacking": entry.lacking,
+            "status": entry.status,
+            "shape": entry.shape,
+        },
     )
 
 

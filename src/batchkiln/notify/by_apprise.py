@@ -18,6 +18,7 @@ _TYPES: Final = {
     NoticeKind.BUDGET_SPENT: "info",
     NoticeKind.ITEM_HELD: "warning",
     NoticeKind.RESULTS_EXPIRING: "warning",
+    NoticeKind.NOT_UNDERSTOOD: "failure",
     NoticeKind.ACCOUNT_BLOCKED: "failure",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.job import SavedFile
+from batchkiln.core.planner import Candidate
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import DownloadTask, WantedInput
@@ -22,6 +23,9 @@ from batchkiln.queue.sql import query
 REJECTED_AT_ONCE = 500
 """Items rejected in one transaction: a million that never fit must not block the queue for a minute."""
 
+EXAMPLES = 5
+"""How many items of one recipe are tried to have it priced."""
+
 
 def record_quote(
     connection: sqlite3.Connection, *, profile: str, item_id: int, recipe_id: int, cost: int, now: int
@@ -30,6 +34,28 @@ def record_quote(
     parameters = {"profile": profile, "recipe_id": recipe_id, "cost": cost, "now": now}
     connection.execute(query("set_quote"), parameters)
     note(connection, "quoted", item_id=item_id, now=now, detail={"cost_credits": cost})
+
+
+def note_failing(
+    connection: sqlite3.Connection, *, job_id: int, recipe_id: int, input_id: int | None, reason: str, now: int
+) -> None:
+    """Note in the history of a class's next item that its price, or the upload of an image, cannot be had for now."""
+    parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": REJECTED_AT_ONCE}
+    heads = connection.execute(query("queued_heads"), parameters).fetchall()
+    kind = "price_not_had" if input_id is None else "upload_not_had"
+    for head in heads:
+        if input_id is None or input_id in input_ids_of(head["inputs"]):
+            note(connection, kind, item_id=head["id"], now=now, detail={"reason": reason})
+            return
+
+
+def alike(connection: sqlite3.Connection, candidate: Candidate, number: int) -> int:
+    """Return one of the next items that share a candidate's recipe and need no image that it does not need."""
+    parameters = {"job_id": candidate.job_id, "recipe_id": candidate.recipe_id, "limit": EXAMPLES}
+    heads = connection.execute(query("queued_heads"), parameters).fetchall()
+    own = next((head for head in heads if head["id"] == candidate.item_id), None)
+    ids = [head["id"] for head in heads if own is not None and head["inputs"] == own["inputs"]]
+    return int(ids[(ids.index(candidate.item_id) + number) % len(ids)]) if ids else candidate.item_id
 
 
 def keep_quotes(connection: sqlite3.Connection, *, profile: str, prices: Mapping[str, int], now: int) -> None:
@@ -78,8 +104,12 @@ def wanted_inputs(connection: sqlite3.Connection, input_ids: Sequence[int], item
     by_id = {row["id"]: row for row in rows}
     by_content = {by_id[input_id]["sha256"]: input_id for input_id in reversed(input_ids) if input_id in by_id}
     kept = set(by_content.values())
+    alike: dict[str, tuple[int, ...]] = {}
+    for input_id, row in by_id.items():
+        alike[row["sha256"]] = (*alike.get(row["sha256"], ()), input_id)
     return tuple(
-        WantedInput(input_id, input_file_of(by_id[input_id]), item_id) for input_id in input_ids if input_id in kept
+        WantedInput(input_id, input_file_of(row), item_id, alike[row["sha256"]])
+        for input_id, row in ((input_id, by_id[input_id]) for input_id in input_ids if input_id in kept)
     )
 
 

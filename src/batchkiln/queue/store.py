@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import LATEST, Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt, SavedFile
@@ -17,6 +18,7 @@ from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.replies import GenerationRecord, ServiceError
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import (
+    Circumstances,
     DownloadTask,
     Kind,
     LoggedRequest,
@@ -29,7 +31,7 @@ from batchkiln.core.views import (
     WantedInput,
 )
 from batchkiln.core.windows import ServiceDay
-from batchkiln.queue import attempts, preparations, view, windows
+from batchkiln.queue import attempts, misunderstood, preparations, view, windows
 from batchkiln.queue.charges import charge_beyond
 from batchkiln.queue.connection import Database
 from batchkiln.queue.sql import query
@@ -165,6 +167,10 @@ class QueueStore:
         """Return the body of a quote for an item; None where it is no longer queued or not ready."""
         return await self._database.read(attempts.quote_body, item_id, account_id)
 
+    async def alike(self, candidate: Candidate, number: int) -> int:
+        """Return one of the next items of a candidate's class: another one for each of the first few numbers."""
+        return await self._database.read(preparations.alike, candidate, number)
+
     # --- requests ---
 
     async def account(self, name: str) -> int:
@@ -191,6 +197,18 @@ class QueueStore:
     async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
         """Shorten an account's stored waits to what the service may have asked for, now that its time is known."""
         await self._database.write(windows.cap_holds, account_id, now.latest, logged_at)
+
+    async def record_misunderstood(self, account_id: int, entry: Misunderstood, circumstances: Circumstances) -> None:
+        """Keep that a call is not understood."""
+        await self._record(misunderstood.record_misunderstood, account_id, entry, circumstances)
+
+    async def forget_misunderstood(self, account_id: int, call: Call) -> None:
+        """Forget that a call was not understood."""
+        await self._record(misunderstood.forget_misunderstood, account_id, call)
+
+    async def forget_other_circumstances(self, account_id: int, circumstances: Circumstances) -> None:
+        """Forget what was not understood under other circumstances."""
+        await self._record(misunderstood.forget_other_circumstances, account_id, circumstances)
 
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time, the floor of the next start's guess."""
@@ -272,6 +290,17 @@ class QueueStore:
             item_id=candidate.item_id,
             recipe_id=candidate.recipe_id,
             cost=cost_credits,
+            now=to_milliseconds(now.instant),
+        )
+
+    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: Now) -> None:
+        """Note that a candidate's price, or the upload of an image, cannot be had for now, and why."""
+        await self._record(
+            preparations.note_failing,
+            job_id=candidate.job_id,
+            recipe_id=candidate.recipe_id,
+            input_id=input_id,
+            reason=reason,
             now=to_milliseconds(now.instant),
         )
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from batchkiln.core.calls import Misunderstood
 from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import HeldUntil
 from batchkiln.core.windows import DayUsage
+from batchkiln.queue.misunderstood import misunderstood
 from batchkiln.queue.rows import held_of, instant
 from batchkiln.queue.sql import query
 
@@ -106,6 +108,7 @@ class AccountSummary:
     usage: DayUsage
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
+    misunderstood: tuple[Misunderstood, ...] = ()
 
 
 def job_names(connection: sqlite3.Connection) -> tuple[str, ...]:
@@ -142,7 +145,8 @@ def job_summary(connection: sqlite3.Connection, job_name: str) -> JobSummary | N
 
 def account_summaries(connection: sqlite3.Connection) -> tuple[AccountSummary, ...]:
     """Give all accounts that the queue has worked with, by profile."""
-    return tuple(_account(row) for row in connection.execute(query("account_usage")))
+    rows = connection.execute(query("account_usage")).fetchall()
+    return tuple(_account(row, misunderstood(connection, row["id"])) for row in rows)
 
 
 def _under_way(row: sqlite3.Row) -> UnderWay:
@@ -163,7 +167,7 @@ def _trouble(row: sqlite3.Row) -> Trouble:
     return Trouble(state=ItemState(row["state"]), code=row["error_code"], count=row["n"], example=row["error_message"])
 
 
-def _account(row: sqlite3.Row) -> AccountSummary:
+def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> AccountSummary:
     usage = DayUsage(
         creates=row["creates"] or 0,
         reads=row["reads"] or 0,
@@ -179,4 +183,5 @@ def _account(row: sqlite3.Row) -> AccountSummary:
         usage=usage,
         creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
+        misunderstood=not_understood,
     )

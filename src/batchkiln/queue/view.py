@@ -12,6 +12,7 @@ from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.planner import Candidate, QueueView
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import Kind, Outstanding, Scope, Snapshot, Viewpoint
+from batchkiln.queue.misunderstood import misunderstood
 from batchkiln.queue.rows import attempt_of, held_of, input_ids_of, instant, is_for, order_of
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import job_credits, usages
@@ -46,6 +47,7 @@ def snapshot(connection: sqlite3.Connection, viewpoint: Viewpoint, days: Sequenc
         last_read_at=instant(row["last_read_at"]) if row else None,
         outstanding=outstanding(connection, viewpoint.scope),
         active_kind=Kind(row["price_key"], bool(row["is_video"])) if row else None,
+        misunderstood=misunderstood(connection, account_id),
     )
 
 
@@ -85,9 +87,7 @@ def _candidates(
     for row in connection.execute(query("queued_classes"), {"profile": viewpoint.profile}).fetchall():
         if is_for(viewpoint, row):
             money = _money(connection, row, days)
-            candidate = _candidate(
-                connection, viewpoint.account_id, row, money, job_is_working=row["job_id"] in working_jobs
-            )
+            candidate = _candidate(connection, viewpoint, row, money, job_is_working=row["job_id"] in working_jobs)
             if candidate is not None:
                 found.append(candidate)
     return tuple(found)
@@ -95,7 +95,7 @@ def _candidates(
 
 def _candidate(
     connection: sqlite3.Connection,
-    account_id: int,
+    viewpoint: Viewpoint,
     row: sqlite3.Row,
     money: JobMoney,
     job_is_working: bool,  # noqa: FBT001
@@ -105,8 +105,9 @@ def _candidate(
     heads = connection.execute(query("queued_heads"), parameters).fetchall()
     if not heads:
         return None
-    missing = _missing_inputs(connection, account_id, heads) if row["inputs_count"] else ()
-    head = heads[0]
+    missing = _missing_inputs(connection, viewpoint.account_id, heads) if row["inputs_count"] else ()
+    avoided = viewpoint.avoided_inputs.intersection(missing)
+    head = next((each for each in heads if not avoided.intersection(input_ids_of(each["inputs"]))), heads[0])
     return Candidate(
         item_id=head["id"],
         job_id=row["job_id"],

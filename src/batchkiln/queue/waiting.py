@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.budget import JobMoney
+from batchkiln.core.calls import Misunderstood
 from batchkiln.core.states import ItemState
 from batchkiln.core.views import HeldUntil
 from batchkiln.core.windows import DayUsage
+from batchkiln.queue.misunderstood import misunderstood
 from batchkiln.queue.rows import held_of, input_ids_of
 from batchkiln.queue.sql import query
 from batchkiln.queue.windows import job_credits, usages
@@ -34,6 +36,7 @@ class AccountStanding:
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     is_ready: bool
+    misunderstood: tuple[Misunderstood, ...] = ()
 
 
 def job_accounts(connection: sqlite3.Connection, job_name: str) -> str:
@@ -59,6 +62,7 @@ def account_standing(
         creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
         is_ready=_are_uploaded(connection, row["id"], inputs),
+        misunderstood=misunderstood(connection, row["id"]),
     )
 
 

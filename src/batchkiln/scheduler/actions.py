@@ -1,11 +1,11 @@
 """One coroutine per action on the slot: write down, send once, record what came back."""
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Final, assert_never
+from typing import assert_never
 
 import structlog
 
+from batchkiln.core.calls import Call
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import (
@@ -117,7 +117,7 @@ async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
     now = lane.ports.clock.now()
     lane.touched[attempt.id] = now.steady
     if isinstance(reply, Accepted):
-        lane.recovered(creates=True, key=attempt.key_fingerprint)
+        lane.recovered(Call.CREATE, key=attempt.key_fingerprint)
         lane.accepted(attempt.id)
         async with lane.looking:
             accept = partial(lane.ports.queue.record_accepted, attempt, reply.record, now)
@@ -146,19 +146,20 @@ async def _wait_after(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now
     seconds = replay_wait_seconds(reply, attempt)
     match reply:
         case Refused(error=error) if seconds is None:
-            lane.recovered(creates=True, key=attempt.key_fingerprint)
+            lane.recovered(Call.CREATE, key=attempt.key_fingerprint)
             _count_alike(lane, attempt, error, now)
-        case Refused() | KeyConflict() | NotUnderstood():
-            assert seconds is not None, "what is not decided waits"
-            told = describe_trouble(reply) if isinstance(reply, NotUnderstood) else _said(reply.error)
-            lane.postpone_creates(now, seconds, Reason.UNDECIDED, told)
+        case Refused() | KeyConflict():
+            lane.postpone_creates(now, seconds or 0.0, Reason.UNDECIDED, _said(reply.error))
+        case NotUnderstood():
+            await lane.meet(reply, Call.CREATE)
+            lane.postpone_creates(now, seconds or 0.0, Reason.UNDECIDED, describe_trouble(reply))
         case Busy(retry_after=retry_after, error=error):
             reason = Reason.THROTTLED if was_in_doubt(attempt) else Reason.OTHER_GENERATION
-            await lane.meet(Throttled(retry_after, error), creates=True, reason=reason)
+            await lane.meet(Throttled(retry_after, error), Call.CREATE, reason=reason)
         case Throttled(error=error):
-            await lane.meet(reply, creates=True, reason=_reason_of(error, attempt))
+            await lane.meet(reply, Call.CREATE, reason=_reason_of(error, attempt))
         case Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=True)
+            await lane.meet(reply, Call.CREATE)
         case _:
             assert_never(reply)
 
@@ -166,8 +167,8 @@ async def _wait_after(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now
 async def _block(lane: Lane, attempt: Attempt, reply: AccountBlocked, now: Now) -> None:
     """Begin nothing more with a refused account; an older key alone takes only its own attempts with it."""
     if not lane.is_of_older_key(attempt, reply):
-        await lane.meet(reply, creates=True)
-    elif was_in_doubt(attempt) and not await lane.outlasts_refusal(attempt, reply, creates=True):
+        await lane.meet(reply, Call.CREATE)
+    elif was_in_doubt(attempt) and not await lane.outlasts_refusal(attempt, reply, Call.CREATE):
         await lane.ports.queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
 
 
@@ -197,15 +198,9 @@ async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now
         return
     lane.undecided.pop(attempt.id, None)
     log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=_said(error))
-    if problem := _STOPS_ACCOUNT.get(type(reply)):
-        lane.control.block(lane.account_id, AccountBlocked(problem, error), is_cut_off=False)
+    if isinstance(reply, KeyConflict):  # the next key would fare no better, and be one more in doubt
+        lane.control.block(lane.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
     lane.ports.queue.announce()
-
-
-_STOPS_ACCOUNT: Final[Mapping[type, AccountProblem]] = {
-    KeyConflict: AccountProblem.KEY_CONFLICT,  # the next key would fare no better, and be one more in doubt
-    NotUnderstood: AccountProblem.NOT_UNDERSTOOD,  # the next create may be paid, and not be understood either
-}
 
 
 async def _is_service_there(lane: Lane, attempt: Attempt, reply: NotAccepted) -> bool:
@@ -268,7 +263,7 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
     lane.touched[attempt.id] = after.steady
     match reply:
         case RecordRead(record=record):
-            lane.recovered(creates=False, key=attempt.key_fingerprint)
+            lane.recovered(Call.READ, key=attempt.key_fingerprint)
             sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
             record = lane.unnamed.read(attempt.id, record, after.steady)
             if _seen(record) != lane.seen.get(attempt.id):
@@ -276,14 +271,14 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
                     take_over = partial(lane.ports.queue.record_generation, attempt, record, after, sighting=sighting)
                     _follow(lane, attempt, record, await lane.record(take_over, after))
         case NotFound(error=error):
-            lane.recovered(creates=False)
+            lane.recovered(Call.READ)
             lane.seen.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
             await lane.ports.queue.record_lost(attempt, error, after)
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
-            if not await lane.outlasts_refusal(attempt, reply, creates=False):
+            if not await lane.outlasts_refusal(attempt, reply, Call.READ):
                 await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
         case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=False, about_paid=True)
+            await lane.meet(reply, Call.READ, about_paid=True)
         case _:
             assert_never(reply)
 

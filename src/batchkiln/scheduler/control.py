@@ -23,6 +23,8 @@ class Machine:
     log: SlidingLog
     held: Due = field(default_factory=lambda: Due(-inf))
     is_taken_over: bool = False  # whether the requests of earlier runs are in the log
+    passed: int = 0  # requests that got a definite reply
+    description: str | None = None  # a digest of the service's own, once it was read
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 import structlog
 
+from batchkiln.core.calls import Call
 from batchkiln.core.instants import Now
 from batchkiln.core.job import SavedFile
 from batchkiln.core.output_links import Listed, Listing, compare, extension_of, free_number
@@ -136,7 +137,7 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
     lane.touched[attempt.id] = clock.now().steady
     match reply:
         case RecordRead(record=record):
-            lane.recovered(creates=False, key=attempt.key_fingerprint)
+            lane.recovered(Call.READ, key=attempt.key_fingerprint)
             return record
         case NotFound():
             if clock.now().instant > retention_ends_at(task.created_at):
@@ -145,12 +146,12 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
             _fail(lane, task, 0, Failure.BROKEN, "the service no longer knows the generation")
             return _Links.NEVER if await _leave(lane, task, [(attempt.id, 0)]) else _Links.LATER
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
-            if await lane.outlasts_refusal(attempt, reply, creates=False):
+            if await lane.outlasts_refusal(attempt, reply, Call.READ):
                 return _Links.LATER
             await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
             return _Links.NEVER
         case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=False, about_paid=True)
+            await lane.meet(reply, Call.READ, about_paid=True)
             return _Links.LATER
         case _:
             assert_never(reply)

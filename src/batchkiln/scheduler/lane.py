@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import structlog
 
-from batchkiln.core.backoff import delay_seconds
+from batchkiln.core.backoff import LONGEST_SECONDS, RAREST_SECONDS
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.durations import Sighting
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.instants import Now
@@ -24,7 +25,6 @@ from batchkiln.core.replies import (
     EdgeBlocked,
     GenerationRecord,
     GenerationStatus,
-    NoReply,
     NotUnderstood,
     Throttled,
     Trouble,
@@ -32,6 +32,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.views import (
+    Circumstances,
     DownloadTask,
     HeldUntil,
     Kind,
@@ -44,6 +45,7 @@ from batchkiln.core.views import (
     Viewpoint,
 )
 from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.scheduler.backoffs import REASONS, Backoff, described_trouble, is_content, told_seconds
 from batchkiln.scheduler.control import Control, Machine
 from batchkiln.scheduler.cut_files import CutFiles
 from batchkiln.scheduler.failed_outputs import FailedOutputs
@@ -57,6 +59,9 @@ Seen = tuple[GenerationStatus, str, int | None]
 """Status, its word and the cost: what makes a record of a generation worth recording."""
 
 _NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # what differs between refusals that are alike
+
+MISUNDERSTOOD_AT_MOST: Final = 2
+"""So often a call is made that succeeds and is not understood, before it rests, or is told."""
 
 STALE_PLANS_IN_A_ROW = 1000
 """A plan may be overtaken by another account or a person, but not for ever: that would be a bug of ours."""
@@ -89,10 +94,10 @@ class Lane:
     followed: Followed | None = None  # the active generation, once it was looked at
     creates_held: Due = field(default_factory=lambda: Due(-inf))
     reads_held: Due = field(default_factory=lambda: Due(-inf))
-    uploads_held: Due = field(default_factory=lambda: Due(-inf))
-    create_troubles: int = 0
-    read_troubles: int = 0
-    upload_troubles: int = 0
+    backoffs: dict[Call, Backoff] = field(default_factory=lambda: {call: Backoff() for call in Call})
+    failing_quotes: dict[int, Backoff] = field(default_factory=dict)  # per recipe
+    failing_uploads: dict[int, Backoff] = field(default_factory=dict)  # per input
+    digest: str = ""  # of what decides how replies are understood: the program and its configuration
     touched: dict[int, float] = field(default_factory=dict)  # when the last request about an attempt was over
     ready: dict[int, tuple[DownloadTask, GenerationRecord]] = field(default_factory=dict)  # just seen, with links
     seen: dict[int, Seen] = field(default_factory=dict)  # what was last recorded of the active generation
@@ -105,6 +110,7 @@ class Lane:
     output_marks: dict[int, dict[int, str]] = field(default_factory=dict)  # per attempt and number: see `mark_of`
     outputs_listed: dict[int, int] = field(default_factory=dict)  # per attempt: how many outputs at most
     shared_names: dict[tuple[int, int], int] = field(default_factory=dict)  # per output: how often it met another's
+    has_uploaded: bool = False  # whether this run has completed an upload: before, a file goes alone
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     undecided: dict[int, float] = field(default_factory=dict)  # attempts that the service does not decide: since when
     alike: tuple[str, int] = ("", 0)  # in which words creates were refused last, and how often in a row
@@ -112,10 +118,11 @@ class Lane:
     begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits
     is_told_creates: bool = False  # whether this run itself was told how long to wait, so that it knows exactly
     is_told_reads: bool = False
-    trouble: str | None = None  # what went wrong last, for a person; None once something went right
     _cache: tuple[int, tuple[datetime, ...], Snapshot] | None = None
     _counted: RequestNote | None = None  # a request that was in what the record of its reply saw
     _over: int = 0  # requests
+    _misunderstood: frozenset[Call] = frozenset()  # as of the last look
+    _understood: set[Call] = field(default_factory=set)  # of these, what was understood since
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who looks, and by who must not be overtaken
 
     @property
@@ -128,10 +135,22 @@ class Lane:
         """Whether the account has an API key at all: without one it only fetches what is ready, or has it held."""
         return bool(self.ports.service.fingerprints)
 
+    @property
+    def trouble(self) -> str | None:
+        """What goes wrong, for a person; None where each kind of call went right the last time."""
+        return next((backoff.said for backoff in self.backoffs.values() if backoff.said is not None), None)
+
+    @property
+    def circumstances(self) -> Circumstances:
+        """What decides how replies are understood."""
+        return Circumstances(self.digest, self.machine.description)
+
     # --- looking ---
 
     async def look(self, now: Now) -> tuple[QueueView, AccountView, int]:
         """Return what the planner needs, and the version of the queue that it is true for."""
+        while self._understood:
+            await self.ports.queue.forget_misunderstood(self.account_id, self._understood.pop())
         days = day_starts(self.day, now)
         async with self.looking:  # the tracks wake together: one of them reads for all
             version = self.ports.queue.version
@@ -159,6 +178,9 @@ class Lane:
 
     def _keep(self, version: int, days: tuple[datetime, ...], snapshot: Snapshot) -> None:
         self._cache = (version, days, snapshot)
+        known, self._misunderstood = self._misunderstood, frozenset(entry.call for entry in snapshot.misunderstood)
+        for call in known - self._misunderstood:  # a person may have said so: it is asked again at once
+            self.backoffs[call] = Backoff()
         self.control.outstanding = (version, snapshot.outstanding)
 
     def _account_view(self, snapshot: Snapshot, now: Now) -> AccountView:
@@ -175,7 +197,10 @@ class Lane:
             has_key=self.has_key,
             credits_left=self._credits_left(unresolved),
             creates_held=_wait_of(self.creates_held, snapshot.creates_held, now, is_told=self.is_told_creates),
-            uploads_held=self.uploads_held,
+            backoffs={call: backoff.held for call, backoff in self.backoffs.items()},
+            quotes_held={recipe_id: backoff.held for recipe_id, backoff in self.failing_quotes.items()},
+            inputs_held={input_id: backoff.held for input_id, backoff in self.failing_uploads.items()},
+            misunderstood=snapshot.misunderstood,
             reads_held=_wait_of(self.reads_held, snapshot.reads_held, now, is_told=self.is_told_reads),
             machine_held=self.machine.held,
             last_touched_at=last_touched_at,
@@ -299,9 +324,9 @@ class Lane:
             await self.ports.queue.count_also(replace(request, at=now.instant, days=further))
             self._cache = None
 
-    async def place(self, *, creates: bool) -> bool:
+    async def place(self, call: Call) -> bool:
         """Wait until a quote or an upload may leave that was prepared meanwhile, as `wait_until_due` does."""
-        return await self.wait_until_due(AccountView.create_due if creates else AccountView.read_due, is_for_new=True)
+        return await self.wait_until_due(lambda account, now: account.call_due(call, now), is_for_new=True)
 
     async def wait_until_due(self, due_of: Callable[[AccountView, Now], Due], *, is_for_new: bool = False) -> bool:
         """Wait until a request may leave, and return so that nothing is awaited before it takes its place.
@@ -360,30 +385,94 @@ class Lane:
     # --- troubles ---
 
     async def meet(
-        self, trouble: Trouble, *, creates: bool, reason: Reason | None = None, about_paid: bool = False
+        self,
+        trouble: Trouble,
+        call: Call,
+        *,
+        reason: Reason | None = None,
+        about_paid: bool = False,
+        of: Sequence[Backoff] = (),
     ) -> None:
-        """Wait as the service asks, or longer with each trouble in a row where it does not say.
+        """Wait as the service asks, and no less than after so many troubles of this call in a row.
 
-        `about_paid`: it was met by a read of what is paid already, and not by something new.
+        `about_paid`: it was met by a read of what is paid already, and not by something new. `of` are the backoffs
+        of the very requests that met it, where others of the same call need not wait for them.
         """
-        now = self.ports.clock.now()
-        described = _described(trouble)
-        tell = log.debug if described == self.trouble else log.warning  # a night without network is said once
+        now, own = self.ports.clock.now(), self.backoffs[call]
+        described = described_trouble(trouble)
+        is_old = described == own.said or any(described == each.said for each in of)
+        tell = log.debug if is_old else log.warning  # a night without network is said once
         tell("request_troubled", account=self.viewpoint.account, reason=described)
-        self.trouble = described
-        match trouble:
-            case Throttled(retry_after=retry_after):
-                await self._hold(now, retry_after, creates=creates, reason=reason or Reason.THROTTLED)
-            case Unavailable(retry_after=retry_after):
-                await self._hold(now, retry_after, creates=creates, reason=Reason.UNAVAILABLE)
-            case NoReply() | NotUnderstood():
-                await self._hold(now, None, creates=creates, reason=Reason.UNREACHABLE)
-            case EdgeBlocked():
+        own.said = described
+        if isinstance(trouble, AccountBlocked):
+            self.control.block(self.account_id, trouble, is_cut_off=about_paid)
+        else:
+            told = told_seconds(trouble)
+            is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)
+            if isinstance(trouble, EdgeBlocked) and not (is_alone and is_content(of)):
                 # The window may have begun with our last request, so a whole one has to pass.
                 self.machine.held = Due(now.steady + self.limits.minute_seconds, Reason.EDGE_FIREWALL)
-            case AccountBlocked():
-                self.control.block(self.account_id, trouble, is_cut_off=about_paid)
+            self._wait(own, of, trouble, now, reason=reason or REASONS[type(trouble)], is_alone=is_alone)
+            if isinstance(trouble, NotUnderstood):
+                await self._count_misunderstood(own, call, trouble, now)
+            if told is not None or isinstance(trouble, Throttled):
+                await self._hold_window(call, own.held, told, now)
         self.ports.queue.announce()
+
+    def _wait(
+        self, own: Backoff, of: Sequence[Backoff], trouble: Trouble, now: Now, *, reason: Reason, is_alone: bool
+    ) -> None:
+        """Let the call wait, and the very requests longer. What fails while others pass does not hold these up."""
+        told, passed, draw = told_seconds(trouble) or 0.0, self.machine.passed, self.ports.clock.draw
+        is_edge = isinstance(trouble, EdgeBlocked)
+        if not is_alone:
+            own.count(passed=passed, is_edge=is_edge)
+        does_not_mend = isinstance(trouble, Throttled | NotUnderstood)
+        longest = RAREST_SECONDS if does_not_mend else LONGEST_SECONDS
+        own.wait(now.steady, draw(), reason, told=told, longest_seconds=longest)
+        for each in of:
+            each.count(passed=passed, is_edge=is_edge)
+            each.said = own.said
+            if is_alone:
+                each.wait_alone(now.steady, draw(), reason, told=told)
+            else:
+                each.wait(now.steady, draw(), reason, told=told, longest_seconds=longest)
+
+    async def _count_misunderstood(self, own: Backoff, call: Call, trouble: NotUnderstood, now: Now) -> None:
+        """Ask ever more rarely, from a minute on; after the second time it is told, and what may rest does."""
+        own.misunderstood += 1
+        if call is Call.DESCRIPTION:
+            return
+        seconds = min(self.limits.minute_seconds * 2.0 ** min(own.misunderstood - 1, 16), RAREST_SECONDS)
+        own.held = own.held.after(Due(now.steady + seconds, own.held.reason))
+        if own.misunderstood == MISUNDERSTOOD_AT_MOST:
+            entry = Misunderstood(
+                call=call,
+                since=now.instant,
+                lacking=trouble.lacking,
+                shape=trouble.shape,
+                status=trouble.status,
+                remedy=trouble.remedy or "",
+            )
+            log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_trouble(trouble))
+            await self.ports.queue.record_misunderstood(self.account_id, entry, self.circumstances)
+            if call.may_rest:
+                self.backoffs[call] = Backoff(said=own.said)
+
+    async def _hold_window(self, call: Call, own: Due, told: float | None, now: Now) -> None:
+        """Hold the whole window that the call shares: as told, else for a minute of it at most (Service section 8)."""
+        at = min(own.at, now.steady + self.limits.minute_seconds) if told is None else now.steady + told
+        due = Due(at, own.reason)
+        # Known to all tracks before anything is awaited; what another track was told meanwhile may last longer.
+        if call.is_create:
+            self.creates_held = self.creates_held.after(due)
+            self.is_told_creates |= told is not None
+        else:
+            self.reads_held = self.reads_held.after(due)
+            self.is_told_reads |= told is not None
+        if told is not None and due in {self.creates_held, self.reads_held}:
+            until = now.latest + timedelta(seconds=told)
+            await self.ports.queue.hold(self.account_id, creates=call.is_create, until=until, reason=due.reason)
 
     def is_of_older_key(self, attempt: Attempt, trouble: AccountBlocked) -> bool:
         """Tell whether it is only the API key of an earlier attempt that is refused, and the account has a newer one.
@@ -394,43 +483,20 @@ class Lane:
         is_about_key = trouble.problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
         return is_about_key and attempt.key_fingerprint != self.ports.service.newest_key
 
-    async def outlasts_refusal(self, attempt: Attempt, trouble: AccountBlocked, *, creates: bool) -> bool:
+    async def outlasts_refusal(self, attempt: Attempt, trouble: AccountBlocked, call: Call) -> bool:
         """Wait and ask again after a refusal of an older key, unless it was refused for an hour: then it is gone."""
         now = self.ports.clock.now()
         since = self.refused_keys.setdefault(attempt.key_fingerprint, now.steady)
         if now.steady - since >= LOST_AFTER.total_seconds():
             return False
-        await self.meet(Unavailable(None, trouble.error), creates=creates)
+        await self.meet(Unavailable(None, trouble.error), call)
         return True
 
-    async def _hold(self, now: Now, retry_after: timedelta | None, *, creates: bool, reason: Reason) -> None:
-        if creates:
-            self.create_troubles += 1
-        else:
-            self.read_troubles += 1
-        if retry_after is None:
-            tries = self.create_troubles if creates else self.read_troubles
-            seconds = delay_seconds(tries, self.ports.clock.draw())
-        else:
-            seconds = retry_after.total_seconds()
-        due = Due(now.steady + seconds, reason)
-        # Known to all tracks before anything is awaited; what another track was told meanwhile may last longer.
-        if creates:
-            self.creates_held = self.creates_held.after(due)
-            self.is_told_creates |= retry_after is not None
-        else:
-            self.reads_held = self.reads_held.after(due)
-            self.is_told_reads |= retry_after is not None
-        if retry_after is not None and due in {self.creates_held, self.reads_held}:
-            until = now.latest + retry_after
-            await self.ports.queue.hold(self.account_id, creates=creates, until=until, reason=reason)
-
-    def postpone_creates(self, now: Now, seconds: float, reason: Reason, told: str) -> None:
-        """Let creates wait for service seconds; `told` says why, and is logged once."""
-        tell = log.debug if told == self.trouble else log.warning
-        tell("create_undecided", account=self.viewpoint.account, reason=told, retry_after_seconds=seconds)
-        self.trouble = told
-        self.creates_held = self.creates_held.after(Due(now.steady + seconds, reason))
+    def postpone_uploads(self, now: Now, reason: Reason, *, told: float) -> None:
+        """Let uploads wait for so many seconds, or longer with each trouble in a row; creates go on."""
+        backoff = self.backoffs[Call.UPLOAD]
+        backoff.count(passed=self.machine.passed)
+        backoff.wait(now.steady, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
         self.ports.queue.announce()
 
     def count_alike(self, words: str) -> int:
@@ -445,25 +511,33 @@ class Lane:
         self.undecided.pop(attempt_id, None)
         self.alike = ("", 0)
 
-    def postpone_uploads(self, now: Now, *, until: float | None = None, reason: Reason) -> None:
-        """Let uploads wait, until a moment or longer with each trouble in a row; creates go on."""
-        self.upload_troubles += 1
-        at = now.steady + delay_seconds(self.upload_troubles, self.ports.clock.draw()) if until is None else until
-        self.uploads_held = Due(at, reason)
+    def postpone_creates(self, now: Now, seconds: float, reason: Reason, told: str) -> None:
+        """Let creates wait for service seconds, at least; `told` says why, and is logged once."""
+        own = self.backoffs[Call.CREATE]
+        tell = log.debug if told == own.said else log.warning
+        tell("create_undecided", account=self.viewpoint.account, reason=told, retry_after_seconds=seconds)
+        own.said = told
+        own.held = own.held.after(Due(now.steady + seconds, reason))
         self.ports.queue.announce()
 
-    def recovered(self, *, creates: bool, key: str | None = None) -> None:
-        """Note a definite reply: the next trouble begins with a short wait again.
+    def avoid_failing_inputs(self) -> None:
+        """Let items go first that need no image whose upload fails again and again."""
+        avoided = frozenset(input_id for input_id, backoff in self.failing_uploads.items() if backoff.is_told)
+        if avoided != self.viewpoint.avoided_inputs:
+            self.viewpoint = replace(self.viewpoint, avoided_inputs=avoided)
+            self._cache = None
+
+    def recovered(self, call: Call, *, key: str | None = None) -> None:
+        """Note a definite reply: the next trouble of this call begins with a short wait again.
 
         `key` is the fingerprint of the API key that the service thereby accepted, where it may be an older one.
         """
-        self.trouble = None
+        self.machine.passed += 1
+        self.backoffs[call] = Backoff()
+        if call in self._misunderstood:
+            self._understood.add(call)
         if key is not None:
             self.refused_keys.pop(key, None)
-        if creates:
-            self.create_troubles = 0
-        else:
-            self.read_troubles = 0
 
 
 def _wait_of(held: Due, stored: HeldUntil | None, now: Now, *, is_told: bool) -> Due:
@@ -471,16 +545,3 @@ def _wait_of(held: Due, stored: HeldUntil | None, now: Now, *, is_told: bool) ->
     if stored is None or is_told:
         return held
     return held.after(Due(now.steady_of(stored.until), stored.reason))
-
-
-def _described(trouble: Trouble) -> str:
-    """Say in a line what the service did, or did not do."""
-    match trouble:
-        case NoReply(reason=reason):
-            return reason
-        case NotUnderstood():
-            return describe_trouble(trouble)
-        case EdgeBlocked():
-            return "the firewall before the API refused the request; this machine waits for a whole minute"
-        case Throttled(error=error) | Unavailable(error=error) | AccountBlocked(error=error):
-            return f"{error.code}: {error.message}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.durations import Sighting
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, InputFile, SavedFile
@@ -29,6 +30,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.views import (
+    Circumstances,
     DownloadTask,
     LoggedRequest,
     Look,
@@ -201,6 +203,15 @@ class Queue(Protocol):
     async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
         """Shorten stored waits that a wrong clock made too long; `logged_at` is when the last request left, by it."""
 
+    async def record_misunderstood(self, account_id: int, entry: Misunderstood, circumstances: Circumstances) -> None:
+        """Keep that a call is not understood, so that a restart knows it as well."""
+
+    async def forget_misunderstood(self, account_id: int, call: Call) -> None:
+        """Forget that a call was not understood."""
+
+    async def forget_other_circumstances(self, account_id: int, circumstances: Circumstances) -> None:
+        """Forget what was not understood under other circumstances."""
+
     async def remember_time(self, now: Now) -> None:
         """Keep the service's time for the next start."""
 
@@ -243,6 +254,9 @@ class Queue(Protocol):
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
         """Return the body of a quote; None where the item is no longer queued or not ready."""
 
+    async def alike(self, candidate: Candidate, number: int) -> int:
+        """Return one of the next items of a candidate's class: another one for each of the first few numbers."""
+
     async def record_quote(self, candidate: Candidate, cost_credits: int, now: Now) -> None:
         """Keep a price."""
 
@@ -257,6 +271,9 @@ class Queue(Protocol):
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
         """Return the files still to be uploaded for a candidate and those just behind it."""
+
+    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: Now) -> None:
+        """Note that a candidate's price, or the upload of an image, cannot be had for now, and why."""
 
     async def drop_assets(self, item_id: int, account_id: int) -> None:
         """Forget an item's uploads."""

@@ -1,10 +1,13 @@
 """Quotes and uploads for what comes next, made while the slot is busy."""
 
+from dataclasses import replace
 from typing import Final, assert_never
 
 from batchkiln.core.budget import Obstacle
+from batchkiln.core.calls import Call
 from batchkiln.core.instants import Now
 from batchkiln.core.planner import (
+    AccountView,
     AskQuote,
     Candidate,
     Reason,
@@ -28,11 +31,13 @@ from batchkiln.core.replies import (
     ServiceError,
     Throttled,
     TicketRefused,
+    Trouble,
     Unavailable,
     UploadsPrepared,
     UploadTicket,
 )
 from batchkiln.core.views import RequestKind, WantedInput
+from batchkiln.scheduler.backoffs import Backoff
 from batchkiln.scheduler.lane import Lane
 
 FILES_PER_REQUEST: Final = 5  # Service section 8
@@ -77,12 +82,15 @@ async def _reject(lane: Lane, choice: Reject, now: Now) -> None:
 
 async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
     """Ask the price of a candidate's recipe; a refusal is the item's, or its whole recipe's after a few alike."""
+    failing = lane.failing_quotes.get(candidate.recipe_id)
+    if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
+        candidate = replace(candidate, item_id=await lane.ports.queue.alike(candidate, failing.troubles))
     body = await lane.ports.queue.quote_body(candidate.item_id, lane.account_id)
     if body is None:
         lane.count_stale_plan()
         lane.ports.queue.announce()
         return
-    if not await lane.place(creates=False):
+    if not await lane.place(Call.QUOTE):
         return
     request = lane.note(RequestKind.QUOTE, lane.ports.clock.now())
     async with lane.sending(request):
@@ -91,14 +99,20 @@ async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
     after = lane.ports.clock.now()
     match reply:
         case Quoted(cost_credits=cost):
-            lane.recovered(creates=False)
+            lane.recovered(Call.QUOTE)
+            lane.failing_quotes.pop(candidate.recipe_id, None)
             lane.refused_quotes.pop(candidate.recipe_id, None)
             await lane.ports.queue.record_quote(candidate, cost, after)
         case Refused(kind=kind, error=error):
-            lane.recovered(creates=False)
+            lane.recovered(Call.QUOTE)
+            lane.failing_quotes.pop(candidate.recipe_id, None)
             await _quote_refused(lane, candidate, kind, error, after)
         case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=False)
+            failing = lane.failing_quotes.setdefault(candidate.recipe_id, Backoff(alone_reason=Reason.NO_PRICE))
+            await lane.meet(reply, Call.QUOTE, of=(failing,))
+            if failing.is_to_be_told:
+                failing.is_told = True
+                await lane.ports.queue.note_failing(candidate, None, failing.said or "", after)
         case _:
             assert_never(reply)
 
@@ -129,7 +143,7 @@ async def _upload(lane: Lane, candidate: Candidate, now: Now) -> None:
             message = f"{want.file.path} is gone or has changed since its manifest was accepted; put it back"
             await lane.ports.queue.hold_for_input(candidate, want.input_id, message, now)
             return
-    if not await lane.place(creates=True):
+    if not await lane.place(Call.UPLOAD):
         return
     size = sum(want.file.size_bytes for want in wanted)
     request = lane.note(RequestKind.UPLOAD, lane.ports.clock.now(), files=len(wanted), size_bytes=size)
@@ -138,17 +152,18 @@ async def _upload(lane: Lane, candidate: Candidate, now: Now) -> None:
         prepared = await lane.ports.service.prepare_uploads(
             [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
         )
-    if isinstance(prepared, UploadsPrepared):
-        if await _put_all(lane, wanted, prepared.tickets):
-            await _complete(lane, candidate, wanted, prepared.tickets)
-    else:
-        await _upload_failed(lane, candidate, prepared)
+    if not isinstance(prepared, UploadsPrepared):
+        await _upload_failed(lane, candidate, wanted, prepared, Call.UPLOAD)
+        return
+    lane.recovered(Call.UPLOAD)
+    if stored := await _put_all(lane, candidate, wanted, prepared.tickets):
+        await _complete(lane, candidate, stored)
 
 
 async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[WantedInput, ...]:
     """Return the next inputs that fit today's upload limits, or let uploads wait for the reset."""
     _, account, _ = await lane.look(now)
-    wanted = (await lane.ports.queue.wanted_inputs(candidate))[:FILES_PER_REQUEST]
+    wanted = _together(lane, await lane.ports.queue.wanted_inputs(candidate), now)
     files_left = lane.limits.upload_files_per_day - account.today.usage.upload_files
     bytes_left = lane.limits.upload_bytes_per_day - account.today.usage.upload_bytes
     fitting: list[WantedInput] = []
@@ -161,51 +176,80 @@ async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[W
         message = f"{wanted[0].file.path} is larger than what the account may upload in a whole day; nothing was sent"
         await lane.ports.queue.reject_item(candidate.item_id, ServiceError("over_upload_limit", message), now)
     elif wanted and not fitting:
-        lane.postpone_uploads(now, until=account.today.resets_at, reason=Reason.DAY_REQUESTS)
+        lane.postpone_uploads(now, Reason.DAY_REQUESTS, told=account.today.resets_at - now.steady)
     if not wanted:
         lane.ports.queue.announce()
     return tuple(fitting)
+
+
+def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[WantedInput, ...]:
+    """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up.
+
+    So does the first file of a run: where uploads are not understood, no more of the day's files are spent.
+    """
+    due = [
+        want
+        for want in wanted
+        if want.input_id not in lane.failing_uploads or lane.failing_uploads[want.input_id].held.at <= now.steady
+    ]
+    if due and due[0].input_id in lane.failing_uploads:
+        return (due[0],)
+    most = FILES_PER_REQUEST if lane.has_uploaded else 1
+    return tuple(want for want in due if want.input_id not in lane.failing_uploads)[:most]
 
 
 def _is_beyond_any_day(lane: Lane, want: WantedInput) -> bool:
     return not lane.limits.upload_files_per_day or want.file.size_bytes > lane.limits.upload_bytes_per_day
 
 
-async def _put_all(lane: Lane, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]) -> bool:
+Stored = tuple[WantedInput, UploadTicket]
+
+
+async def _put_all(
+    lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
+) -> list[Stored]:
+    """Put the bytes of each file; return those that the storage took, up to the first that it did not."""
+    stored: list[Stored] = []
     for want, ticket in zip(wanted, tickets, strict=True):
         content = lane.ports.inputs.content(want.file)
         reply = await lane.ports.service.put_upload(ticket, content, want.file.size_bytes)
         match reply:
             case BytesStored():
-                continue
-            case TicketRefused() | NoReply():
-                lane.postpone_uploads(lane.ports.clock.now(), reason=Reason.UNAVAILABLE)
-                return False
+                stored.append((want, ticket))
+            case TicketRefused(reason=reason) | NoReply(reason=reason):
+                trouble = Unavailable(None, ServiceError("storage", reason))
+                await _upload_failed(lane, candidate, (want,), trouble, Call.COMPLETION)
+                break
             case _:
                 assert_never(reply)
-    return True
+    return stored
 
 
-async def _complete(
-    lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
-) -> None:
-    if not await lane.place(creates=True):
+async def _complete(lane: Lane, candidate: Candidate, stored: list[Stored]) -> None:
+    wanted = tuple(want for want, _ in stored)
+    if not await lane.wait_until_due(AccountView.completion_due, is_for_new=True):
         return
     request = lane.note(RequestKind.UPLOAD, lane.ports.clock.now())
     async with lane.sending(request):
         await lane.ports.queue.note_request(request)
-        reply = await lane.ports.service.complete_uploads([ticket.asset_id for ticket in tickets])
+        reply = await lane.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
     if isinstance(reply, AssetsReady):
-        lane.upload_troubles = 0
+        lane.recovered(Call.COMPLETION)
+        lane.has_uploaded = True
         lane.refused_uploads.pop(candidate.item_id, None)
-        lane.recovered(creates=True)
+        for want in wanted:
+            for input_id in want.alike:
+                lane.failing_uploads.pop(input_id, None)
+        lane.avoid_failing_inputs()
         urls = [(want.file.sha256, url) for want, url in zip(wanted, reply.urls, strict=True)]
         await lane.ports.queue.record_assets(lane.account_id, urls, lane.ports.clock.now())
     else:
-        await _upload_failed(lane, candidate, reply)
+        await _upload_failed(lane, candidate, wanted, reply, Call.COMPLETION)
 
 
-async def _upload_failed(lane: Lane, candidate: Candidate, reply: PrepareReply | CompleteReply) -> None:
+async def _upload_failed(
+    lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], reply: PrepareReply | CompleteReply, call: Call
+) -> None:
     match reply:
         case Refused(error=error):
             refusals = lane.refused_uploads.pop(candidate.item_id, 0) + 1
@@ -213,17 +257,38 @@ async def _upload_failed(lane: Lane, candidate: Candidate, reply: PrepareReply |
                 await lane.ports.queue.reject_item(candidate.item_id, error, lane.ports.clock.now())
             else:
                 lane.refused_uploads[candidate.item_id] = refusals
-                lane.postpone_uploads(lane.ports.clock.now(), reason=Reason.UNAVAILABLE)
+                await _uploads_wait(lane, candidate, wanted, Unavailable(None, error), call)
         case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
-            now = lane.ports.clock.now()
-            until = None if retry_after is None else now.steady + retry_after.total_seconds()
-            lane.postpone_uploads(now, until=until, reason=Reason.DAY_REQUESTS)
+            told = 0.0 if retry_after is None else retry_after.total_seconds()
+            lane.postpone_uploads(lane.ports.clock.now(), Reason.DAY_REQUESTS, told=told)
         case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await lane.meet(reply, creates=True)
+            await _uploads_wait(lane, candidate, wanted, reply, call)
         case UploadsPrepared() | AssetsReady():
             raise AssertionError("a success is no failure")
         case _:
             assert_never(reply)
+
+
+async def _uploads_wait(
+    lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: Trouble, call: Call
+) -> None:
+    """Let these images wait, each in its own time, so that one that always fails holds no other up."""
+    failing = [_failing(lane, want) for want in wanted]
+    await lane.meet(trouble, call, of=failing)
+    for want, backoff in zip(wanted, failing, strict=True):
+        if backoff.is_to_be_told:
+            backoff.is_told = True
+            lane.avoid_failing_inputs()
+            now, said = lane.ports.clock.now(), backoff.said or ""
+            await lane.ports.queue.note_failing(candidate, want.input_id, said, now)
+
+
+def _failing(lane: Lane, want: WantedInput) -> Backoff:
+    """Return an image's backoff: one for all inputs of the same content."""
+    backoff = lane.failing_uploads.get(want.input_id) or Backoff(alone_reason=Reason.NO_UPLOAD)
+    for input_id in want.alike:
+        lane.failing_uploads[input_id] = backoff
+    return backoff
 
 
 def _is_of_uploads(error: ServiceError) -> bool:

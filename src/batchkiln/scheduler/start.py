@@ -1,11 +1,14 @@
 """What a lane does before its first request about money: learn the service's time, take over the windows."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final, assert_never
 
 import structlog
 
+from batchkiln.core.calls import Call
 from batchkiln.core.instants import WITNESS_GAP_SECONDS
 from batchkiln.core.planner import Due, Reason
 from batchkiln.core.replies import (
@@ -18,7 +21,7 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.views import LoggedRequest, RequestKind
-from batchkiln.scheduler.lane import Lane
+from batchkiln.scheduler.lane import MISUNDERSTOOD_AT_MOST, Lane
 
 log = structlog.get_logger()
 
@@ -47,7 +50,7 @@ async def synchronise(lane: Lane) -> None:
         due = (
             Due(lane.machine.log.free_at(now.steady), Reason.MINUTE_WINDOW)
             .after(lane.machine.held)
-            .after(lane.reads_held)
+            .after(lane.backoffs[Call.DESCRIPTION].held)
         )
         if due.at > now.steady:
             await lane.wait("slot", due, lane.ports.queue.version)
@@ -63,6 +66,7 @@ async def synchronise(lane: Lane) -> None:
         log.warning("service_time_unknown", account=lane.viewpoint.account, reason="no two replies agree on the time")
     await lane.ports.queue.remember_time(now)
     await lane.ports.queue.cap_holds(lane.account_id, now, logged_at=logged[-1].sent_at if logged else None)
+    await lane.ports.queue.forget_other_circumstances(lane.account_id, lane.circumstances)
     lane.take_over(logged, now)
     await lane.count_across_reset(logged, now)
 
@@ -80,11 +84,23 @@ async def _ask_time(lane: Lane, logged: Sequence[LoggedRequest]) -> bool:
         await lane.ports.queue.note_request(request)
         reply = await lane.ports.service.describe()
     match reply:
-        case Described() | AccountBlocked() | Throttled():
-            lane.recovered(creates=False)
+        case Described(document=document):
+            lane.recovered(Call.DESCRIPTION)
+            lane.machine.description = _digest(document)
+            return True
+        case AccountBlocked() | Throttled():
+            lane.recovered(Call.DESCRIPTION)
+            return True
+        case NotUnderstood() if lane.backoffs[Call.DESCRIPTION].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST:
+            await lane.meet(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
             return True
         case Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked():
-            await lane.meet(reply, creates=False)
+            await lane.meet(reply, Call.DESCRIPTION)
             return False
         case _:
             assert_never(reply)
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    """Return a digest of the service's description, by which a later change of it is known."""
+    return sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -22,10 +22,6 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "the service says that it knows a new request's key with another body: see whether another program makes the "
         "same keys, and ask the service's support"
     ),
-    AccountProblem.NOT_UNDERSTOOD: (
-        "the service's replies to creates are not understood: `batchkiln doctor` says what came, and what to put under "
-        "`replies` in the configuration"
-    ),
     AccountProblem.REFUSED_ALIKE: (
         "one item after the other was refused in the same words, and not charged: see whether the account or the "
         "requests are at fault; the same command goes on, and `batchkiln retry` brings the refused ones back"

@@ -7,11 +7,12 @@ which a person who asks has no use for; here they count as none.
 import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from math import isfinite
+from math import inf, isfinite
 from sqlite3 import Connection
 from typing import Final
 
 from batchkiln.config import Config, Profile
+from batchkiln.core.calls import Call
 from batchkiln.core.instants import Now
 from batchkiln.core.job import Order
 from batchkiln.core.planner import AccountView, Candidate, Due, QueueView, Reason, choose_action
@@ -92,7 +93,10 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
 ) -> tuple[float, Wait]:
     creates, reads = (_due(held, now) for held in (standing.creates_held, standing.reads_held))
     if story.item.state is not ItemState.QUEUED:
-        due = creates if story.item.state is ItemState.SUBMITTING else reads
+        is_sent = story.item.state is ItemState.SUBMITTING
+        due = creates if is_sent else reads
+        if any(entry.call is (Call.CREATE if is_sent else Call.READ) for entry in standing.misunderstood):
+            due = Due(inf, Reason.NOT_UNDERSTOOD)
         return _timed(due, replace(standing, holder=None), now)
     limits = profile.limits
     minute = SlidingLog(limit=1, span_seconds=limits.minute_seconds)
@@ -104,6 +108,7 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
         today=Today(standing.usage, (profile.day.reset_after(now) - now).total_seconds()),
         creates_held=creates,
         reads_held=reads,
+        misunderstood=standing.misunderstood,
     )
     candidate = Candidate(
         item_id=story.item.id,

@@ -109,6 +109,9 @@ WAITS: Final[Mapping[Reason, str]] = {
     Reason.EDGE_FIREWALL: "let other programs of this machine ask the service less; it goes on by itself",
     Reason.UNREACHABLE: "look at the network and at the profile's base_url; it is tried on by itself",
     Reason.UNAVAILABLE: _BY_ITSELF + " when the service is back",
+    Reason.NOT_UNDERSTOOD: "`batchkiln status` says what came, and what may be done; `batchkiln ask-again` asks again",
+    Reason.NO_PRICE: _BY_ITSELF + ", ever more rarely; `batchkiln cancel {item}` gives it up at no cost",
+    Reason.NO_UPLOAD: _BY_ITSELF + ", ever more rarely; `batchkiln cancel {item}` gives it up at no cost",
     Reason.PREPARING: _BY_ITSELF,
     Reason.SETTLING: (
         _BY_ITSELF
@@ -184,7 +187,17 @@ def _queued(story: ItemStory, summary: JobSummary, standing: Standing, said: str
     before = f"it was sent before, and is queued again{said}" if story.attempts else "it was not sent yet"
     if summary.is_paused:
         return f"{before}; its job is paused"
+    before += _not_had(story)
     return f"{before}; {_waiting(standing)}" if _waiting(standing) else before
+
+
+def _not_had(story: ItemStory) -> str:
+    """Say what the service fails to give each time it is asked; nothing where it did since."""
+    kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
+    last = next((event for event in reversed(story.events) if event.kind in {*kinds, "quoted"}), None)
+    if last is None or last.kind not in kinds or (last.kind == "price_not_had" and story.quote_credits is not None):
+        return ""
+    return f"; {kinds[last.kind]} cannot be had: {one_line(str(last.detail.get('reason', '')))}"
 
 
 def _sent(story: ItemStory, last: AttemptStory, standing: Standing) -> str:

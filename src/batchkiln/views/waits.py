@@ -76,6 +76,7 @@ def look_at(connection: sqlite3.Connection, account: AccountView, profile: Profi
         today=Today(seen.usages[-1], now.steady_of(profile.day.reset_after(account.now))),
         creates_held=_due(seen.creates_held, now),
         reads_held=_due(seen.reads_held, now),
+        misunderstood=seen.misunderstood,
         last_touched_at=now.steady_of(seen.last_read_at) if seen.last_read_at is not None else None,
     )
     due = choose_action(seen.queue, view, now).due

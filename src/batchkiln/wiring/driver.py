@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 from aiohttp import ClientSession, TraceConfig
 
+import batchkiln
 from batchkiln.client import Guide, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
@@ -233,6 +235,7 @@ class Driver:
             creates=SlidingLog(limit=limits.creates_per_minute, span_seconds=span),
             reads=SlidingLog(limit=limits.reads_per_minute, span_seconds=span),
             paces=service.paces,
+            digest=_digest(profile),
         )
 
     def _keys(self, service: ServiceAtHand, account: str, *, needs_key: bool) -> dict[str, str]:
@@ -291,6 +294,11 @@ class Driver:
             embedded=embedded,
         )
         return self.services[name]
+
+
+def _digest(profile: Profile) -> str:
+    """Return a digest of what decides how replies are understood: the program's version and its configuration."""
+    return sha256(f"{batchkiln.__version__}\n{profile.replies!r}".encode()).hexdigest()
 
 
 @asynccontextmanager

@@ -5,9 +5,13 @@ from contextlib import closing
 
 import pytest
 
+from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.instants import EPOCH
 from batchkiln.core.replies import ServiceError
 from batchkiln.core.states import Event, ItemState
+from batchkiln.core.views import Circumstances
 from batchkiln.queue.connection import prepare_for_writing
+from batchkiln.queue.misunderstood import record_misunderstood
 from batchkiln.queue.moves import move
 from integration.cli.workspace import Workspace, on_a_terminal
 
@@ -175,3 +179,50 @@ def test_a_held_item_is_not_retried_and_its_way_out_is_named(queued: Workspace) 
     assert "`batchkiln show foxes fox-1`" in result.out
     assert "`batchkiln work`" not in result.out
     assert states(queued)["fox-1"] == "held"
+
+
+def misunderstand(workspace: Workspace) -> None:
+    """Have quotes rest, as after two replies that name no price."""
+    path = workspace.folder / ".batchkiln" / "queue.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    prepare_for_writing(connection, path)
+    connection.execute("INSERT INTO account (profile, name) VALUES ('local', 'main')")
+    entry = Misunderstood(Call.QUOTE, EPOCH, "names no price", '{"amount": string}', 200)
+    record_misunderstood(connection, 1, entry, Circumstances())
+    connection.close()
+
+
+def test_status_says_what_is_not_understood(queued: Workspace) -> None:
+    """Law 10: with what the reply lacks and its shape, for people and for programs, and never as an outage."""
+    misunderstand(queued)
+
+    said = queued.call("status").out
+    (account,) = queued.call("status", "--json").document["accounts"]
+
+    assert "not understood" in said.lower()
+    assert "names no price" in said
+    assert "cannot be reached" not in said
+    assert [(entry["call"], entry["shape"]) for entry in account["not_understood"]] == [("quote", '{"amount": string}')]
+    assert "reply that is understood" in queued.call("show", "foxes", "fox-1").out
+
+
+def test_ask_again_ends_the_rest(queued: Workspace) -> None:
+    """A person says so: what was not understood is asked again; a second time there is nothing to ask."""
+    misunderstand(queued)
+
+    result = queued.call("ask-again", "local/main", "--json")
+
+    assert result.document == {"asked_again": [{"profile": "local", "account": "main", "call": "quote"}]}
+    assert queued.call("status", "--json").document["accounts"][0]["not_understood"] == []
+    assert "nothing to ask again" in queued.call("ask-again").out
+
+
+def test_ask_again_for_an_unknown_account_changes_nothing(queued: Workspace) -> None:
+    """Exit 2, with the accounts that there are."""
+    misunderstand(queued)
+
+    result = queued.call("ask-again", "local/mian")
+
+    assert result.exit == 2
+    assert "local/main" in result.err
+    assert queued.call("status", "--json").document["accounts"][0]["not_understood"] != []

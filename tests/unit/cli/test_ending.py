@@ -6,7 +6,9 @@ import pytest
 
 from batchkiln.cli.ending import resume_command, say_ending
 from batchkiln.cli.options import Common
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import ExitStatus
+from batchkiln.core.instants import EPOCH
 from batchkiln.core.planner import Reason
 from batchkiln.core.replies import AccountBlocked, AccountProblem, ServiceError
 from batchkiln.core.states import ItemState
@@ -130,3 +132,17 @@ def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]
 def test_a_manifest_from_standard_input_is_gone_on_with_by_work() -> None:
     """What came by standard input cannot be read again: it is in the queue."""
     assert resume_command(common("run", "-")) == "batchkiln work --queue queue.db"
+
+
+def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    """Law 10: told as what it is, with what was charged, the lines to paste and the command that goes on."""
+    entry = Misunderstood(Call.QUOTE, EPOCH, "names no price", '{"amount": string}', 200, "replies: {quote: /amount}")
+    ending = Ending((LEFT,), rests=(Reason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
+
+    say_ending(ending, common("work"))
+
+    said = capsys.readouterr().err
+    assert ending.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+    for part in ("studio/main", "names no price", entry.shape, "Nothing was charged", "ask-again", entry.remedy):
+        assert part in said
+    assert "cannot be reached" not in said

@@ -118,7 +118,7 @@ def test_a_read_is_about_the_id_that_was_asked_for(document: object, expected: G
 
 def test_an_unknown_status_keeps_its_outputs() -> None:
     """What is there can be fetched, whatever the word is. Service section 3."""
-    reply = parse_read(answer({"id": "g", "status": "completed", "outputs": [{"id": "o1", "url": URL_A}]}), "g")
+    reply = parse_read(answer({"id": "g", "status": "polishing", "outputs": [{"id": "o1", "url": URL_A}]}), "g")
 
     assert isinstance(reply, RecordRead)
     assert reply.record.status is GenerationStatus.UNKNOWN

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from batchkiln.core.budget import JobMoney, Obstacle
+from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.instants import EPOCH
 from batchkiln.core.job import AttemptState, Order
 from batchkiln.core.planner import (
     AskQuote,
+    Candidate,
     Due,
     Poll,
     QueueView,
@@ -228,3 +231,43 @@ def test_upload_waits_for_two_creates_and_leaves_two(usage: DayUsage, used: int,
 
     assert isinstance(choice, Upload)
     assert choice.due.at == at
+
+
+def not_understood(*calls: Call) -> dict[str, Any]:
+    return {"misunderstood": tuple(Misunderstood(call, EPOCH, "lacks it", "{}", 200) for call in calls)}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "calls"),
+    [
+        (candidate(cost=None), (Call.QUOTE,)),
+        (candidate(cost=None, is_ready=False, missing_inputs=(1,)), (Call.UPLOAD,)),
+        (candidate(cost=None, is_ready=False, missing_inputs=(1,)), (Call.COMPLETION,)),
+    ],
+)
+def test_what_needs_a_call_that_rests_waits_for_a_person(lacking: Candidate, calls: tuple[Call, ...]) -> None:
+    """Law 10: neither the slot nor the preparation has anything to do, and both know why."""
+    account = account_view(**not_understood(*calls))
+
+    assert choose_action(queue(lacking), account, NOW) == Rest(Due(NEVER, Reason.NOT_UNDERSTOOD))
+    preparation = choose_preparation(queue(lacking), account, NOW)
+    assert not isinstance(preparation, Reject)
+    assert preparation.due == Due(NEVER, Reason.NOT_UNDERSTOOD)
+
+
+def test_what_is_paid_never_rests() -> None:
+    """Law 3: reads and replays go on, understood or not."""
+    account = not_understood(Call.READ, Call.CREATE)
+
+    assert chosen(queue(unresolved=ACTIVE), **account)[0] is Poll
+    assert chosen(queue(unresolved=SENT), **account)[0] is Replay
+    assert chosen(queue(READY), **account)[0] is Submit
+
+
+def test_recipe_whose_price_cannot_be_had_lets_others_go_first() -> None:
+    """One that fails waits in its own time, and is asked after the others also where both are due."""
+    failing, other = candidate(cost=None), candidate(item_id=2, index=2, cost=None, recipe_id=2)
+
+    for held in (Due(1200.0, Reason.NO_PRICE), Due(900.0, Reason.NO_PRICE)):
+        account = account_view(quotes_held={failing.recipe_id: held})
+        assert choose_preparation(queue(failing, other), account, NOW) == AskQuote(other, Due(1000.0))

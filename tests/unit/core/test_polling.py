@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.backoff import delay_seconds
+from batchkiln.core.backoff import MANY_IN_A_ROW, RAREST_SECONDS, delay_seconds
 from batchkiln.core.polling import is_long_pending, next_poll_at, retention_ends_at
 from support.builders import NOON
 
@@ -39,3 +39,12 @@ def test_delay_grows_within_bounds(tries: int, draw: float) -> None:
 def test_delay_doubles() -> None:
     """Each trouble in a row waits twice as long, up to a bound."""
     assert [delay_seconds(tries, 0.5) for tries in (1, 2, 3, 9, 10)] == [1.0, 2.0, 4.0, 256.0, 300.0]
+
+
+def test_delay_grows_to_an_hour_after_many_in_a_row() -> None:
+    """What does not mend itself is asked once an hour; an outage, every five minutes."""
+    many = MANY_IN_A_ROW + 1
+
+    assert delay_seconds(many - 1, 0.5, longest_seconds=RAREST_SECONDS) == 300.0
+    assert delay_seconds(many, 0.5, longest_seconds=RAREST_SECONDS) == RAREST_SECONDS
+    assert delay_seconds(many, 0.5) == 300.0

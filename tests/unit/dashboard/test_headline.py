@@ -1,9 +1,11 @@
 """Whether a person is needed: the one thing that has to be right at three in the morning."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import DayUsage, Limits
@@ -17,9 +19,11 @@ from unit.views.builders import NOW, job_view, under_way
 DRIVEN = Lease(1, "here", "run", NOW)
 
 
-def slot(wait: Wait | None = None, *, blocked: str | None = None) -> Slot:
+def slot(
+    wait: Wait | None = None, *, blocked: str | None = None, misunderstood: tuple[Misunderstood, ...] = ()
+) -> Slot:
     account = AccountSummary(1, "local", "main", NOW, DayUsage(), None, None)
-    view = AccountView(account, DayUsage(), Limits(), NOW)
+    view = AccountView(replace(account, misunderstood=misunderstood), DayUsage(), Limits(), NOW)
     return Slot(view, None, (), (), wait, None, blocked, None)
 
 
@@ -41,6 +45,14 @@ def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = D
             moment(job_view({ItemState.QUEUED: 1}), slots=(slot(blocked="its API key is refused"),)),
             Level.HELP,
             "its API key is refused",
+        ),
+        (
+            moment(
+                job_view({ItemState.QUEUED: 1}),
+                slots=(slot(misunderstood=(Misunderstood(Call.QUOTE, NOW, "names no price", "{}", 200),)),),
+            ),
+            Level.HELP,
+            "Not understood on account local/main",
         ),
         (
             moment(job_view({ItemState.QUEUED: 1}), slots=(slot(Wait(Reason.DAY_CREDITS, NOW + timedelta(hours=12))),)),

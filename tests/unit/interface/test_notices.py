@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.core.replies import AccountBlocked, AccountProblem, KeyConflict, ServiceError
+from batchkiln.core.replies import AccountBlocked, AccountProblem, KeyConflict, NotUnderstood, ServiceError
 from batchkiln.core.states import ItemState
 from batchkiln.core.windows import Limits
 from batchkiln.interface.happenings import happened_since
@@ -215,3 +215,21 @@ async def test_no_prompt_reaches_a_notice(world: World) -> None:
     await world.run()
 
     assert CANARY not in repr(happened(world)) + repr(await stands(world))
+
+
+async def test_what_is_not_understood_is_told_once(world: World) -> None:
+    """Law 10: with what the reply lacks and its shape, and never as an outage."""
+    strange = NotUnderstood("names no price", '{"amount": string}', 200)
+    world.service.say("quote", strange, strange)
+    world.enqueue("a")
+    await world.run()
+
+    (notice,) = await stands(world)
+    world.clock.advance(timedelta(days=1).total_seconds())
+
+    assert notice.kind is NoticeKind.NOT_UNDERSTOOD
+    assert "not understood" in notice.title
+    assert strange.lacking in notice.text
+    assert strange.shape in notice.text
+    assert "cannot be reached" not in notice.text
+    assert [one.id for one in await stands(world)] == [notice.id]

@@ -124,6 +124,19 @@ async def test_busy_account_holds_nothing(world: World) -> None:
     assert world.service.violations == []
 
 
+async def test_misunderstood_creates_rest_over_a_restart(world: World) -> None:
+    """Law 10: the next run sends no second item either, until a person says so or something has changed."""
+    world.service.rule = lambda kind, _: STRANGE if kind == "create" else None
+    world.enqueue("first", "second")
+    await world.run()
+
+    world.restart(after_seconds=3600)
+    await world.run()
+
+    assert world.states() == {"held": 1, "queued": 1}
+    assert len({create.body for create in world.service.creates}) <= 1
+
+
 async def test_misunderstood_create_spends_six_creates_and_stops_the_account(world: World) -> None:
     """Law 10: it may be paid each time, so that no second item is sent; its credits stay reserved."""
     world.service.rule = lambda kind, _: STRANGE if kind == "create" else None
@@ -133,9 +146,9 @@ async def test_misunderstood_create_spends_six_creates_and_stops_the_account(wor
 
     creates = [request for request in world.service.requests if request.kind == "create"]
     assert len(creates) == 6
-    assert seconds_between_creates(world) == pytest.approx([10, 60, 300, 1200, 3600], abs=1)
+    assert seconds_between_creates(world) == pytest.approx([60, 120, 300, 1200, 3600], abs=1)
     assert world.states() == {"held": 1, "queued": 1}
-    assert world.control.blocked[1].problem is AccountProblem.NOT_UNDERSTOOD
+    assert world.one("SELECT call FROM misunderstood") == "create"
     assert "{ok: boolean}" in world.one("SELECT error_message FROM item WHERE name = 'first'")
 
 

@@ -1,0 +1,25 @@
+-- name: set_misunderstood
+INSERT INTO misunderstood
+    (account_id, call, since, lacking, shape, status, remedy, circumstances, description)
+VALUES (:account_id, :call, :since, :lacking, :shape, :status, :remedy, :circumstances, :description)
+ON CONFLICT DO UPDATE SET
+    lacking = excluded.lacking, shape = excluded.shape, status = excluded.status, remedy = excluded.remedy,
+    circumstances = excluded.circumstances, description = excluded.description;
+
+-- name: misunderstood
+SELECT call, since, lacking, shape, status, remedy FROM misunderstood WHERE account_id = :account_id ORDER BY call;
+
+-- name: drop_misunderstood
+DELETE FROM misunderstood WHERE account_id = :account_id AND call = :call;
+
+-- name: drop_misunderstood_elsewhere  (of other circumstances; a description that is not known changes nothing)
+DELETE FROM misunderstood
+WHERE account_id = :account_id
+  AND (circumstances <> :circumstances OR (:description IS NOT NULL AND description IS NOT :description));
+
+-- name: drop_all_misunderstood
+DELETE FROM misunderstood
+WHERE account_id IN (
+    SELECT id FROM account
+    WHERE (:profile IS NULL OR profile = :profile) AND (:account IS NULL OR name = :account))
+RETURNING account_id, call, since, lacking, shape, status, remedy;
