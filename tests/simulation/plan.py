@@ -55,6 +55,9 @@ class Plan:
     stranger_until: float = 0.0  # until when somebody else uses the first account, with a key of their own
     rests: tuple[float, ...] = ()  # seconds between two lives of the program, one after the other
     calm_at: float = 0.0  # from here on nothing goes wrong any more
+    other_outputs: frozenset[str] = frozenset()  # hashes of files that only a dialect has
+    replies: str = ""  # of the profile: what a person knows of the service's replies
+    is_left_alone: bool = False  # nobody helps, and nobody starts a program again that has ended by itself
     ends_by: float = 60 * 86_400.0  # by then everything has come to an end: a bound for liveness
     goes_on_at: float = 0.0  # a world that an earlier process left in its folder, at this moment
     prepare: Callable[[LocalService], None] = lambda _: None

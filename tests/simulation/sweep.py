@@ -2,8 +2,8 @@
 
 What is drawn is drawn from --seed, which is told, so that a finding can be looked at again.
 
-    python tests/simulation/sweep.py                        all points, 5,000 pairs, 10,000 account-days: over an hour
-    python tests/simulation/sweep.py --part worlds          only the points, the pairs, or the worlds
+    python tests/simulation/sweep.py                        all of it: well over an hour
+    python tests/simulation/sweep.py --part worlds          only the points, the pairs, the worlds, or the dialects
     python tests/simulation/sweep.py --short                a small share of each, in about a minute
     python tests/simulation/sweep.py --short --seed 4711    the same share again
 """
@@ -29,6 +29,7 @@ from simulation.playing import Outcome
 from simulation.quiet import silent_pool
 from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
+from simulation.strangers import meet
 
 OPTIONS: Final = Options(days=2.0)
 RUSHED: Final = Options(days=2.0, is_rushed=True)
@@ -44,10 +45,11 @@ class Extent:
     pairs: int
     account_days: int
     rushed_days: int  # of worlds in which the minutes are what is short: they take longest to play
+    dialects: int  # of services that nobody has seen
 
 
-FULL: Final = Extent(share=None, pairs=5000, account_days=10_000, rushed_days=400)
-SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4)
+FULL: Final = Extent(share=None, pairs=5000, account_days=10_000, rushed_days=400, dialects=10_000)
+SHORT: Final = Extent(share=16, pairs=24, account_days=60, rushed_days=4, dialects=150)
 
 
 @dataclass
@@ -93,6 +95,14 @@ def _parts(pool: Pool, extent: Extent, seed: int, drawn: list[tuple[int, ...]]) 
     first_seed = seed * 1_000_000
     yield "worlds", "worlds", _worlds(pool, first_seed, OPTIONS, extent.account_days, batch=20)
     yield "worlds", "rushed worlds", _worlds(pool, first_seed, RUSHED, extent.rushed_days, batch=4)
+    yield "dialects", "dialects", _dialects(pool, seed, extent.dialects)
+
+
+def _dialects(pool: Pool, seed: int, count: int) -> Runs:
+    """Meet services in dialects: whether they complete is counted by strangers.py, what they cost is looked at here."""
+    first = seed * 1_000_000
+    for verdict in pool.imap_unordered(meet, range(first, first + count), chunksize=5):
+        yield f"strangers.py --only {verdict.seed}", Outcome(0, (), (), verdict.broken, generations=verdict.generations)
 
 
 def _every(pool: Pool, extent: Extent, how: How, seed: int) -> Runs:
@@ -134,7 +144,7 @@ def _tell(name: str, runs: Runs) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="play a small share of everything")
-    parser.add_argument("--part", choices=("points", "pairs", "worlds"), help="play only this part")
+    parser.add_argument("--part", choices=("points", "pairs", "worlds", "dialects"), help="play only this part")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(100_000), help="what is drawn from it is told")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()

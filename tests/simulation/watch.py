@@ -9,6 +9,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -62,13 +63,17 @@ class Watch:
         return None if row is None else bytes(row[0])
 
 
-def unpaid_files(folder: Path, books: Path) -> Iterator[str]:
-    """Tell of what stands under a final name at this instant, and is no whole output of the service (Law 7)."""
+def unpaid_files(folder: Path, books: Path, others: AbstractSet[str] = frozenset()) -> Iterator[str]:
+    """Tell of what stands under a final name at this instant, and is no whole output of the service (Law 7).
+
+    `others` are hashes of outputs that are not in its books, since only its dialect has them.
+    """
     named = [path for path in folder.rglob("*") if path.suffix in MEDIA]
     if not named:
         return
     with closing(sqlite3.connect(f"{books.as_uri()}?mode=ro", uri=True)) as connection:
         known = {sha256 for (sha256,) in connection.execute("SELECT sha256 FROM outputs")}
+    known |= others
     for path in named:
         if hashlib.sha256(path.read_bytes()).hexdigest() not in known:
             yield f"{path.name} stood there at a death, and is no whole output"

@@ -175,6 +175,8 @@ class World:
             accounts.append(f"{{name: {name}, keys: [{entries}]}}")
         limits = ", ".join(f"{name}: {limit}" for name, limit in self.plan.limits.items())
         text = _CONFIG.format(accounts=", ".join(accounts), limits=limits)
+        if self.plan.replies:
+            text += f"    replies: {self.plan.replies}\n"
         (self.program_folder / "batchkiln.yaml").write_text(text)
 
     def _prepare_folder(self) -> None:
@@ -226,6 +228,8 @@ class World:
         left = life.result()
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        if self.plan.is_left_alone:
+            return None
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
         if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
@@ -242,7 +246,8 @@ class World:
         if self.plan.cuts_power is not None:
             chance = random.Random(f"{self.plan.seed} {self.plan.cut_seed} {self.lives} {self.points.count}")
             self._disk.cut(self.program_folder, self.plan.cuts_power, chance)
-        self.violations += unpaid_files(self.program_folder / "out", self.folder / "service" / "service.db")
+        books = self.folder / "service" / "service.db"
+        self.violations += unpaid_files(self.program_folder / "out", books, self.plan.other_outputs)
         self.loop.kill(f"program-{self.lives}")
         self.loop.call_soon(self._died.set, context=self._harness)
 

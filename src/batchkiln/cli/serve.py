@@ -19,7 +19,14 @@ from batchkiln.cli.serve_keys import keys
 from batchkiln.cli.serve_report import report as report_command
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.service import KeyRefusedError, LocalService, ServiceConfig, StateFolderInUseError, stop_on_signals
+from batchkiln.service import (
+    Dialect,
+    KeyRefusedError,
+    LocalService,
+    ServiceConfig,
+    StateFolderInUseError,
+    stop_on_signals,
+)
 
 _EXAMPLE: Final = """\
 batchkiln serve --port 8080
@@ -45,10 +52,14 @@ class ServeGroup(ServerCommand, click.Group):
     metavar="FILE",
     help="At the end, write there what clients did, as JSON.",
 )
+@click.option("--dialect", type=int, metavar="SEED", help="Draw from it what the service's description leaves open.")
+@click.option("--describe-dialect", is_flag=True, help="Print what that dialect is made of, as JSON, and end.")
 @click.pass_context
 def serve(
     context: click.Context,
     *,
+    dialect: int | None,
+    describe_dialect: bool,
     host: str | None,
     port: int | None,
     state_dir: Path | None,
@@ -66,13 +77,28 @@ def serve(
         "state_dir": state_dir_of(state_dir),
         "time_scale": time_scale,
         "operator_port": operator_port,
+        "dialect": dialect,
     }
     if context.invoked_subcommand is not None:
         return ExitStatus.OK  # the command below goes on with the folder that was named
     common = common_of(context)
     set_up_logging(common, is_server=True)
     config = read_service_config(common, {name: value for name, value in given.items() if value is not None})
+    if describe_dialect:
+        print_json(dialect_of(config).as_document())
+        return ExitStatus.OK
     return run_async(_serve(common, config, report))
+
+
+def dialect_of(config: ServiceConfig) -> Dialect:
+    """Return the configured dialect. Raises InputError when there is none, or none without such a trait."""
+    try:
+        dialect = Dialect.of(config)
+    except ValueError as error:
+        raise InputError(f"dialect_without: {error}; nothing was started") from error
+    if dialect is None:
+        raise InputError("no dialect is configured: name its seed, as --dialect 7; nothing was started")
+    return dialect
 
 
 serve.add_command(keys)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from batchkiln.service.books.report import FaultCount, Report
     from batchkiln.service.clock import HandClock, RunningClock, ServiceClock
     from batchkiln.service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
+    from batchkiln.service.dialects.traits import Dialect
     from batchkiln.service.errors import KeyRefusedError, StateFolderInUseError, sentence_of
     from batchkiln.service.faults import FaultMatch, FaultRule, Faults
     from batchkiln.service.operator_port.reporting import read_report
@@ -24,6 +25,7 @@ __all__ = [
     "AccountConfig",
     "ApiKey",
     "Desk",
+    "Dialect",
     "FaultCount",
     "FaultMatch",
     "FaultRule",
@@ -53,6 +55,7 @@ _HOMES: Final = {
     "AccountConfig": "config",
     "ApiKey": "books.keys",
     "Desk": "books.desk",
+    "Dialect": "dialects.traits",
     "FaultCount": "books.report",
     "FaultMatch": "faults",
     "FaultRule": "faults",

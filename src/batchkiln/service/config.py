@@ -110,6 +110,8 @@ class ServiceConfig(_Strict):
     seed: int = 0
     accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
     faults: tuple[FaultRule, ...] = ()
+    dialect: int | None = None  # the seed of what the service's description leaves open; None: the plain service
+    dialect_without: tuple[str, ...] = ()  # traits of the dialect that stay plain
     request_faults: bool = True  # a request may ask for a fault by the header X-Batchkiln-Fault
     # Times the drawn duration of every generation.
     duration_scale: Annotated[float, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False)] = 1.0

@@ -37,7 +37,8 @@ from batchkiln.service.books.opening import (
 from batchkiln.service.books.report import Report
 from batchkiln.service.clock import Dice, RunningClock, ServiceClock
 from batchkiln.service.config import ServiceConfig
-from batchkiln.service.context import PREFIX, Context
+from batchkiln.service.context import PREFIX, Context, new_id
+from batchkiln.service.dialects import Dialect
 from batchkiln.service.errors import StateFolderInUseError
 from batchkiln.service.faults import Faults
 from batchkiln.service.housekeeping import Housekeeping, Retention, delete_strays, ended
@@ -78,7 +79,8 @@ class LocalService:
         report_file: Path | None = None,
         is_inline: bool = False,
     ) -> None:
-        self.config = config
+        self._dialect = Dialect.of(config)
+        self.config = config if self._dialect is None else self._dialect.in_configuration(config)
         self._is_inline = is_inline
         self._report_file = report_file
         self._reporting = asyncio.Lock()  # one report at a time: each takes a thread for seconds
@@ -229,6 +231,7 @@ class LocalService:
             edge=await self._edge(),
             asset_dir=asset_dir,
             origin=self._origin_for,
+            new_id=new_id if self._dialect is None else self._dialect.new_id,
         )
         await self._renderer.start_owed()
         await self._keep_house(stack, context, media_dir)
@@ -266,7 +269,12 @@ class LocalService:
 
     async def _listen(self, stack: AsyncExitStack, context: Context) -> None:
         """Open the port; when the stack is closed, who is being answered still gets the answer."""
-        port = await listen(stack, build_app(context), self.config, now_ms=self.clock.now_ms)
+        app = build_app(context)
+        if self._dialect is not None:
+            from batchkiln.service.dialects.dressing import dress  # noqa: PLC0415  only where there is a dialect
+
+            dress(app, context, self._dialect)
+        port = await listen(stack, app, self.config, now_ms=self.clock.now_ms)
         self._address = address_of(self.config, port)
         self.base_url = self._address.origin + PREFIX
         if self._port_file is not None:

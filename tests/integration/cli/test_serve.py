@@ -296,3 +296,25 @@ def test_a_report_is_written_at_the_end(workspace: Workspace) -> None:
     assert finished(server).exit == 0
     assert operator_url.startswith("http://127.0.0.1:")
     assert isinstance(json.loads((workspace.folder / "r.json").read_text()), dict)
+
+
+def test_a_dialect_is_told_without_serving(workspace: Workspace) -> None:
+    """`serve --dialect SEED --describe-dialect` prints the traits that were drawn, and starts nothing."""
+    told = workspace.call("serve", "--dialect", "7", "--describe-dialect", "--state-dir", "books")
+    none = workspace.call("serve", "--describe-dialect")
+
+    document = json.loads(told.out)
+    assert (told.exit, document["seed"]) == (0, 7)
+    assert document["traits"]["envelope"]
+    assert not (workspace.folder / "books").exists()
+    assert none.exit == 2
+    assert "no dialect is configured: name its seed, as --dialect 7; nothing was started" in none.err
+
+
+def test_a_trait_that_there_is_not_keeps_the_service_from_starting(workspace: Workspace) -> None:
+    """A person's mistake in the configuration, told with what there is."""
+    (workspace.folder / "service.yaml").write_text("dialect: 7\ndialect_without: [colour]\n")
+    refused = workspace.call("serve", "--config", "service.yaml")
+
+    assert refused.exit == 2
+    assert "there is no trait colour; there are: envelope, " in refused.err

@@ -105,6 +105,11 @@ async def received(request: web.Request, *, within_seconds: float = BODY_SECONDS
     return content
 
 
+def put_in_place(request: web.Request, content: bytes) -> None:
+    """Let whoever reads the body of a request have this one."""
+    request[_CONTENT] = Deferred(content)
+
+
 async def _read(request: web.Request, within_seconds: float) -> Deferred[bytes]:
     if request.content_type != "application/json":
         return Deferred(None, ApiError(415, "unsupported_media_type", "send Content-Type: application/json"))

@@ -1,0 +1,87 @@
+"""Small output files in containers other than the service's own, and posters."""
+
+from fractions import Fraction
+from functools import cache
+from io import BytesIO
+from typing import Final
+
+from PIL import Image, features
+
+from batchkiln.service.dialects.traits import Dialect
+
+_PICTURES: Final = {
+    "webp": "WEBP",
+    "jpg": "JPEG",
+    "gif": "GIF",
+    "bmp": "BMP",
+    "tiff": "TIFF",
+    "png": "PNG",
+    "avif": "AVIF",
+}
+_CLIPS: Final = {
+    "mp4": ("mp4", "mpeg4"),
+    "webm": ("webm", "libvpx"),
+    "mov": ("mov", "mpeg4"),
+    "mkv": ("matroska", "mpeg4"),
+}
+_MEDIA_TYPES: Final = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "bmp": "image/bmp",
+    "tiff": "image/tiff",
+    "avif": "image/avif",
+    "mp4": "video/mp4",
+    "webm": "video/webm",
+    "mov": "video/quicktime",
+    "mkv": "video/x-matroska",
+}
+
+
+EXTENSIONS: Final = tuple(_MEDIA_TYPES)
+
+
+def extension_of(dialect: Dialect, own: str) -> str:
+    """Return the extension of a main output, whose own is given; what was asked for stays what it is."""
+    other = dialect["video_file"] if own == "mp4" else dialect["image_file"]
+    if other == "asked" or own == "jpg" or (other == "avif" and not features.check("avif")):
+        return own
+    return other
+
+
+def media_type_of(extension: str) -> str:
+    """Return the media type of a file."""
+    return _MEDIA_TYPES[extension]
+
+
+@cache
+def small_file(extension: str, number: int = 0) -> bytes:
+    """Return a small file of a kind; of another number it looks otherwise."""
+    target = BytesIO()
+    if extension in _CLIPS:
+        _write_clip(target, *_CLIPS[extension], number)
+    else:
+        frames = [Image.new("RGB", (64, 64), (40 * step, 90, 30 + number % 200)) for step in range(2)]
+        if extension == "gif":
+            frames[0].save(target, "GIF", save_all=True, append_images=frames[1:], duration=100)
+        else:
+            frames[0].save(target, _PICTURES[extension])
+    return target.getvalue()
+
+
+def _write_clip(target: BytesIO, container: str, codec: str, number: int) -> None:
+    import av  # noqa: PLC0415  takes long to load, and few dialects need it
+
+    with av.open(target, "w", format=container, options={"fflags": "+bitexact"}) as clip:
+        stream = clip.add_stream(codec, rate=8)
+        assert isinstance(stream, av.VideoStream)
+        stream.width = stream.height = 64
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.thread_count = 1
+        for step in range(8):
+            picture = Image.new("RGB", (64, 64), (20 * step, 90, 30 + number % 200))
+            frame: av.VideoFrame = av.VideoFrame.from_image(picture)  # type: ignore[no-untyped-call]  # PyAV has no types here
+            frame.pts, frame.time_base = step, Fraction(1, 8)
+            clip.mux(stream.encode(frame))
+        clip.mux(stream.encode(None))

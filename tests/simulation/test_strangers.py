@@ -1,0 +1,55 @@
+"""Services that nobody has seen: a dozen dialects; thousands of them are met by `strangers.py`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from batchkiln.service.dialects import TRAITS
+
+from .quiet import silence
+from .strangers import Tally, Way, meet, shrunken
+
+SEEDS = (11, 42, 137, 256, 399, 512, 777, 1024, 2001, 3003, 4242, 5150)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The dead of these worlds have nothing to say to who reads the tests."""
+    with silence():
+        yield
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_dialect_is_paid_twice_or_has_its_results_lost(seed: int) -> None:
+    """Whatever is not understood, what was paid for is here, or still to come. Laws 2, 3 and 9."""
+    verdict = meet(seed)
+
+    assert (verdict.double_charges, verdict.lost_results) == (0, 0)
+
+
+def test_plain_dialect_completes() -> None:
+    """The proof's job is one that can be done: where nothing is strange, all of it is, under the same faults."""
+    verdicts = [meet(seed, Way(without=tuple(TRAITS))) for seed in SEEDS[:3]]
+
+    assert [verdict.wrong for verdict in verdicts] == [(), (), ()]
+
+
+def test_same_seed_is_the_same_finding() -> None:
+    """A finding can be looked at again, and shrunk to the traits that matter."""
+    first, second = (meet(SEEDS[0]) for _ in range(2))
+
+    assert first == second
+    assert set(shrunken(SEEDS[1], is_fair=True)) <= {
+        f"{trait}={option}" for trait in TRAITS for option, _ in TRAITS[trait]
+    }
+
+
+def test_figures_are_added_up() -> None:
+    """The command's figures are those of its verdicts."""
+    tally = Tally()
+    for seed in SEEDS[:2]:
+        tally.add(meet(seed))
+
+    assert tally.count == 2
+    assert tally.told()[0].startswith(f"2 dialects, {tally.complete} complete without help")
+    assert tally.is_money_safe == (not tally.broken)
