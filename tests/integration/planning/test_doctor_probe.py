@@ -45,6 +45,20 @@ async def test_the_local_service_is_understood_and_nothing_is_spent(make_ground:
     assert (account.usage.reads, account.usage.creates, account.usage.upload_files) == (6, 2, 1)
 
 
+@pytest.mark.parametrize("seed", [2, 3, 7, 9])
+async def test_a_dialect_costs_nothing_and_is_understood_or_told(make_ground: GroundMaker, seed: int) -> None:
+    """Whatever a service looks like: no create, and what is not understood has its lines to paste (Law 10)."""
+    ground = await make_ground(dialect=seed)
+
+    findings = [finding async for finding in probe(ground.setting)]
+
+    assert not {"/images", "/videos"} & set(await ground.sent())
+    failed = [finding for finding in findings if finding.level is Level.FAIL]
+    assert [finding for finding in failed if "replies: {" not in str(finding.remedy)] == []
+    assert findings[4].check == "probe, quote"
+    assert findings[4].level is Level.OK
+
+
 async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> None:
     """The first finding names requests, files and credits; nothing has left by then."""
     async with stranger(tmp_path) as service:
