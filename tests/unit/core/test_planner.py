@@ -261,7 +261,12 @@ def test_what_is_paid_never_rests() -> None:
 
     assert chosen(queue(unresolved=ACTIVE), **account)[0] is Poll
     assert chosen(queue(unresolved=SENT), **account)[0] is Replay
-    assert chosen(queue(READY), **account)[0] is Submit
+
+
+def test_nothing_new_is_sent_where_creates_are_not_understood() -> None:
+    """Law 10: the next one may be paid, and not be understood either. Reads that are not understood stop nothing."""
+    assert chosen(queue(READY), **not_understood(Call.CREATE))[2:] == (NEVER, Reason.NOT_UNDERSTOOD)
+    assert chosen(queue(READY), **not_understood(Call.READ))[0] is Submit
 
 
 def test_recipe_whose_price_cannot_be_had_lets_others_go_first() -> None:
