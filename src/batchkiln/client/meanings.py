@@ -23,6 +23,7 @@ class Meaning(Enum):
     ASSET_GONE = auto()
     CONTENT = auto()  # moderation: this one request
     LOCKED_OUT = auto()  # the account is suspended
+    UNCERTAIN = auto()  # something broke behind the API: it does not say what became of the request
 
 
 def meaning_by_code(said: Said) -> Meaning | None:
@@ -83,6 +84,11 @@ _CODES: Final = (
         _any(
             r"\bidempot\w*\b.*\b(?:mismatch|reused?|conflict|different|changed)\b|\bparameter mismatch\b",
             r"\bkey (?:reused?|mismatch)\b|\b(?:payload|body) (?:mismatch|changed|differs)\b",
+            # Of bytes that are unchanged: something was created under this key, maybe by a proxy that sent them twice.
+            r"^duplicate(?: (?:request|submission|generation|task|job|(?:idempotency )?key))?$",
+            r"^(?:(?:request|generation|task|job|idempotency key|key) )?"
+            r"already (?:exists|created|submitted|accepted|used)$",
+            r"\bidempot\w*\b.*\b(?:already|exists|duplicate|used)\b|\bduplicate idempot\w*\b",
         ),
     ),
     (
@@ -125,6 +131,14 @@ _CODES: Final = (
         ),
     ),
     (Meaning.LOCKED_OUT, _any(r"\b(?:account|user) (?:locked|suspended|disabled|banned|deactivated)\b")),
+    (
+        Meaning.UNCERTAIN,
+        _any(
+            r"^(?:\w+ )?(?:timeout|timed out)$|\binternal (?:server )?error\b|^server error$",
+            r"\b(?:upstream|provider|backend|gateway) (?:error|failed|failure|unavailable|timeout)\b",
+            r"\b(?:service|temporarily) unavailable\b|\bsubmission (?:uncertain|unconfirmed|unknown)\b",
+        ),
+    ),
 )
 
 _PROSE: Final = (
@@ -136,6 +150,8 @@ _PROSE: Final = (
             r"\b(?:body|payload|parameters?|fingerprint)\b[^.;]{0,30}\b(?:mismatch|differs?|differ from"
             r"|(?:does|do|did) ?n[o']t match|has changed|changed)\b",
             r"\bsame parameters they were first used with\b",
+            rf"\b{_WORK}\b[^.;,]{{0,40}} already (?:been )?(?:used|created|submitted|accepted|exists?)\b",
+            r"\bduplicate (?:request|submission|generation|task|job)\b",
             r"\bidempot\w+[^.;]{0,60}\b(?:already )?(?:been )?(?:used|reused)[^.;]{0,20}"
             r"\b(?:for|with) (?:a |an )?(?:different|another|other)\b",
         ),
@@ -193,6 +209,13 @@ _PROSE: Final = (
         _any(
             rf"\b(?:assets?|uploads?)\b.{{0,80}}\b{_GONE}\b",
             r"\b(?:expired|unknown|missing|deleted) (?:input |image |source )?(?:assets?|uploads?)\b",
+        ),
+    ),
+    (
+        Meaning.UNCERTAIN,
+        _any(
+            rf"\b(?:upstream|provider|backend|gateway|server|{_WORK})\b[^.;]{{0,30}}\btimed out\b",
+            r"\binternal (?:server )?error\b|\bsubmission\b[^.;]{0,30}\b(?:not be confirmed|uncertain|unknown)\b",
         ),
     ),
 )

@@ -1,6 +1,7 @@
 """From a reply's status, headers and body to a value of `core.replies`. Pure, and total: nothing here raises."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
@@ -23,6 +24,7 @@ from batchkiln.client.refusals import (
     trouble,
     unlike_api,
 )
+from batchkiln.client.said import said_by
 from batchkiln.client.shape import describe_shape
 from batchkiln.client.tree import Place, as_jmespath, squash, squashed, walk
 from batchkiln.client.uploads import Lacking, read_asset_urls, read_tickets
@@ -37,6 +39,8 @@ from batchkiln.core.replies import (
     CreateReply,
     Described,
     DescribeReply,
+    GenerationStatus,
+    KeyConflict,
     NoReply,
     NotFound,
     NotUnderstood,
@@ -55,16 +59,35 @@ from batchkiln.core.reply_rules import ReplyField, remedy_line
 
 _TITLE_MAX_CHARACTERS: Final = 120
 _OTHER: Final = "is about another generation"
+_NOT_THERE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
+_REFUSED: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+_DENIAL: Final = re.compile(
+    r"\b(?:id|uuid|generation|task|job)\b[^.;]{0,30}\b"
+    r"(?:not found|invalid|malformed|unknown|(?:does )?not exist|not valid)"
+    r"|\b(?:invalid|malformed|unknown|no such|not a valid) (?:\w+ )?(?:id|uuid|generation|task|job)\b"
+)
+_CREATED: Final = frozenset({GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.SUCCESS})
 
 
 def parse_create(raw: RawReply, guide: Guide = UNGUIDED) -> CreateReply:
     """Read the reply to a create. A 2xx without an id is `NotUnderstood`: its outcome is unknown (Law 2)."""
     if not raw.is_success:
-        return create_refusal(raw, guide)
+        met = create_refusal(raw, guide)
+        if isinstance(met, Refused) and configured(raw, guide) is None and _tells_generation(raw, guide):
+            return KeyConflict(met.error)
+        return met
     record = find_record(raw, guide)
     if record is not None:
         return Accepted(record)
     return configured(raw, guide) or _not_understood(raw, "names no generation", ReplyField.GENERATION_ID, guide)
+
+
+def _tells_generation(raw: RawReply, guide: Guide) -> bool:
+    """Tell whether a refusal holds the record of a generation that goes on, or succeeded: then one was created."""
+    if not is_api_error(raw):
+        return False
+    record = find_record(raw, guide)
+    return record is not None and record.status in _CREATED
 
 
 def parse_read(raw: RawReply, generation_id: str, guide: Guide = UNGUIDED) -> ReadReply:
@@ -78,9 +101,15 @@ def parse_read(raw: RawReply, generation_id: str, guide: Guide = UNGUIDED) -> Re
         return RecordRead(record)
     if (met := trouble(raw, guide)) is not None:
         return met
-    if raw.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE} and is_api_error(raw):
+    if is_api_error(raw) and (raw.status in _NOT_THERE or (raw.status in _REFUSED and _denies_id(raw))):
         return NotFound(read_error(raw, guide))
     return unlike_api(raw)
+
+
+def _denies_id(raw: RawReply) -> bool:
+    """Tell whether a refusal of a read says of the id itself that it is none."""
+    said = said_by(raw)
+    return _DENIAL.search(" ".join((*said.codes, said.prose))) is not None
 
 
 def parse_quote(raw: RawReply, guide: Guide = UNGUIDED) -> QuoteReply:

@@ -206,6 +206,8 @@ def _as_meant(raw: RawReply, meaning: Meaning, error: ServiceError) -> RefusedOr
             met = Refused(RefusalKind.ASSET_GONE, error) if is_told else None
         case Meaning.CONTENT:
             met = Refused(RefusalKind.INVALID, error)
+        case Meaning.UNCERTAIN:
+            met = None if is_paid or raw.status == HTTPStatus.FORBIDDEN else Unavailable(retry_after(raw), error)
     return met
 
 

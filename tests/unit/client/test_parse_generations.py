@@ -329,6 +329,8 @@ def test_every_5xx_is_unavailable(status: int) -> None:
         (410, failure("gone"), NotFound),
         (404, b"<html>", NoReply),
         (400, failure("bad"), NoReply),
+        (400, failure("invalid_generation_id"), NotFound),
+        (422, failure("unknown_id"), NotFound),
         (409, failure("bad"), NoReply),
         (200, b"<html>", NoReply),
         (200, {}, NotUnderstood),

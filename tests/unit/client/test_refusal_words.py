@@ -210,3 +210,33 @@ def test_a_person_says_that_a_success_is_a_refusal() -> None:
     assert kind_of(parse_create(answer(200, {"code": 1102, "message": "m"}), guide)) == NO_CREDITS
     assert kind_of(parse_create(answer(202, {"id": "g", "status": "pending", "code": 1102}), guide)) == "Accepted"
     assert kind_of(parse_create(answer(200, {"code": 7, "message": "m"}), guide)) == "NotUnderstood"
+
+
+@pytest.mark.parametrize(
+    ("status", "document"),
+    [
+        (400, error("duplicate_request", "Duplicate request")),
+        (422, error("idempotency_key_already_used", "This idempotency key has already been used")),
+        (400, {"error": "already_exists", "message": "A generation with this key already exists"}),
+        (400, {"error": {"message": "Generation gen_123 already created for this key"}}),
+        (400, {"id": "gen_1", "status": "pending", "credits": {"cost": 5}}),
+        (422, {"error": {"code": "exists"}, "generation": {"id": "gen_1", "status": "processing"}}),
+    ],
+)
+def test_create_that_is_refused_for_what_it_created_is_not_free(status: int, document: object) -> None:
+    """Law 2: a proxy may send a request twice; the second is refused, and the first is paid."""
+    assert kind_of(parse_create(answer(status, document))) == CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("status", "document"),
+    [
+        (400, error("timeout", "Upstream timed out")),
+        (422, error("submission_uncertain", "The submission could not be confirmed")),
+        (400, error("internal_error", "Something went wrong")),
+        (424, error("provider_error", "upstream provider failed")),
+    ],
+)
+def test_4xx_that_does_not_know_what_became_of_a_create_leaves_it_in_doubt(status: int, document: object) -> None:
+    """Law 2: what broke behind the API may have broken after the credits were taken (Service rule 3.1)."""
+    assert kind_of(parse_create(answer(status, document))) == "Unavailable"
