@@ -396,6 +396,15 @@ def test_item_whose_key_came_back_is_where_it_was(
     assert world.error("item-1") is None
 
 
+def test_service_that_says_key_missing_itself_has_nothing_resumed(world: World, sent: Attempt) -> None:
+    """What a person has to decide stays theirs, whatever code the service gave it; and the next run begins."""
+    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, ServiceError("key_missing", "no key"), NOW_MS)
+
+    resumed = world.write(attempts.resume_held_for_key, sent.account_id, frozenset({"key-1"}), NOW_MS)
+
+    assert (resumed, world.state("item-1")) == (0, "held")
+
+
 def test_read_is_noted_before_it_leaves(world: World, sent: Attempt) -> None:
     """The gap between polls survives a restart. Service rule 4.4."""
     accept(world, sent)

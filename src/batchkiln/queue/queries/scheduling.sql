@@ -306,7 +306,8 @@ WHERE path IN (SELECT value FROM json_each(:paths)) AND NOT (attempt_id = :attem
 SELECT item.id, attempt.id AS attempt_id, attempt.state, attempt.key_fingerprint
 FROM item JOIN attempt ON attempt.id = item.attempt_id
 WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
-  AND item.state = 'held' AND item.error_code = 'key_missing' AND attempt.account_id = :account_id;
+  AND item.state = 'held' AND item.error_code = 'key_missing' AND attempt.account_id = :account_id
+  AND attempt.state IN ('sent', 'active', 'succeeded');  -- the code of a disputed one is the service's own word
 
 -- name: set_meta
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT DO UPDATE SET value = excluded.value;
