@@ -136,7 +136,7 @@ class Attempt:
     generation_id: str | None = None
     generation_created_at: datetime | None = None
     cost_credits: int | None = None
-    contact_at: datetime | None = None  # when the service last answered a send of it, or when it was recorded
+    contact_at: datetime | None = None  # when the API last answered a send of it, outages aside, or when recorded
 
     @property
     def is_in_doubt(self) -> bool:

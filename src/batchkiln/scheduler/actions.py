@@ -133,7 +133,8 @@ async def _record_answer(lane: Lane, attempt: Attempt, reply: NotAccepted, now: 
         _give_back(lane, attempt)
     if not isinstance(reply, AccountBlocked):
         await _wait_after(lane, attempt, reply, now)
-    is_contact = not isinstance(reply, NoReply) or reply.status is not None
+    # What a proxy may have said, or an API that is out of order, tells nothing of how long the key is known.
+    is_contact = not isinstance(reply, NoReply | Unavailable | EdgeBlocked)
     state = await lane.ports.queue.record_answer(attempt, answer, error, now, is_contact=is_contact)
     if isinstance(reply, AccountBlocked):
         await _block(lane, attempt, reply, now)
@@ -194,9 +195,12 @@ async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now
     if attempt.sends < SENDS_BEFORE_HOLD or now.steady - since < UNDECIDED_FOR.total_seconds():
         return
     error = _error_of(reply)
-    if await lane.ports.queue.record_hold(attempt, event, error, lane.ports.clock.now()) is not ItemState.HELD:
+    state = await lane.ports.queue.record_hold(attempt, event, error, lane.ports.clock.now())
+    if state is ItemState.SUBMITTING:
         return
     lane.undecided.pop(attempt.id, None)
+    if state is ItemState.REJECTED:  # each send of it was refused by the firewall: it cost nothing
+        _give_back(lane, attempt)
     log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=_said(error))
     if isinstance(reply, KeyConflict):  # the next key would fare no better, and be one more in doubt
         lane.control.block(lane.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)

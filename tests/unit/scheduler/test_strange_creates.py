@@ -26,6 +26,7 @@ from batchkiln.core.replies import (
 from batchkiln.core.states import ItemState
 from batchkiln.queue.persons import preview_retry
 from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.scheduler.control import Control
 from support.builders import NO
 from support.fake_service import Lost
 from support.world import World
@@ -182,11 +183,13 @@ async def test_request_that_the_firewall_never_passes_is_refused(world: World) -
     """Nothing of it reached the API: it is rejected, not charged, and the others go on. Service section 7."""
     first, *_ = world.enqueue("first", "second")
     world.service.rule = while_submitting(world, first, EdgeBlocked())
+    control = Control(credits_left=15)
 
-    await world.run()
+    await world.run(control)
 
     assert (world.state(first), world.error(first)) == (ItemState.REJECTED, "edge_firewall")
     assert world.states() == {"rejected": 1, "done": 1}
+    assert control.credits_left == 5, "of --max-credits only what was paid is gone"
     assert world.money() == (0, 10, 0)
 
 
@@ -229,6 +232,23 @@ async def test_key_that_may_be_forgotten_is_not_sent_again(world: World) -> None
     assert world.state(second) is ItemState.DONE
     assert len([create for create in world.service.creates if b"first" in create.body]) == 1
     assert world.money() == (10, 10, 0)
+
+
+@pytest.mark.parametrize("outage", [Unavailable(None, NO), NoReply("a page of a proxy", 502)])
+async def test_outage_does_not_keep_a_key_remembered(world: World, outage: CreateReply) -> None:
+    """Law 2: a day of 503 says nothing of how long the service knows a key; then it would make the request anew."""
+    world.service.lose_reply()
+    (first,) = world.enqueue("first")
+    await world.run_until_true(lambda: "outcome_unknown" in world.kinds(first))
+    world.service.rule = while_submitting(world, first, outage)
+    world.restart(after_seconds=KEY_REMEMBERED.total_seconds() - 3600)
+    await world.run_until_true(lambda: world.kinds(first).count("outcome_unknown") > 1)
+    world.service.rule = None
+
+    world.restart(after_seconds=3700)
+    await world.run()
+
+    assert (world.state(first), world.error(first)) == (ItemState.HELD, "key_forgotten")
 
 
 async def test_person_has_the_same_request_sent_again(world: World) -> None:
