@@ -137,6 +137,7 @@ class AccountProblem(StrEnum):
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
     KEY_CONFLICT = "key_conflict"  # a 409 that lasts, for bytes that are unchanged
     REFUSED_ALIKE = "refused_alike"  # one create after the other, in the same words
+    IDS_UNKNOWN = "ids_unknown"  # it does not know, or gives twice, what is read as a generation's id
     OVERCHARGED = "overcharged"  # it charged more than the maximum that was sent; told by us, not by the service
 
 

@@ -41,6 +41,7 @@ _PROBLEMS: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.NO_CREDITS: "it has no credits left",
     AccountProblem.FORBIDDEN: "the service forbids it the API",
     AccountProblem.KEY_CONFLICT: "the service keeps saying that a request was sent before with other contents",
+    AccountProblem.IDS_UNKNOWN: "what is read as the ids of generations is not known to the service",
     AccountProblem.REFUSED_ALIKE: "one item after the other was refused in the same words",
     AccountProblem.OVERCHARGED: "the service charged it more than the maximum that was sent",
 }

@@ -38,6 +38,7 @@ _REMEDIES: Final[Mapping[AccountProblem, str]] = {
     AccountProblem.NO_CREDITS: "buy credits, or renew the subscription that generating needs",
     AccountProblem.FORBIDDEN: "see what the account's settings say",
     AccountProblem.KEY_CONFLICT: "see whether another program makes the same keys",
+    AccountProblem.IDS_UNKNOWN: "say with replies.fields.generation_id where the id stands",
     AccountProblem.REFUSED_ALIKE: "see what the service says of the refused items",
     AccountProblem.OVERCHARGED: "ask the service's support about the charge, before anything more is sent",
 }

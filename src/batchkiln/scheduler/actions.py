@@ -1,7 +1,7 @@
 """One coroutine per action on the slot: write down, send once, record what came back."""
 
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 import structlog
 
@@ -46,6 +46,9 @@ from batchkiln.core.views import NewAttempt, Progress, RequestKind, RequestNote
 from batchkiln.scheduler.lane import Lane, Seen
 
 log = structlog.get_logger()
+
+DENIED_IDS: Final = 2
+"""After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
 
 NotAccepted = Refused | KeyConflict | Busy | Trouble
 
@@ -121,7 +124,12 @@ async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
         lane.accepted(attempt.id)
         async with lane.looking:
             accept = partial(lane.ports.queue.record_accepted, attempt, reply.record, now)
-            _follow(lane, attempt, reply.record, await lane.record(accept, now, request=request))
+            progress = await lane.record(accept, now, request=request)
+            _follow(lane, attempt, reply.record, progress)
+        if progress.state is ItemState.HELD:  # what is read as an id may be none, and each further create be paid
+            said = f"the service answered with the generation {reply.record.id}, which another item has"
+            known = AccountBlocked(AccountProblem.IDS_UNKNOWN, ServiceError("generation_known", said))
+            lane.control.block(lane.account_id, known, is_cut_off=False)
     else:
         await _record_answer(lane, attempt, reply, now)
 
@@ -268,6 +276,7 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
     match reply:
         case RecordRead(record=record):
             lane.recovered(Call.READ, key=attempt.key_fingerprint)
+            lane.denied_ids = 0
             sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
             record = lane.unnamed.read(attempt.id, record, after.steady)
             if _seen(record) != lane.seen.get(attempt.id):
@@ -277,7 +286,8 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
         case NotFound(error=error):
             lane.recovered(Call.READ)
             lane.seen.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
-            await lane.ports.queue.record_lost(attempt, error, after)
+            if await lane.ports.queue.record_lost(attempt, error, after) is ItemState.HELD:
+                _count_denied(lane, error)
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
             if not await lane.outlasts_refusal(attempt, reply, Call.READ):
                 await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
@@ -285,6 +295,14 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
             await lane.meet(reply, Call.READ, about_paid=True)
         case _:
             assert_never(reply)
+
+
+def _count_denied(lane: Lane, error: ServiceError) -> None:
+    """Brake where no id is known to the service: each further create is paid, and its result not found either."""
+    lane.denied_ids += 1
+    if lane.denied_ids >= DENIED_IDS:
+        blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
+        lane.control.block(lane.account_id, blocked, is_cut_off=False)
 
 
 def _follow(lane: Lane, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:

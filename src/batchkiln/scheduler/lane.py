@@ -114,6 +114,7 @@ class Lane:
     refused_uploads: dict[int, int] = field(default_factory=dict)  # per item: how often its images were refused
     undecided: dict[int, float] = field(default_factory=dict)  # attempts that the service does not decide: since when
     alike: tuple[str, int] = ("", 0)  # in which words creates were refused last, and how often in a row
+    denied_ids: int = 0  # generations in a row of which no read knew the id
     stale_plans: int = 0
     begun: int | None = None  # the attempt that this run made last: its credits count toward --max-credits
     is_told_creates: bool = False  # whether this run itself was told how long to wait, so that it knows exactly

@@ -22,6 +22,10 @@ ACCOUNT_ADVICE: Final[Mapping[AccountProblem, str]] = {
         "the service says that it knows a new request's key with another body: see whether another program makes the "
         "same keys, and ask the service's support"
     ),
+    AccountProblem.IDS_UNKNOWN: (
+        "say with `replies: {fields: {generation_id: …}}` in the profile where a reply has its generation's id, and "
+        "give the held items the ids that the service shows: `batchkiln resolve --as generation`"
+    ),
     AccountProblem.REFUSED_ALIKE: (
         "one item after the other was refused in the same words, and not charged: see whether the account or the "
         "requests are at fault; the same command goes on, and `batchkiln retry` brings the refused ones back"

@@ -9,13 +9,16 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.outcomes import KEY_REMEMBERED, UNDECIDED_FOR
 from batchkiln.core.replies import (
+    Accepted,
     AccountBlocked,
     AccountProblem,
     Busy,
     CreateReply,
     EdgeBlocked,
+    GenerationStatus,
     KeyConflict,
     NoReply,
+    NotFound,
     NotUnderstood,
     RefusalKind,
     Refused,
@@ -27,7 +30,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.queue.persons import preview_retry
 from batchkiln.queue.resolve import Decision, resolve
 from batchkiln.scheduler.control import Control
-from support.builders import NO
+from support.builders import NO, record
 from support.fake_service import Lost
 from support.world import World
 
@@ -249,6 +252,31 @@ async def test_outage_does_not_keep_a_key_remembered(world: World, outage: Creat
     await world.run()
 
     assert (world.state(first), world.error(first)) == (ItemState.HELD, "key_forgotten")
+
+
+async def test_ids_that_the_service_denies_stop_the_account(world: World) -> None:
+    """What is read as an id may be none: each further create would be paid, and not found."""
+    world.service.rule = lambda kind, _: NotFound(NO) if kind == "read" else None
+    world.enqueue(*(f"item-{n}" for n in range(6)))
+
+    await world.run()
+
+    assert world.states() == {"held": 2, "queued": 4}
+    assert world.control.blocked[1].problem is AccountProblem.IDS_UNKNOWN
+
+
+async def test_id_that_is_given_twice_stops_the_account(world: World) -> None:
+    """The account's own id, read as a generation's, is in each reply to a create."""
+    world.service.rule = lambda kind, _: (
+        Accepted(record(GenerationStatus.FAILED, id="same")) if kind == "create" else None
+    )
+    world.enqueue(*(f"item-{n}" for n in range(6)))
+
+    await world.run()
+
+    assert len(world.service.creates) == 2
+    assert world.states()["held"] == 1
+    assert world.control.blocked[1].problem is AccountProblem.IDS_UNKNOWN
 
 
 async def test_person_has_the_same_request_sent_again(world: World) -> None:
