@@ -98,7 +98,8 @@ class ServiceClock:
         before, wall, steady = self._offset, self._wall(), self.monotonic()
         expected = self._believed + (wall - self._believed_at).total_seconds() * self.time_scale - steady
         self._offset = before.observe(date, sent_at=sent_at, received_at=received_at, expected=expected)
-        if self._offset.doubted is not None and before.doubted is None:
+        is_news = self._offset.doubted is not None and before.doubted is None
+        if is_news and self.time_scale == 1:  # a sped-up service shows any time, and stops with its process
             _tell_doubt(date, before.now(steady).instant)
         elif self._offset.is_observed and self._offset.doubted is None:
             self._believed_at, self._believed = wall, self._offset.lowest + steady

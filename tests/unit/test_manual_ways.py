@@ -21,6 +21,7 @@ TASKS: Final = {
     "budgets",
     "several-accounts",
     "held",
+    "new-account",
     "pipelines",
     "datasets",
     "rehearsing",

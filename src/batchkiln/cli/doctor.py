@@ -12,6 +12,7 @@ from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, tell
 from batchkiln.cli.signals import Signals, listening_to_signals
+from batchkiln.cli.streams import outlive_readers
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.doctor.examination import Patient, examine
 from batchkiln.doctor.findings import Finding, Level, exit_status_of, warn
@@ -55,6 +56,8 @@ async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed:
     patient = Patient(common.queue, common.config_path, common.profile, os.environ)
     findings: list[Finding] = []
     show = None if common.is_json else _printer()
+    if is_probing:
+        outlive_readers()  # it holds the queue's lock, and may be making a picture
     with listening_to_signals() as signals:
         person = _person(signals, is_agreed=is_agreed) if is_paid else None
         async for finding in _all(common, patient, findings, person, is_probing=is_probing):
