@@ -13,11 +13,10 @@ from batchkiln.clock import machine_now
 from batchkiln.core.advice import item_arguments
 from batchkiln.core.errors import ExitStatus, InputError, Mistake
 from batchkiln.core.instants import to_milliseconds
-from batchkiln.core.states import ItemState
 from batchkiln.queue.lock import undriven
 from batchkiln.queue.opening import changing
 from batchkiln.queue.overview import job_time
-from batchkiln.queue.resolve import Decision, Resolved, check_resolvable
+from batchkiln.queue.resolve import IN_HAND, Decision, Resolved, check_resolvable
 from batchkiln.queue.resolve import resolve as resolve_item
 from batchkiln.queue.stories import ItemStory, item_story
 from batchkiln.views.costs import cost_of_resolve
@@ -45,7 +44,7 @@ def resolve(
 ) -> ExitStatus:
     """End the held ITEM of JOB by what you know of it; `batchkiln show` tells why it is held.
 
-    An item that is sent again and again without being decided can be ended as well, while no process drives the queue.
+    An item that is under way and never gets on can be ended as well, while no process drives the queue.
     It may cost credits, so the item's id is asked for once more. A wrong answer changes nothing.
     """
     chosen = Decision(decision)
@@ -59,10 +58,10 @@ async def _resolve(
 ) -> ExitStatus:
     async with changing(common.queue) as database:
         story = await database.read(item_story, job, item)
-        check_resolvable(item, story.item.state)
+        check_resolvable(item, story.item.state, is_undriven=True)  # held below, where it matters
         tell(cost_of_resolve(decision, story))
         _check_confirmed(item, confirm)
-        is_in_hand = story.item.state is ItemState.SUBMITTING
+        is_in_hand = story.item.state in IN_HAND
         with undriven(common.queue) if is_in_hand else nullcontext():
             resolved = await database.write(_end, story, decision, generation_id)
     if common.is_json:
@@ -83,7 +82,15 @@ def _end(connection: Connection, asked: ItemStory, decision: Decision, generatio
         remedy = f"`batchkiln show {item_arguments(job, item)}` tells how it stands now"
         raise InputError([Mistake(reason, remedy=remedy)])
     now = to_milliseconds(job_time(connection, job, machine_now()))
-    return resolve_item(connection, job, item, decision, generation_id=generation_id, now=now)
+    return resolve_item(
+        connection,
+        job,
+        item,
+        decision,
+        generation_id=generation_id,
+        is_undriven=asked.item.state in IN_HAND,
+        now=now,
+    )
 
 
 def _check_confirmed(item: str, confirm: str | None) -> None:

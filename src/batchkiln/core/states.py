@@ -91,6 +91,7 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
     (_A, Event.TRIES_EXHAUSTED):     ItemState.FAILED,
     (_A, Event.GENERATION_CANCELED): ItemState.FAILED,    # nothing says that it was refunded (Law 2)
     (_A, Event.GENERATION_LOST):     _H,                  # the service no longer knows the id
+    (_A, Event.SET_ASIDE):           _H,                  # by a person: its reads never succeed, and it keeps the slot
     (_A, Event.KEY_MISSING):         _H,                  # only the creator's key may poll (Service rule 4.4)
     (_A, Event.OUTPUTS_READY):       _D,
     (_A, Event.RETENTION_ENDED):     ItemState.EXPIRED,

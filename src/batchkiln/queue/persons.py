@@ -37,7 +37,10 @@ _NOT_CANCELED: Final = {
         "it was sent, and may be paid already; if so, it will be fetched. `batchkiln resolve --as failed {item}` gives "
         "it up while no process drives the queue"
     ),
-    ItemState.ACTIVE: "active: it is paid already and will be fetched",
+    ItemState.ACTIVE: (
+        "active: it is paid already and will be fetched. Where its reads never succeed, `batchkiln resolve --as failed "
+        "{item}` gives it up while no process drives the queue"
+    ),
     ItemState.DOWNLOADING: "downloading: it is paid already and will be fetched",
     ItemState.DONE: "it is done; its files are there",
     ItemState.FAILED: "it has ended: failed",

@@ -1,6 +1,6 @@
 """Ending a `held` item by what a person knows. Each decision may cost credits, so it names one item only.
 
-An item whose request is sent again and again without being decided can be ended as well, while nobody drives the queue.
+An item that is under way and never gets on can be ended as well, while nobody drives the queue.
 """
 
 import sqlite3
@@ -23,9 +23,9 @@ _OF_A_WRONG_ID: Final = (
 _GIVEN_UP: Final = ServiceError("given_up", "a person gave the item up while it was held")
 
 
-_SET_ASIDE: Final = ServiceError("set_aside", "a person took it out of the program's hands before it was decided")
-RESOLVABLE: Final = frozenset({ItemState.HELD, ItemState.SUBMITTING})
-"""States that a person may end; the second one only while nobody drives the queue."""
+_SET_ASIDE: Final = ServiceError("set_aside", "a person took it out of the program's hands before it had ended")
+IN_HAND: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
+"""States that a person may end as well, but only while nobody drives the queue: a request may be under way."""
 
 
 class Decision(StrEnum):
@@ -73,17 +73,20 @@ def resolve(
     decision: Decision,
     *,
     generation_id: str | None = None,
+    is_undriven: bool = False,
     now: int,
 ) -> Resolved:
     """End a hold inside the caller's transaction. Raises `InputError` where the decision does not apply.
+
+    `is_undriven` tells that the caller holds the queue's lock, so that what is under way may be ended as well.
 
     What the day has taken of the account stays counted: the service may see it so (Service section 8).
     """
     job_id = job_id_of(connection, job_name)
     item_id, state = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
-    check_resolvable(item_name, state)
-    if state is ItemState.SUBMITTING:
-        _set_aside(connection, item_id, now)
+    check_resolvable(item_name, state, is_undriven=is_undriven)
+    if state in IN_HAND:
+        _set_aside(connection, item_id, state, now)
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
     match decision:
@@ -99,22 +102,24 @@ def resolve(
             return _accept_saved(connection, held, now)
 
 
-def check_resolvable(item_name: str, state: ItemState) -> None:
+def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
     """Raise `InputError` for an item that nobody has to decide."""
-    if state not in RESOLVABLE:
-        raise InputError(
-            f"the item {item_name!r} is {state}: only a held item can be resolved, or one that is being submitted"
-        )
+    if state is ItemState.HELD or (is_undriven and state in IN_HAND):
+        return
+    reason = f"the item {item_name!r} is {state}: only a held item can be resolved"
+    if state in IN_HAND:
+        reason += ", or one under way by `batchkiln resolve` while no process drives the queue"
+    raise InputError(reason)
 
 
-def _set_aside(connection: sqlite3.Connection, item_id: int, now: int) -> None:
-    """Take an item that is being submitted out of the program's hands. Nobody else may drive the queue meanwhile."""
+def _set_aside(connection: sqlite3.Connection, item_id: int, state: ItemState, now: int) -> None:
+    """Take an item that is under way out of the program's hands. Nobody else may drive the queue meanwhile."""
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     connection.execute(query("dispute_attempt"), {"attempt_id": attempt["id"], "now": now})
     move(
         connection,
         item_id=item_id,
-        expected=ItemState.SUBMITTING,
+        expected=state,
         event=Event.SET_ASIDE,
         now=now,
         attempt_id=attempt["id"],

@@ -337,7 +337,8 @@ _STUCK: Final[Mapping[ItemState, str]] = {
     ),
     ItemState.ACTIVE: (
         "ask the service's support about the generation; it is polled on and never replaced, since it may be charged "
-        "(Service rule 4.5). "
+        "(Service rule 4.5). Where its reads never succeed, `batchkiln resolve --as failed {item}` frees the account "
+        "while no process drives the queue. "
     ),
 }
 

@@ -130,9 +130,9 @@ def test_what_is_in_hand_can_be_taken_out_of_it(job: QueueFile) -> None:
     """An item that is sent again and again keeps its account: a person may end it as one that is held. Law 2."""
     attempt_id = job.send("fox")
 
-    resolved = resolve(job.connection, "birds", "fox", Decision.ASK_AGAIN, now=NOW)
+    resolved = resolve(job.connection, "birds", "fox", Decision.ASK_AGAIN, is_undriven=True, now=NOW)
     again = attempt(job, attempt_id)
-    given_up = resolve(job.connection, "birds", "fox", Decision.FAILED, now=NOW)
+    given_up = resolve(job.connection, "birds", "fox", Decision.FAILED, is_undriven=True, now=NOW)
 
     assert (resolved.state, again) == (ItemState.SUBMITTING, ("sent", None, None))
     assert (given_up.state, attempt(job, attempt_id)) == (ItemState.FAILED, ("abandoned", None, None))
@@ -174,7 +174,7 @@ def test_only_a_held_item_can_be_resolved(job: QueueFile) -> None:
     """What the program moves on by itself is not for a person to end."""
     job.send("fox", generation_id="g")
 
-    with pytest.raises(InputError, match="is active: only a held item"):
+    with pytest.raises(InputError, match="is active: only a held item can be resolved, or one under way"):
         resolve(job.connection, "birds", "fox", Decision.NOT_CREATED, now=NOW)
 
 
@@ -207,3 +207,13 @@ def test_outputs_that_could_not_be_had_are_fetched_again(job: QueueFile) -> None
 
     assert (resolved.state, resolved.may_pay_again) == (ItemState.DOWNLOADING, False)
     assert attempt(job, attempt_id) == ("succeeded", "gen-fox", 5)
+
+
+def test_what_is_read_for_ever_can_be_given_up(job: QueueFile) -> None:
+    """An account whose one generation is never read is freed by a person; its credits stay charged. Laws 3 and 4."""
+    attempt_id = job.send("fox", generation_id="gen-fox")
+
+    resolved = resolve(job.connection, "birds", "fox", Decision.FAILED, is_undriven=True, now=NOW)
+
+    assert (resolved.state, attempt(job, attempt_id)) == (ItemState.FAILED, ("abandoned", "gen-fox", 5))
+    assert money(job) == (0, 5, 0)

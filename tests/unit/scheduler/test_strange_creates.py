@@ -314,7 +314,7 @@ async def test_item_in_hand_can_be_ended_by_a_person(world: World) -> None:
     first, second = world.enqueue("first", "second")
     await world.run_until_true(lambda: "outcome_unknown" in world.kinds(first))
 
-    world.write(resolve, "job", first, Decision.FAILED, now=world.now_ms)
+    world.write(resolve, "job", first, Decision.FAILED, is_undriven=True, now=world.now_ms)
     world.service.rule = None
     world.restart()
     await world.run()

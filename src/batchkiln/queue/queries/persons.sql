@@ -61,7 +61,7 @@ UPDATE attempt SET state = 'abandoned', ended_at = coalesce(ended_at, :now)
 WHERE id = :attempt_id AND state IN ('sent', 'active', 'succeeded', 'disputed');
 
 -- name: dispute_attempt
-UPDATE attempt SET state = 'disputed', ended_at = :now WHERE id = :attempt_id AND state = 'sent';
+UPDATE attempt SET state = 'disputed', ended_at = :now WHERE id = :attempt_id AND state IN ('sent', 'active');
 
 -- name: send_attempt_again  (a person knows of the key's age: the day begins anew)
 UPDATE attempt SET state = 'sent', ended_at = NULL, contact_at = :now
