@@ -34,7 +34,8 @@ _GOES_ON: Final[Mapping[Call, str]] = {
 def misunderstanding(entry: Misunderstood, account: str) -> str:
     """Say in sentences, without the last full stop, what came and what it means. `account` is PROFILE/NAME."""
     remedy = f". To have it found, put this into the configuration: {one_line(entry.remedy)}" if entry.remedy else ""
+    came = f"status {entry.status}, shape {one_line(entry.shape)}" if entry.status else one_line(entry.shape)
     return (
-        f"Not understood on account {account}: the reply to {CALLS[entry.call]} {one_line(entry.lacking)} (status "
-        f"{entry.status}, shape {one_line(entry.shape)}). {_GOES_ON.get(entry.call, _RESTS)}{remedy}"
+        f"Not understood on account {account}: the reply to {CALLS[entry.call]} {one_line(entry.lacking)} "
+        f"({came}). {_GOES_ON.get(entry.call, _RESTS)}{remedy}"
     )

@@ -256,12 +256,13 @@ def test_what_needs_a_call_that_rests_waits_for_a_person(lacking: Candidate, cal
 
 
 def test_what_is_paid_never_rests() -> None:
-    """Law 3: reads and replays go on, understood or not."""
+    """Law 3: reads and replays go on, understood or not; nothing new is begun while creates are not understood."""
     account = not_understood(Call.READ, Call.CREATE)
 
     assert chosen(queue(unresolved=ACTIVE), **account)[0] is Poll
     assert chosen(queue(unresolved=SENT), **account)[0] is Replay
-    assert chosen(queue(READY), **account)[0] is Submit
+    assert chosen(queue(READY), **not_understood(Call.READ))[0] is Submit
+    assert choose_action(queue(READY), account_view(**account), NOW) == Rest(Due(NEVER, Reason.NOT_UNDERSTOOD))
 
 
 def test_recipe_whose_price_cannot_be_had_lets_others_go_first() -> None:
