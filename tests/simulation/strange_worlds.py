@@ -231,7 +231,7 @@ class Books:
         """Count creates that made nothing and files that were uploaded again, where no fault was the reason."""
         sent = [row for row in self._requests if row["kind"] == "create" and row["fault"] is None]
         creates = len(sent) - len(self._made)
-        struck = [row for row in self._requests if row["kind"] == "upload" and row["fault"] and row["status"] < 400]  # noqa: PLR2004
+        struck = [row for row in self._requests if row["kind"] == "upload" and row["fault"] and row["status"] < 400]
         return max(0, creates), max(0, len(self._assets) - 2 - len(struck))
 
     def _is_told(self, item: sqlite3.Row) -> bool:

@@ -23,7 +23,9 @@ _RESTS: Final = (
 _GOES_ON: Final[Mapping[Call, str]] = {
     Call.CREATE: (
         "Whether it was charged is not known; the same request is sent on, ever more rarely, which is never charged "
-        "twice. `batchkiln ask-again` asks at once"
+        "twice, and held in the end: `batchkiln resolve` ends that. No other item is sent until the program, its "
+        "configuration or the service's description changes, or `batchkiln ask-again` says so; the next one may be "
+        "charged then"
     ),
     Call.READ: (
         "What is paid is read on, ever more rarely, and at least once an hour. `batchkiln ask-again` asks at once"

@@ -17,9 +17,9 @@ DELETE FROM misunderstood
 WHERE account_id = :account_id
   AND (circumstances <> :circumstances OR (:description IS NOT NULL AND description IS NOT :description));
 
--- name: drop_all_misunderstood
-DELETE FROM misunderstood
-WHERE account_id IN (
-    SELECT id FROM account
-    WHERE (:profile IS NULL OR profile = :profile) AND (:account IS NULL OR name = :account))
+-- name: account_names
+SELECT id, profile, name FROM account ORDER BY id;
+
+-- name: drop_all_misunderstood  (of one account, or of all)
+DELETE FROM misunderstood WHERE :account_id IS NULL OR account_id = :account_id
 RETURNING account_id, call, since, lacking, shape, status, remedy;
