@@ -53,15 +53,17 @@ def forget_misunderstood(connection: sqlite3.Connection, account_id: int, call: 
 
 
 def forget_other_circumstances(connection: sqlite3.Connection, account_id: int, circumstances: Circumstances) -> None:
-    """Forget what was not understood by another program, configuration or description than today's."""
-    connection.execute(
-        query("drop_misunderstood_elsewhere"),
-        {
-            "account_id": account_id,
-            "circumstances": circumstances.digest,
-            "description": circumstances.description,
-        },
-    )
+    """Forget what was not understood by another program, configuration or description than today's.
+
+    A description that could not be read, then or now, is no other one.
+    """
+    parameters = {
+        "account_id": account_id,
+        "circumstances": circumstances.digest,
+        "description": circumstances.description,
+    }
+    connection.execute(query("drop_misunderstood_elsewhere"), parameters)
+    connection.execute(query("describe_misunderstood"), parameters)
 
 
 def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tuple[AskedAgain, ...]:

@@ -21,6 +21,11 @@ from batchkiln.core.reply_rules import ReplyField, remedy_line
 from batchkiln.core.troubles import told_error
 from batchkiln.scheduler.lane import MISUNDERSTOOD_AT_MOST, Lane
 
+FILES_IN_VAIN: Final = 3
+"""So many files of a day without one that ever worked, and the first reply that is not understood ends it.
+
+An earlier run may have met the like, and ended before it met it twice."""
+
 _CLIENT_ERRORS: Final = range(400, 500)
 
 
@@ -42,6 +47,16 @@ async def denial_of(
             return None
     has_worked = lane.has_uploaded or await lane.ports.queue.has_uploaded(lane.account_id)
     return None if has_worked else denial
+
+
+async def rest_if_in_vain(lane: Lane, call: Call) -> None:
+    """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
+    _, account, _ = await lane.look(lane.ports.clock.now())
+    if account.today.usage.upload_files < FILES_IN_VAIN:
+        return
+    if not (lane.has_uploaded or await lane.ports.queue.has_uploaded(lane.account_id)):
+        own = lane.backoffs[call]
+        own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
 
 
 async def count_gone(lane: Lane, item_id: int, error: ServiceError) -> bool:

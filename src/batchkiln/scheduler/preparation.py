@@ -38,7 +38,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.views import RequestKind, WantedInput
 from batchkiln.scheduler.backoffs import Backoff
-from batchkiln.scheduler.denials import count_gone, denial_of
+from batchkiln.scheduler.denials import count_gone, denial_of, rest_if_in_vain
 from batchkiln.scheduler.lane import Lane
 
 FILES_PER_REQUEST: Final = 5  # Service section 8
@@ -277,6 +277,8 @@ async def _uploads_wait(
 ) -> None:
     """Let these images wait, each in its own time, so that one that always fails holds no other up."""
     failing = [_failing(lane, want) for want in wanted]
+    if isinstance(trouble, NotUnderstood):
+        await rest_if_in_vain(lane, call)
     await lane.meet(trouble, call, of=failing)
     for want, backoff in zip(wanted, failing, strict=True):
         if backoff.is_to_be_told:

@@ -2,9 +2,12 @@
 
 import pytest
 
+from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.replies import NoReply, RefusalKind, Refused, ServiceError, TicketRefused
 from batchkiln.core.states import ItemState
-from batchkiln.queue.misunderstood import ask_again
+from batchkiln.core.views import Circumstances
+from batchkiln.queue.misunderstood import ask_again, forget_other_circumstances, record_misunderstood
+from batchkiln.scheduler.control import Control
 from support.world import World
 
 GONE = Refused(RefusalKind.ASSET_GONE, ServiceError("asset_not_found", "no such asset"))
@@ -103,3 +106,37 @@ async def test_text_that_is_refused_in_words_of_an_asset_rests_no_upload(world: 
 
     assert world.states() == {"done": 1}
     assert world.one("SELECT count(*) FROM misunderstood") == 0
+
+
+async def test_runs_that_end_before_a_second_denial_spend_no_more_files(world: World) -> None:
+    """Law 10: a restart forgets how often an upload was denied, but not what the day has spent."""
+    deny(world, "completion", GONE)
+    world.enqueue("fox", inputs=(world.inputs.put("fox", b"fox"),))
+
+    for _ in range(5):
+        control, before = Control(), len(world.service.requests)
+
+        def look(control: Control = control, before: int = before) -> None:
+            if sum(request.kind == "upload" for request in world.service.requests[before:]) > 1:
+                control.stop()
+
+        await world.run_watched(look, control)
+        world.restart(after_seconds=600)
+
+    assert len(world.service.puts) == 3
+    assert world.one("SELECT call FROM misunderstood") == "completion"
+
+
+def test_description_that_could_not_be_read_is_no_other_one(world: World) -> None:
+    """Law 10: what rests is not asked again because the service's description could be read the next time."""
+    world.connection.execute("INSERT INTO account (profile, name) VALUES ('test', 'main')")
+    entry = Misunderstood(Call.UPLOAD, world.clock.instant, "has no upload_url", "{}", 200)
+    world.write(lambda queue: record_misunderstood(queue, 1, entry, Circumstances("digest")))
+    left = []
+
+    for description in ("one", None, "one", "another"):
+        now = Circumstances("digest", description)
+        world.write(lambda queue, now=now: forget_other_circumstances(queue, 1, now))
+        left.append(world.one("SELECT count(*) FROM misunderstood"))
+
+    assert left == [1, 1, 1, 0]
