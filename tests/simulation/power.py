@@ -62,7 +62,7 @@ class Disk:
         self._changes.append(_Change(path, was_made=True, content=None))
 
     def truncated(self, handle: int) -> None:
-        self._contents[self._handles[handle]].synced_bytes = 0
+        self._contents.setdefault(self._handles[handle], _Content()).synced_bytes = 0
 
     def file_synced(self, path: Path) -> None:
         self._contents.setdefault(path, _Content()).synced_bytes = path.stat().st_size

@@ -231,7 +231,8 @@ class Books:
         """Count creates that made nothing and files that were uploaded again, where no fault was the reason."""
         sent = [row for row in self._requests if row["kind"] == "create" and row["fault"] is None]
         creates = len(sent) - len(self._made)
-        return max(0, creates), max(0, len(self._assets) - 2)
+        struck = [row for row in self._requests if row["kind"] == "upload" and row["fault"] and row["status"] < 400]
+        return max(0, creates), max(0, len(self._assets) - 2 - len(struck))
 
     def _is_told(self, item: sqlite3.Row) -> bool:
         """Say whether a person is told why an item is not done, by the item or by the account that it waits for."""

@@ -12,7 +12,8 @@ from batchkiln.client.tree import plain, walk
 
 # A week covers every window of the service; anything longer is an error of the reply.
 RETRY_AFTER_MAX: Final = timedelta(days=8)
-_EPOCH_MIN: Final = 10**9  # a count of seconds this large is an instant
+_EPOCH_MIN: Final = 10**9  # a count of seconds this large is an instant, up to the last year
+_LAST_YEAR: Final = 2100
 _SPAN: Final = re.compile(
     r"(\d{1,9}(?:\.\d{1,9})?)\s*(?:(ms|milliseconds?)|(s|secs?|seconds?)|(m|mins?|minutes?)|(h|hours?))(?![a-z])"
 )
@@ -61,14 +62,14 @@ def _told(raw: RawReply) -> Iterator[float | None]:
 
 
 def _seconds(value: object, sent_at: datetime | None, scale: float) -> float | None:
-    """Read a number, a text with a unit, or a date; an instant is measured by the reply's own `Date`."""
+    """Read a number, a text with a unit, or a date. An instant says nothing without the reply's own `Date`."""
     number = read_number(value)
     if number is not None:
-        is_instant = scale == 1.0 and number >= _EPOCH_MIN
-        instant = read_instant(number) if is_instant and sent_at is not None else None
-        if instant is not None and sent_at is not None and abs(instant - sent_at) < RETRY_AFTER_MAX:
-            return (instant - sent_at).total_seconds()
-        return number * scale
+        instant = read_instant(number) if scale == 1.0 and number >= _EPOCH_MIN else None
+        if instant is None or instant.year > _LAST_YEAR:
+            return number * scale
+        is_near = sent_at is not None and abs(instant - sent_at) < RETRY_AFTER_MAX
+        return (instant - sent_at).total_seconds() if sent_at is not None and is_near else None
     if not isinstance(value, str) or len(value) > 100:  # noqa: PLR2004  no wait is told at such length
         return None
     text = value.strip().lower()

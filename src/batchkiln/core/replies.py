@@ -118,7 +118,8 @@ class NoReply:
 class NotUnderstood:
     """A success (2xx) without what was asked for (Law 10). For a create its outcome is unknown (Law 2).
 
-    `lacking` says what was not found, as "names no price"; `shape` is what came: names and types, no values.
+    `lacking` says what was not found, as "names no price"; `shape` is what came: names and types, no values. `status`
+    is 0 where it was a refusal, which tells none.
     `remedy` is the configuration line to paste below the profile, with a guess of the path where there is one.
     """
 

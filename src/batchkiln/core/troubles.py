@@ -9,6 +9,7 @@ from batchkiln.core.replies import (
     EdgeBlocked,
     NoReply,
     NotUnderstood,
+    ServiceError,
     Throttled,
     Trouble,
     Unavailable,
@@ -21,7 +22,8 @@ def describe_trouble(trouble: Trouble) -> str:
         case NoReply(reason=reason):
             return f"the service does not answer ({reason})"
         case NotUnderstood(lacking=lacking, shape=shape, status=status, remedy=remedy):
-            told = f"the service's reply {lacking}; it is not understood (status {status}: {shape})"
+            came = f"status {status}: {shape}" if status else shape
+            told = f"the service's reply {lacking}; it is not understood ({came})"
             return told if remedy is None else f"{told}; if it is there, tell where in the profile: {remedy}"
         case EdgeBlocked():
             return "the firewall before the API refused the request"
@@ -33,6 +35,11 @@ def describe_trouble(trouble: Trouble) -> str:
             return f"{_PROBLEMS[problem]} ({error.code}: {error.message})"
         case _:
             assert_never(trouble)
+
+
+def told_error(error: ServiceError) -> str:
+    """Give what the service said, in a line."""
+    return f"{error.code}: {error.message}" if error.code else error.message
 
 
 _PROBLEMS: Final[Mapping[AccountProblem, str]] = {

@@ -18,12 +18,13 @@ from batchkiln.interface.ending import Ending
 from batchkiln.interface.results import Results
 from batchkiln.interface.wishes import Until, Wishes
 from batchkiln.manifest import spelled
-from batchkiln.queue import persons
+from batchkiln.queue import misunderstood, persons
 from batchkiln.queue.connection import Database
 from batchkiln.queue.doorbell import ring
 from batchkiln.queue.history import ENDED_STATES, LoggedEvent, events_after, last_event_id
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.queue.lookup import job_id_of
+from batchkiln.queue.misunderstood import AskedAgain
 from batchkiln.queue.overview import job_time, lease
 from batchkiln.queue.persons import CancelReport, RetryReport
 from batchkiln.queue.stories import ItemStory, ItemSummary, item_by_name, item_story, iter_items
@@ -385,6 +386,14 @@ class Queue:
     async def unpause(self, job: str) -> bool:
         """Let a job go on. Returns whether that is news."""
         return await self._set_paused(persons.unpause, job)
+
+    async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
+        """Have asked again what was not understood: on an account (PROFILE/NAME), or on all. Returns what that was.
+
+        Where it was a create, the next queued item is sent, and may be charged. Raises `InputError`.
+        """
+        async with self._to_change() as database:
+            return await database.write(misunderstood.ask_again, account)
 
     async def _change(
         self, work: Callable[[Connection, str, Sequence[str], int], T], job: str, items: Sequence[str]

@@ -168,13 +168,13 @@ async def make_plan(
     manner = manner or Manner(setting.surroundings)
     catalogues = catalogues or Catalogues(database, setting, manner.note, is_alone=manner.is_alone)
     found = [await database.run(opened_in_thread, setting, path, stdin, "<stdin>") for path in paths]
+    profiles = setting.config.profiles
+    for name in dict.fromkeys(profile.name for _, profile in found):
+        refuse_shared_keys(profiles, name)
     read = [await with_catalogue(each, catalogues.of) for each in found]
     survey = await database.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
-    profiles = setting.config.profiles
     known = dict(survey.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
-    for name in dict.fromkeys(manifest.profile for manifest in survey.manifests):
-        refuse_shared_keys(profiles, name)
     book = await ask_prices(
         [question for manifest in survey.manifests for question in manifest.questions],
         profiles=profiles,

@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.errors import InputError
 from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.views import Circumstances
 from batchkiln.queue.sql import query
@@ -16,7 +17,8 @@ from batchkiln.queue.sql import query
 class AskedAgain:
     """A call that a person had asked again, and whose it is."""
 
-    account_id: int
+    profile: str
+    account: str
     entry: Misunderstood
 
 
@@ -51,24 +53,33 @@ def forget_misunderstood(connection: sqlite3.Connection, account_id: int, call: 
 
 
 def forget_other_circumstances(connection: sqlite3.Connection, account_id: int, circumstances: Circumstances) -> None:
-    """Forget what was not understood by another program, configuration or description than today's."""
-    connection.execute(
-        query("drop_misunderstood_elsewhere"),
-        {
-            "account_id": account_id,
-            "circumstances": circumstances.digest,
-            "description": circumstances.description,
-        },
-    )
+    """Forget what was not understood by another program, configuration or description than today's.
+
+    A description that could not be read, then or now, is no other one.
+    """
+    parameters = {
+        "account_id": account_id,
+        "circumstances": circumstances.digest,
+        "description": circumstances.description,
+    }
+    connection.execute(query("drop_misunderstood_elsewhere"), parameters)
+    connection.execute(query("describe_misunderstood"), parameters)
 
 
-def ask_again(
-    connection: sqlite3.Connection, *, profile: str | None = None, account: str | None = None
-) -> tuple[AskedAgain, ...]:
-    """Have everything asked again that was not understood: of one account, or of all. Returns what that was."""
-    place = {"profile": profile, "account": account}
-    rows = connection.execute(query("drop_all_misunderstood"), place).fetchall()
-    return tuple(AskedAgain(row["account_id"], _entry(row)) for row in rows)
+def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tuple[AskedAgain, ...]:
+    """Have everything asked again that was not understood: of one account (PROFILE/NAME), or of all.
+
+    Returns what that was. Raises `InputError` for an account that the queue does not know.
+    """
+    rows = connection.execute(query("account_names")).fetchall()
+    names = {row["id"]: (row["profile"], row["name"]) for row in rows}
+    known = {"/".join(name): account_id for account_id, name in names.items()}
+    if account is not None and account not in known:
+        told = ", ".join(known) or "none"
+        raise InputError(f"the queue knows no account {account!r}; it knows {told}. Nothing was changed")
+    place = {"account_id": None if account is None else known[account]}
+    dropped = connection.execute(query("drop_all_misunderstood"), place).fetchall()
+    return tuple(AskedAgain(*names[row["account_id"]], _entry(row)) for row in dropped)
 
 
 def _entry(row: sqlite3.Row) -> Misunderstood:

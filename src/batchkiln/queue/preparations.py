@@ -64,6 +64,20 @@ def keep_quotes(connection: sqlite3.Connection, *, profile: str, prices: Mapping
     connection.executemany(query("keep_quote"), rows)
 
 
+def has_uploaded(connection: sqlite3.Connection, account_id: int) -> bool:
+    """Tell whether an upload of the account was ever completed: its asset is here, or was accepted in a create."""
+    place = {"account_id": account_id}
+    return any(connection.execute(query(name), place).fetchone()[0] for name in ("has_assets", "has_used_images"))
+
+
+def has_untried_images(connection: sqlite3.Connection, item_id: int, account_id: int) -> bool:
+    """Tell whether an item has images, and no create of the account was ever accepted with any."""
+    row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+    if not input_ids_of(row["inputs"]):
+        return False
+    return not connection.execute(query("has_used_images"), {"account_id": account_id}).fetchone()[0]
+
+
 def drop_assets(connection: sqlite3.Connection, item_id: int, account_id: int) -> None:
     """Forget the item's uploads on an account: the service says that one is gone."""
     connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": account_id})

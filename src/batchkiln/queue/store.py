@@ -304,6 +304,14 @@ class QueueStore:
             now=to_milliseconds(now.instant),
         )
 
+    async def has_uploaded(self, account_id: int) -> bool:
+        """Tell whether an upload of the account was ever completed, as far as it is known."""
+        return await self._database.read(preparations.has_uploaded, account_id)
+
+    async def has_untried_images(self, item_id: int, account_id: int) -> bool:
+        """Tell whether an item has images, and no create of the account was ever accepted with any."""
+        return await self._database.read(preparations.has_untried_images, item_id, account_id)
+
     async def drop_assets(self, item_id: int, account_id: int) -> None:
         """Forget an item's uploads, so that they are made again."""
         await self._record(preparations.drop_assets, item_id, account_id)

@@ -43,6 +43,7 @@ from batchkiln.core.replies import (
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.views import NewAttempt, Progress, RequestKind, RequestNote
+from batchkiln.scheduler.denials import count_gone, is_gone
 from batchkiln.scheduler.lane import Lane, Seen
 
 log = structlog.get_logger()
@@ -121,7 +122,7 @@ async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
     lane.touched[attempt.id] = now.steady
     if isinstance(reply, Accepted):
         lane.recovered(Call.CREATE, key=attempt.key_fingerprint)
-        lane.accepted(attempt.id)
+        lane.accepted(attempt)
         async with lane.looking:
             accept = partial(lane.ports.queue.record_accepted, attempt, reply.record, now)
             progress = await lane.record(accept, now, request=request)
@@ -141,6 +142,9 @@ async def _record_answer(lane: Lane, attempt: Attempt, reply: NotAccepted, now: 
         _give_back(lane, attempt)
     if not isinstance(reply, AccountBlocked):
         await _wait_after(lane, attempt, reply, now)
+    gone = None if was_in_doubt(attempt) else is_gone(reply)
+    if gone is not None:  # before the record lets the preparation go on
+        await count_gone(lane, attempt.item_id, gone)
     # What a proxy may have said, or an API that is out of order, tells nothing of how long the key is known.
     is_contact = not isinstance(reply, NoReply | Unavailable | EdgeBlocked)
     state = await lane.ports.queue.record_answer(attempt, answer, error, now, is_contact=is_contact)

@@ -103,7 +103,7 @@ class Lane:
     seen: dict[int, Seen] = field(default_factory=dict)  # what was last recorded of the active generation
     unnamed: UnnamedResults = field(default_factory=UnnamedResults)
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
-    gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often a quote found its upload gone
+    gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often its uploads were found gone
     refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when
     cut_files: CutFiles = field(default_factory=CutFiles)
     failed_outputs: FailedOutputs = field(default_factory=FailedOutputs)
@@ -447,18 +447,23 @@ class Lane:
         seconds = min(self.limits.minute_seconds * 2.0 ** min(own.misunderstood - 1, 16), RAREST_SECONDS)
         own.held = own.held.after(Due(now.steady + seconds, own.held.reason))
         if own.misunderstood == MISUNDERSTOOD_AT_MOST:
-            entry = Misunderstood(
-                call=call,
-                since=now.instant,
-                lacking=trouble.lacking,
-                shape=trouble.shape,
-                status=trouble.status,
-                remedy=trouble.remedy or "",
-            )
-            log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_trouble(trouble))
-            await self.ports.queue.record_misunderstood(self.account_id, entry, self.circumstances)
-            if call.may_rest:
-                self.backoffs[call] = Backoff(said=own.said)
+            await self.rest(call, trouble, now)
+
+    async def rest(self, call: Call, trouble: NotUnderstood, now: Now) -> None:
+        """Tell a person what is not understood; what may rest does, until something changes (Law 10)."""
+        entry = Misunderstood(
+            call=call,
+            since=now.instant,
+            lacking=trouble.lacking,
+            shape=trouble.shape,
+            status=trouble.status,
+            remedy=trouble.remedy or "",
+        )
+        log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_trouble(trouble))
+        self._understood.discard(call)
+        await self.ports.queue.record_misunderstood(self.account_id, entry, self.circumstances)
+        if call.may_rest:
+            self.backoffs[call] = Backoff(said=self.backoffs[call].said)
 
     async def _hold_window(self, call: Call, own: Due, told: float | None, now: Now) -> None:
         """Hold the whole window that the call shares: as told, else for a minute of it at most (Service section 8)."""
@@ -507,9 +512,10 @@ class Lane:
         self.alike = (said, times + 1 if said == before else 1)
         return self.alike[1]
 
-    def accepted(self, attempt_id: int) -> None:
+    def accepted(self, attempt: Attempt) -> None:
         """Note that the service accepted a create: what went before was about single requests."""
-        self.undecided.pop(attempt_id, None)
+        self.undecided.pop(attempt.id, None)
+        self.gone_assets.pop(attempt.item_id, None)
         self.alike = ("", 0)
 
     def postpone_creates(self, now: Now, seconds: float, reason: Reason, told: str) -> None:

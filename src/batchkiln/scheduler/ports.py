@@ -275,6 +275,12 @@ class Queue(Protocol):
     async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: Now) -> None:
         """Note that a candidate's price, or the upload of an image, cannot be had for now, and why."""
 
+    async def has_uploaded(self, account_id: int) -> bool:
+        """Tell whether an upload of the account was ever completed, as far as it is known."""
+
+    async def has_untried_images(self, item_id: int, account_id: int) -> bool:
+        """Tell whether an item has images, and no create of the account was ever accepted with any."""
+
     async def drop_assets(self, item_id: int, account_id: int) -> None:
         """Forget an item's uploads."""
 

@@ -38,6 +38,7 @@ from batchkiln.core.replies import (
 )
 from batchkiln.core.views import RequestKind, WantedInput
 from batchkiln.scheduler.backoffs import Backoff
+from batchkiln.scheduler.denials import count_gone, denial_of, rest_if_in_vain
 from batchkiln.scheduler.lane import Lane
 
 FILES_PER_REQUEST: Final = 5  # Service section 8
@@ -118,11 +119,11 @@ async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
 
 
 async def _quote_refused(lane: Lane, candidate: Candidate, kind: RefusalKind, error: ServiceError, now: Now) -> None:
-    gone = lane.gone_assets.get(candidate.item_id, 0)
-    if kind is RefusalKind.ASSET_GONE and gone < ALIKE_REFUSALS:
-        lane.gone_assets[candidate.item_id] = gone + 1
-        await lane.ports.queue.drop_assets(candidate.item_id, lane.account_id)
-        return
+    if kind is RefusalKind.ASSET_GONE:
+        is_resting = await count_gone(lane, candidate.item_id, error)
+        if is_resting or lane.gone_assets[candidate.item_id] <= ALIKE_REFUSALS:
+            await lane.ports.queue.drop_assets(candidate.item_id, lane.account_id)
+            return
     said = f"{error.code}: {error.message}"
     before, times = lane.refused_quotes.get(candidate.recipe_id, (said, 0))
     times = times + 1 if before == said else 1
@@ -185,17 +186,18 @@ async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[W
 def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[WantedInput, ...]:
     """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up.
 
-    So does the first file of a run: where uploads are not understood, no more of the day's files are spent.
+    So does the first file of a run: where uploads are not understood, no more of the day's files are spent. Until one
+    has worked, another image is tried first: where that works, it is the failing one's own fault.
     """
     due = [
         want
         for want in wanted
         if want.input_id not in lane.failing_uploads or lane.failing_uploads[want.input_id].held.at <= now.steady
     ]
-    if due and due[0].input_id in lane.failing_uploads:
+    fresh = [want for want in due if want.input_id not in lane.failing_uploads]
+    if due and due[0] not in fresh and (lane.has_uploaded or not fresh):
         return (due[0],)
-    most = FILES_PER_REQUEST if lane.has_uploaded else 1
-    return tuple(want for want in due if want.input_id not in lane.failing_uploads)[:most]
+    return tuple(fresh[: FILES_PER_REQUEST if lane.has_uploaded else 1])
 
 
 def _is_beyond_any_day(lane: Lane, want: WantedInput) -> bool:
@@ -217,7 +219,8 @@ async def _put_all(
             case BytesStored():
                 stored.append((want, ticket))
             case TicketRefused(reason=reason) | NoReply(reason=reason):
-                trouble = Unavailable(None, ServiceError("storage", reason))
+                denial = await denial_of(lane, reply, Call.COMPLETION) if isinstance(reply, TicketRefused) else None
+                trouble = denial or Unavailable(None, ServiceError("storage", reason))
                 await _upload_failed(lane, candidate, (want,), trouble, Call.COMPLETION)
                 break
             case _:
@@ -250,7 +253,7 @@ async def _complete(lane: Lane, candidate: Candidate, stored: list[Stored]) -> N
 async def _upload_failed(
     lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], reply: PrepareReply | CompleteReply, call: Call
 ) -> None:
-    match reply:
+    match await denial_of(lane, reply, call) or reply:
         case Refused(error=error):
             refusals = lane.refused_uploads.pop(candidate.item_id, 0) + 1
             if refusals >= ALIKE_REFUSALS:
@@ -261,8 +264,8 @@ async def _upload_failed(
         case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
             told = 0.0 if retry_after is None else retry_after.total_seconds()
             lane.postpone_uploads(lane.ports.clock.now(), Reason.DAY_REQUESTS, told=told)
-        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await _uploads_wait(lane, candidate, wanted, reply, call)
+        case (Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked()) as trouble:
+            await _uploads_wait(lane, candidate, wanted, trouble, call)
         case UploadsPrepared() | AssetsReady():
             raise AssertionError("a success is no failure")
         case _:
@@ -274,6 +277,8 @@ async def _uploads_wait(
 ) -> None:
     """Let these images wait, each in its own time, so that one that always fails holds no other up."""
     failing = [_failing(lane, want) for want in wanted]
+    if isinstance(trouble, NotUnderstood):
+        await rest_if_in_vain(lane, call)
     await lane.meet(trouble, call, of=failing)
     for want, backoff in zip(wanted, failing, strict=True):
         if backoff.is_to_be_told:

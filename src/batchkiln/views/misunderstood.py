@@ -23,7 +23,9 @@ _RESTS: Final = (
 _GOES_ON: Final[Mapping[Call, str]] = {
     Call.CREATE: (
         "Whether it was charged is not known; the same request is sent on, ever more rarely, which is never charged "
-        "twice. `batchkiln ask-again` asks at once"
+        "twice, and held in the end: `batchkiln resolve` ends that. No other item is sent until the program, its "
+        "configuration or the service's description changes, or `batchkiln ask-again` says so; the next one may be "
+        "charged then"
     ),
     Call.READ: (
         "What is paid is read on, ever more rarely, and at least once an hour. `batchkiln ask-again` asks at once"
@@ -34,7 +36,8 @@ _GOES_ON: Final[Mapping[Call, str]] = {
 def misunderstanding(entry: Misunderstood, account: str) -> str:
     """Say in sentences, without the last full stop, what came and what it means. `account` is PROFILE/NAME."""
     remedy = f". To have it found, put this into the configuration: {one_line(entry.remedy)}" if entry.remedy else ""
+    came = f"status {entry.status}, shape {one_line(entry.shape)}" if entry.status else one_line(entry.shape)
     return (
-        f"Not understood on account {account}: the reply to {CALLS[entry.call]} {one_line(entry.lacking)} (status "
-        f"{entry.status}, shape {one_line(entry.shape)}). {_GOES_ON.get(entry.call, _RESTS)}{remedy}"
+        f"Not understood on account {account}: the reply to {CALLS[entry.call]} {one_line(entry.lacking)} "
+        f"({came}). {_GOES_ON.get(entry.call, _RESTS)}{remedy}"
     )

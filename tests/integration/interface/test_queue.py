@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,11 @@ import pytest
 
 import batchkiln
 from batchkiln import ItemState
+from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.errors import InputError
+from batchkiln.core.views import Circumstances
 from batchkiln.queue.history import events_after, last_event_id
+from batchkiln.queue.misunderstood import AskedAgain, record_misunderstood
 from batchkiln.queue.stories import ItemSummary
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
@@ -244,6 +248,22 @@ async def test_results_come_once_each_before_and_after(tmp_path: Path) -> None:
         ("item-2", ItemState.FAILED),
         ("item-3", ItemState.DONE),
     ]
+
+
+async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
+    """Law 10: `ask_again` does as the command, and says what it was; an account that is not known changes nothing."""
+    entry = Misunderstood(Call.QUOTE, datetime(2026, 11, 21, tzinfo=UTC), "names no price", "{}", 200)
+    async with opened(tmp_path) as queue:
+        await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
+        await queue.run()
+        await queue.writer.write(record_misunderstood, 1, entry, Circumstances("digest"))
+
+        with pytest.raises(InputError, match="local/main"):
+            await queue.ask_again("local/mian")
+        asked = await queue.ask_again("local/main")
+
+        assert asked == (AskedAgain("local", "main", entry),)
+        assert await queue.ask_again() == ()
 
 
 async def test_events_come_from_now_on(tmp_path: Path) -> None:

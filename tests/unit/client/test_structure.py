@@ -384,6 +384,8 @@ DATE = {"date": "Sat, 21 Nov 2026 10:00:00 GMT"}
         ({"retry_after": "soon", "retry_after_ms": "1500"}, {}, 1.5),
         ({"x_ratelimit_reset": "12"}, {}, 12),
         ({"x_ratelimit_reset": "1795255260", **DATE}, {}, 60),
+        ({"x_ratelimit_reset": "1795255260"}, {}, None),
+        ({"x_ratelimit_reset": "1795255260", "date": "Sat, 21 Nov 2020 10:00:00 GMT"}, {}, None),
         ({}, {"retry_after": 9}, 9),
         ({}, {"error": {"retryAfterSeconds": "9"}}, 9),
         ({}, {"error": {"retry_after_ms": 900}}, 0.9),

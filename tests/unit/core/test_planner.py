@@ -256,7 +256,7 @@ def test_what_needs_a_call_that_rests_waits_for_a_person(lacking: Candidate, cal
 
 
 def test_what_is_paid_never_rests() -> None:
-    """Law 3: reads and replays go on, understood or not."""
+    """Law 3: reads and replays go on, understood or not; nothing new is begun while creates are not understood."""
     account = not_understood(Call.READ, Call.CREATE)
 
     assert chosen(queue(unresolved=ACTIVE), **account)[0] is Poll

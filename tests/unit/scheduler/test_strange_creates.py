@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from batchkiln.core.calls import Call
 from batchkiln.core.errors import InputError
 from batchkiln.core.outcomes import KEY_REMEMBERED, UNDECIDED_FOR
 from batchkiln.core.replies import (
@@ -27,6 +28,7 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
+from batchkiln.queue.misunderstood import ask_again
 from batchkiln.queue.persons import preview_retry
 from batchkiln.queue.resolve import Decision, resolve
 from batchkiln.scheduler.control import Control
@@ -339,3 +341,57 @@ async def test_wrong_id_can_be_corrected_once_the_service_denies_it(world: World
     assert world.one("SELECT generation_id FROM attempt") == "gen_right"
     details = [row[0] for row in world.rows("SELECT detail FROM event WHERE kind = 'poll_resumed' ORDER BY id")]
     assert ["req_77" in detail for detail in details] == [True, True]
+
+
+async def misunderstand(world: World) -> None:
+    """Let the first of two items come to a person, since no create is understood."""
+    world.service.rule = lambda kind, _: STRANGE if kind == "create" else None
+    world.enqueue("first", "second")
+    await world.run()
+    world.service.rule = None
+
+
+async def test_person_who_asks_again_lets_creates_go_on(world: World) -> None:
+    """Law 10: the next item is sent once a person says so; what is held stays a person's, and no row is left."""
+    await misunderstand(world)
+
+    asked = world.write(ask_again)
+    world.restart(after_seconds=60)
+    await world.run()
+
+    assert [each.entry.call for each in asked] == [Call.CREATE]
+    assert (world.state("first"), world.state("second")) == (ItemState.HELD, ItemState.DONE)
+    assert world.one("SELECT count(*) FROM misunderstood") == 0
+
+
+@pytest.mark.parametrize("after", [timedelta(minutes=1), 2 * KEY_REMEMBERED])
+async def test_item_that_a_person_asks_again_leads_on_for_the_account(world: World, after: timedelta) -> None:
+    """Law 2: it is sent under its own key, and paid once; a create that is understood ends the account's rest."""
+    await misunderstand(world)
+
+    world.restart(after_seconds=after.total_seconds())
+    now = int(world.clock.instant.timestamp() * 1000)
+    world.write(lambda queue: resolve(queue, "job", "first", Decision.ASK_AGAIN, now=now))
+    await world.run()
+
+    assert world.states() == {"done": 2}
+    assert world.one("SELECT count(*) FROM misunderstood") == 0
+    assert len({create.idempotency_key for create in world.service.creates}) == 2
+    assert world.money() == (0, 20, 0)
+
+
+async def test_creates_that_stay_misunderstood_take_one_more_item(world: World) -> None:
+    """Law 10: a person's word sends one item more, and not the queue; that one is sent on under its own key."""
+    await misunderstand(world)
+    world.service.rule = lambda kind, _: STRANGE if kind == "create" else None
+    world.enqueue("third")
+
+    world.write(ask_again)
+    world.restart(after_seconds=60)
+    control, until = Control(), world.clock.instant + timedelta(hours=12)
+    await world.run_watched(
+        lambda: control.stop() if world.clock.instant >= until else None, control, alarm_seconds=1e5
+    )
+
+    assert world.states() == {"held": 1, "submitting": 1, "queued": 1}
+    assert world.one("SELECT call FROM misunderstood") == "create"

@@ -15,11 +15,15 @@ DELETE FROM misunderstood WHERE account_id = :account_id AND call = :call;
 -- name: drop_misunderstood_elsewhere  (of other circumstances; a description that is not known changes nothing)
 DELETE FROM misunderstood
 WHERE account_id = :account_id
-  AND (circumstances <> :circumstances OR (:description IS NOT NULL AND description IS NOT :description));
+  AND (circumstances <> :circumstances OR description <> :description);
 
--- name: drop_all_misunderstood
-DELETE FROM misunderstood
-WHERE account_id IN (
-    SELECT id FROM account
-    WHERE (:profile IS NULL OR profile = :profile) AND (:account IS NULL OR name = :account))
+-- name: describe_misunderstood  (what was noted while the description could not be read)
+UPDATE misunderstood SET description = :description
+WHERE account_id = :account_id AND description IS NULL AND :description IS NOT NULL;
+
+-- name: account_names
+SELECT id, profile, name FROM account ORDER BY id;
+
+-- name: drop_all_misunderstood  (of one account, or of all)
+DELETE FROM misunderstood WHERE :account_id IS NULL OR account_id = :account_id
 RETURNING account_id, call, since, lacking, shape, status, remedy;

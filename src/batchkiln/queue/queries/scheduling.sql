@@ -263,6 +263,14 @@ DELETE FROM quote WHERE (profile, price_key) = (
     FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
     WHERE item.id = :item_id);
 
+-- name: has_assets
+SELECT EXISTS (SELECT 1 FROM asset WHERE account_id = :account_id);
+
+-- name: has_used_images -- in a create of the account that was accepted
+SELECT EXISTS (
+    SELECT 1 FROM attempt JOIN item ON item.id = attempt.item_id
+    WHERE attempt.account_id = :account_id AND attempt.generation_id IS NOT NULL AND item.inputs IS NOT NULL);
+
 -- name: drop_assets -- of the item's images on one account, so that they are uploaded again
 DELETE FROM asset WHERE account_id = :account_id AND sha256 IN (
     SELECT input_file.sha256 FROM input_file
