@@ -167,10 +167,10 @@ def _score(field: tuple[str, ...]) -> int:
     if field == ("*",):
         return 65
     own = _words(field[-1])
-    squashed = squash(field[-1])
+    squashed = squash(field[-1]).removesuffix("s")
     above = _words(field[-2]) if len(field) > 1 else frozenset()
     for points, is_meant in (
-        (100, squashed in {"assetid", "assetids"}),
+        (100, squashed == "assetid"),
         (98, squashed in {"id", "uuid", "uid"} and bool(above & {"asset", "assets"}) and not above & {"upload"}),
         (96, ("asset" in own and bool(own & _IDS)) or squashed in {"asset", "assetuuid", "assetref", "assetkey"}),
         (94, bool(own & _IDS) and bool(above & {"asset"})),
@@ -187,7 +187,9 @@ def _score(field: tuple[str, ...]) -> int:
 
 
 def _words(name: str) -> frozenset[str]:
-    return frozenset(word.lower() for word in _WORD.findall(name[:100]))
+    """Return the words of a name, those in the plural also in the singular."""
+    words = {word.lower() for word in _WORD.findall(name[:100])}
+    return frozenset(words | {word.removesuffix("s") for word in words})
 
 
 def _surest(told: list[tuple[tuple[str, ...], str]]) -> str | None:

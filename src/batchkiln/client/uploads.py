@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from batchkiln.client.columns import turned
 from batchkiln.client.entries import Entry, entries_around, in_order, told_text
 from batchkiln.client.guide import UNGUIDED, Guide
 from batchkiln.client.identifiers import choose_ids
@@ -44,13 +45,14 @@ class Lacking(Exception):
 
 def read_tickets(document: object, names: Sequence[str], guide: Guide = UNGUIDED) -> tuple[UploadTicket, ...]:
     """Return one ticket per name, in the order asked. Raises `Lacking`."""
-    anchors = list(_upload_anchors(document, len(names), guide))
+    raw, document = document, turned(document, len(names))
+    anchors = list(_upload_anchors(document, len(names), guide, raw))
     entries = in_order(entries_around(document, anchors), names) if len(anchors) == len(names) else None
     if entries is None:
         raise Lacking(f"has no usable upload for each of {len(names)} files", ReplyField.UPLOAD_URL)
-    headers = _headers(document, entries, guide)
+    headers = _headers(document, entries, guide, raw)
     if guide.has(ReplyField.ASSET_ID):
-        ids = [read_text(value) for value in guide.values(ReplyField.ASSET_ID, document)]
+        ids = [read_text(value) for value in guide.values(ReplyField.ASSET_ID, raw)]
         if len(ids) == len(names):
             positions = [anchors.index(entry.anchor) for entry in entries]
             ids = [ids[position] for position in positions]
@@ -69,6 +71,7 @@ def read_asset_urls(document: object, asset_ids: Sequence[str], guide: Guide = U
     if guide.has(ReplyField.ASSET_URL):
         urls = [_reference(value) for value in guide.values(ReplyField.ASSET_URL, document)]
     else:
+        document = turned(document, len(asset_ids))
         by_id = _urls_by_id(document, asset_ids)
         urls = by_id if by_id is not None else [url for url, _ in _urls(document, len(asset_ids))]
     found = [url for url in urls if url is not None]
@@ -88,10 +91,10 @@ def told_as_numbers(document: object, asset_ids: Sequence[str]) -> frozenset[str
 # --- anchors ---
 
 
-def _upload_anchors(document: object, wanted: int, guide: Guide) -> Iterator[Place]:
-    """Give where the upload urls stand, in the order of the reply."""
+def _upload_anchors(document: object, wanted: int, guide: Guide, raw: object) -> Iterator[Place]:
+    """Give where the upload urls stand, in the order of the reply; a person's path is about the reply as it came."""
     if guide.has(ReplyField.UPLOAD_URL):
-        urls = guide.values(ReplyField.UPLOAD_URL, document)
+        urls = guide.values(ReplyField.UPLOAD_URL, raw)
         places = [place for place in walk(document) if isinstance(place.value, str) and read_url(place.value)]
         yield from _once(place for url in urls for place in places if place.value == url)
         return
@@ -136,10 +139,10 @@ def _once(places: Iterator[Place] | list[Place]) -> Iterator[Place]:
         yield from alike[:1] if is_repeated else alike
 
 
-def _headers(document: object, entries: list[Entry], guide: Guide) -> list[tuple[tuple[str, str], ...]]:
+def _headers(document: object, entries: list[Entry], guide: Guide, raw: object) -> list[tuple[tuple[str, str], ...]]:
     """Return the headers of each upload; none where the reply tells none at all."""
     if guide.has(ReplyField.UPLOAD_HEADERS):
-        told = guide.find(ReplyField.UPLOAD_HEADERS, document)
+        told = guide.find(ReplyField.UPLOAD_HEADERS, raw)
         each = told if isinstance(told, list) and len(told) == len(entries) else [told] * len(entries)
         pairs = [header_pairs(value) for value in each]
     else:
