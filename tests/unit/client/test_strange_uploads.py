@@ -7,7 +7,7 @@ import pytest
 
 from batchkiln.client.parse import parse_complete, parse_prepare
 from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import AssetsReady, UploadsPrepared
+from batchkiln.core.replies import AssetsReady, NotUnderstood, UploadsPrepared
 
 LINKS = ["https://s.example/1?sig=a", "https://s.example/2?sig=b"]
 HEADERS: list[Any] = [{"Content-Length": "3"}, {"Content-Length": "4"}]
@@ -63,3 +63,72 @@ def test_headers_one_by_one_are_no_list_by_file(header: Any) -> None:  # noqa: A
     document = {"asset_ids": ["r-9f86d0"], "upload_urls": LINKS[:1], "upload_headers": [header]}
 
     assert tickets(document, NAMES[:1]) == [("r-9f86d0", LINKS[0], {"Content-Length": "3"})]
+
+
+ENVELOPE = {"id": "req_77", "status": "ok", "created": 1772355600}
+PREVIEW = {"url": "https://docs.example/preview.jpg", "width": 64}
+
+
+@pytest.mark.parametrize("name", ["upload_id", "ref", "token", "key", "nameId"])
+def test_the_id_of_an_envelope_is_never_the_assets(name: str) -> None:
+    """However much its name looks like one, and however little that of the asset's. Service section 2.3."""
+    ticket = {name: "1ae9xH4F0nztzlK7H", "upload_url": LINKS[0], "upload_headers": {}, "name": "a.png"}
+
+    for within in (ticket, {"items": [ticket]}, {"files": {"a.png": ticket}}):
+        assert tickets({**ENVELOPE, "data": within}, NAMES[:1]) == [("1ae9xH4F0nztzlK7H", LINKS[0], {})]
+
+
+def test_a_reply_with_no_id_but_its_envelopes_is_not_understood() -> None:
+    """A wrong id costs the files of an upload; a remedy costs nothing. Service section 2.3."""
+    ticket = {"upload_url": LINKS[0], "upload_headers": {}, "name": "a.png"}
+
+    assert isinstance(parse_prepare(answer({**ENVELOPE, "data": ticket}), NAMES[:1]), NotUnderstood)
+
+
+@pytest.mark.parametrize("name", ["token", "name_id", "handle"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_number_under_an_unusual_name_is_an_id(name: str, count: int) -> None:
+    """Beside sizes, other ids, and whatever counts. Service section 2.3."""
+    listed = [
+        {
+            "upload": {
+                name: 559889146391 + 7919 * row,
+                "upload_session_id": 1026280802403,
+                "upload_url": LINKS[row],
+                "upload_headers": {},
+                "file": {"name": NAMES[row], "size": 1000 + row, "type": "image/png"},
+                "part_size": 5242880,
+            },
+            "status": "pending",
+        }
+        for row in range(count)
+    ]
+
+    assert [each[0] for each in tickets({"results": listed}, NAMES[:count])] == [
+        str(559889146391 + 7919 * row) for row in range(count)
+    ]
+
+
+@pytest.mark.parametrize("place", ["image", "content", "asset", "file"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_another_link_of_an_asset_is_not_its_url(place: str, count: int) -> None:
+    """A url that cannot be used as an input costs refused creates. Service section 2.3."""
+    ids = ["ast_0001a", "ast_0002b"][:count]
+    listed = [
+        {"preview": PREVIEW, "thumbnail": {"url": f"https://t.example/{own}"}, "id": own, place: {"url": f"/in/{own}"}}
+        for own in ids
+    ]
+    unnamed = [{name: value for name, value in each.items() if name != "id"} for each in listed]
+
+    assert urls({"items": listed}, ids) == [f"/in/{own}" for own in ids]
+    assert urls({"items": unnamed}, ids) == [f"/in/{own}" for own in ids]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_links_that_could_be_meant_are_not_guessed(count: int) -> None:
+    """Neither says which one inputs take. Service section 2.3."""
+    ids = ["ast_0001a", "ast_0002b"][:count]
+    listed = [{"id": own, "large": {"url": f"/l/{own}"}, "small": {"url": f"/s/{own}"}} for own in ids]
+
+    assert isinstance(parse_complete(answer({"items": listed}), ids), NotUnderstood)
+    assert isinstance(parse_complete(answer({"items": [{"preview": PREVIEW} for _ in ids]}), ids), NotUnderstood)
