@@ -17,7 +17,7 @@ from batchkiln.client.parse import parse_balance, parse_complete, parse_create, 
 from batchkiln.client.raw import RawReply
 from batchkiln.client.refusals import read_error
 from batchkiln.client.schemas import Node, as_list, as_map, content, operations, resolved, texts
-from batchkiln.client.tree import Path, as_jmespath, squash
+from batchkiln.client.tree import Path, as_jmespath, keys_as_jmespath, squash
 from batchkiln.core.replies import Accepted, AssetsReady, BalanceRead, CatalogRead, Quoted, UploadsPrepared
 from batchkiln.core.reply_rules import ReplyField
 
@@ -136,7 +136,7 @@ class _Example:
         if path is None:
             return None
         is_key = bool(path) and path[-1] == value
-        return f"keys({as_jmespath(path[:-1])})" if is_key else as_jmespath(path)
+        return keys_as_jmespath(path[:-1]) if is_key else as_jmespath(path)
 
 
 def _kind(node: Node) -> str:
@@ -236,7 +236,7 @@ def _as_hint(path: Path | None) -> tuple[str, ...]:
 def _shown(path: Path | None) -> str | None:
     if path is None:
         return None
-    return f"keys({as_jmespath(path[:-1])})" if path[-1:] == ("*",) else as_jmespath(path)
+    return keys_as_jmespath(path[:-1]) if path[-1:] == ("*",) else as_jmespath(path)
 
 
 # --- each field ---

@@ -71,7 +71,8 @@ def guesses(entry: Entry, name: str = "") -> Iterator[str]:
     """Give the places that a person could mean, as JMESPaths of field names."""
     for place in entry.scalars():
         value = told_text(place)
-        if value is not None and _may_be_id(value, name, 0) and not _is_never(place.path):
+        is_open = value is not None and _may_be_id(value, name, 0)
+        if is_open and not _is_never(place.path) and not _is_of_reply(place, entry):
             yield as_jmespath(place.path)
 
 

@@ -247,6 +247,12 @@ def _without_others(places: list[Place], part: Place | None = None) -> list[Plac
     return [place for place in kept if not _words_around(place, depth) & _BESIDE] or kept
 
 
+def is_other_link(place: Place) -> bool:
+    """Whether a place, or what is around it, is named as something else than the file itself."""
+    own = frozenset(word.lower() for word in _WORD.findall(str(place.path[-1:])[:100]))
+    return bool((own | _words_around(place, 0)) & _ELSEWHERE)
+
+
 def _words_around(place: Place, depth: int) -> frozenset[str]:
     """Return the words of the names between a part and a link in it, without the link's own."""
     names = [str(step) for step in place.path[depth:-1] if isinstance(step, str)]

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.parse import parse_complete, parse_prepare
+from batchkiln.client.guide import Guide, search
+from batchkiln.client.parse import parse_complete, parse_prepare, parse_read
 from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import AssetsReady, NotUnderstood, UploadsPrepared
+from batchkiln.core.replies import AssetsReady, NotUnderstood, RecordRead, UploadsPrepared
+from batchkiln.core.reply_rules import ReplyField, ReplyRules
 
 LINKS = ["https://s.example/1?sig=a", "https://s.example/2?sig=b"]
 HEADERS: list[Any] = [{"Content-Length": "3"}, {"Content-Length": "4"}]
@@ -132,3 +134,53 @@ def test_two_links_that_could_be_meant_are_not_guessed(count: int) -> None:
 
     assert isinstance(parse_complete(answer({"items": listed}), ids), NotUnderstood)
     assert isinstance(parse_complete(answer({"items": [{"preview": PREVIEW} for _ in ids]}), ids), NotUnderstood)
+
+
+def test_a_configured_id_in_other_letter_case_is_the_one_asked_for() -> None:
+    """Else the generation would be polled for ever, and what was paid for never fetched. Law 3."""
+    guide = Guide(ReplyRules({ReplyField.GENERATION_ID: "data.id"}))
+    document = {"data": {"id": "GEN_00FF", "status": "processing", "credits": {"cost": 4}}}
+
+    reply = parse_read(answer(document), "gen_00ff", guide)
+
+    assert isinstance(reply, RecordRead)
+    assert reply.record.id == "gen_00ff"
+
+
+def remedies() -> list[tuple[object, int, bool]]:
+    """Give replies that are not understood, how many files they are about, and whether they complete an upload."""
+    ticket = {"upload_url": LINKS[0], "upload_headers": {}, "alpha": "x7f3-19aa0", "omega": "y7f3-19aa0"}
+    other = {"upload_url": LINKS[1], "upload_headers": {}, "alpha": "x8c2-20bb1", "omega": "y8c2-20bb1"}
+    shared = {**ENVELOPE, "data": {"a.png": {"upload": ticket}, "b.png": {"upload": other}}}
+    large = [{"large": {"url": f"/l/{row}"}, "small": {"url": f"/s/{row}"}} for row in range(2)]
+    return [
+        ({"items": [ticket, other]}, 2, False),
+        ([ticket], 1, False),
+        (shared, 2, False),
+        ({"groups": [{"items": {"a.png": ticket, "b.png": other}}]}, 2, False),
+        ({**ENVELOPE, "data": {"upload_url": LINKS[0], "upload_headers": {}}}, 1, False),
+        ({"items": large}, 2, True),
+        ({"data": {"a.png": {"in": large[0]}, "b.png": {"in": large[1]}}}, 2, True),
+        ({"data": [{"preview": PREVIEW, "x": {"href-a": "https://s.example/1"}}]}, 1, True),
+    ]
+
+
+@pytest.mark.parametrize(("document", "count", "completes"), remedies())
+def test_a_printed_remedy_finds_as_many_values_as_were_asked_for(
+    document: object,
+    count: int,
+    completes: bool,  # noqa: FBT001
+) -> None:
+    """A line to paste that finds nothing would cost another upload (Law 10)."""
+    ids = ["ast_0001a", "ast_0002b"][:count]
+    reply = parse_complete(answer(document), ids) if completes else parse_prepare(answer(document), NAMES[:count])
+    assert isinstance(reply, NotUnderstood), reply
+    remedy = reply.remedy or ""
+    path = remedy.partition(": '")[2].rpartition("'")[0]
+
+    if path:
+        found = search(path, document)
+        assert len(set(map(str, found if isinstance(found, list) else [found]))) == count
+        assert found is not None
+    else:
+        assert "<path>" in remedy
