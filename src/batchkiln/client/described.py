@@ -29,6 +29,7 @@ _ADDRESSES: Final = re.compile(r"url$|^href$|^uri$|link$")
 _HEADERS: Final = frozenset({"uploadheaders", "headers", "requiredheaders", "putheaders"})
 _ABOUT_ASSET: Final = re.compile(r"\basset\b.{0,40}\b(id|identifier|identif\w+)\b|\basset_ids?\b|uploads/complete")
 _ABOUT_BALANCE: Final = re.compile(r"\b(remaining|balance|left|available)\b")
+_BY_NAME: Final = re.compile(r"\b(name|filename|index|position|place|order)s?\b")
 _IN_WORDS: Final = 200
 _DATES: Final = frozenset({"date-time", "date"})
 
@@ -212,6 +213,7 @@ def _described_asset(schema: Node, document: Node) -> Path | None:
             ranked.append((points, path))
         keys = as_map(node.get("propertyNames"))
         is_keyed = re.search(r"\b(keyed|by)\b.{0,20}\basset", said.lower()) or _ABOUT_ASSET.search(str(keys).lower())
+        is_keyed = is_keyed or (_ABOUT_ASSET.search(said.lower()) and not _BY_NAME.search(said.lower()))
         if isinstance(node.get("additionalProperties"), Mapping) and is_keyed:
             ranked.append((_IN_WORDS - 10, (*path, "*")))
     points, best = max(ranked, key=lambda pair: pair[0], default=(0, ()))

@@ -158,12 +158,20 @@ def _hinted(
     values: list[str | None]
     if hint[-1] == "*":
         values = [next((value for field, value in each if field == ("*",)), None) for each in told]
-        keys = [next(iter(entry.keyed_by()), None) for entry in entries]
+        keys = [_key_at(entry, hint) for entry in entries]
         values = [value or key for value, key in zip(values, keys, strict=True)]
     else:
         values = [_at_hint(entry, hint) for entry in entries]
     found = [value for value in values if value is not None]
     return found if len(found) == len(entries) and len(set(found)) == len(found) else None
+
+
+def _key_at(entry: Entry, hint: tuple[str, ...]) -> str | None:
+    """Return the name under which the entry stands in the map that is meant."""
+    here = next((part for part in entry.parts if part.names[:-1] == hint[:-1] and part.names), None)
+    if here is None:
+        return None if entry.is_whole else next(iter(entry.keyed_by()), None)
+    return str(here.path[-1])
 
 
 def _at_hint(entry: Entry, hint: tuple[str, ...]) -> str | None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.guide import Guide, search
+from batchkiln.client.described import learned_hints
+from batchkiln.client.guide import Guide, Hints, search
 from batchkiln.client.parse import parse_complete, parse_prepare, parse_read
 from batchkiln.client.raw import RawReply
 from batchkiln.core.replies import AssetsReady, NotUnderstood, RecordRead, UploadsPrepared
@@ -184,3 +185,30 @@ def test_a_printed_remedy_finds_as_many_values_as_were_asked_for(
         assert found is not None
     else:
         assert "<path>" in remedy
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_names_of_fields_that_the_description_calls_identifiers_are_read(count: int) -> None:
+    """Even such as look like a field's name. Service section 2.3."""
+    guide = Guide(hints=Hints(asset_id=("data", "files", "*")))
+    ids = ["zpwKETAZOYElHWEq", "yazrFKrLqa_ldXnm"][:count]
+    files = {own: {"upload_url": link, "upload_headers": {}} for own, link in zip(ids, LINKS, strict=False)}
+
+    reply = parse_prepare(answer({"data": {"files": files}}), NAMES[:count], guide)
+
+    assert isinstance(reply, UploadsPrepared)
+    assert [ticket.asset_id for ticket in reply.tickets] == ids
+
+
+def test_a_map_that_is_described_as_of_identifiers_is_keyed_by_them() -> None:
+    """What the description says of the map, it says of its names; of file names it does not. Service section 2.3."""
+
+    def described(words: str) -> tuple[str, ...]:
+        ticket = {"type": "object", "properties": {"upload_url": {"type": "string"}}}
+        files = {"type": "object", "additionalProperties": ticket, "description": words}
+        schema = {"type": "object", "properties": {"files": files}}
+        content = {"application/json": {"schema": schema}}
+        return learned_hints({"paths": {"/uploads": {"post": {"responses": {"200": {"content": content}}}}}}).asset_id
+
+    assert described("Identifier of the asset. Pass it in `asset_ids`.") == ("files", "*")
+    assert described("The uploads by file name; complete them with `asset_ids`.") == ()
