@@ -212,9 +212,9 @@ def _described_asset(schema: Node, document: Node) -> Path | None:
             points = 0 if is_url else name_score(path) + (_IN_WORDS if is_told else 0)
             ranked.append((points, path))
         keys = as_map(node.get("propertyNames"))
-        is_keyed = re.search(r"\b(keyed|by)\b.{0,20}\basset", said.lower()) or _ABOUT_ASSET.search(str(keys).lower())
-        is_keyed = is_keyed or (_ABOUT_ASSET.search(said.lower()) and not _BY_NAME.search(said.lower()))
-        if isinstance(node.get("additionalProperties"), Mapping) and is_keyed:
+        is_of_ids = _ABOUT_ASSET.search(said.lower()) and not _BY_NAME.search(said.lower())
+        is_by_asset = re.search(r"\b(keyed|by)\b.{0,20}\basset", said.lower()) or _ABOUT_ASSET.search(str(keys).lower())
+        if isinstance(node.get("additionalProperties"), Mapping) and (is_of_ids or is_by_asset):
             ranked.append((_IN_WORDS - 10, (*path, "*")))
     points, best = max(ranked, key=lambda pair: pair[0], default=(0, ()))
     return best if points >= _IN_WORDS - 10 else None
