@@ -1,6 +1,7 @@
 """What refusals mean: bodies as real services write them, each with what it has to be read as (Service section 7)."""
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -8,6 +9,7 @@ from batchkiln.client.guide import Guide
 from batchkiln.client.parse import parse_create, parse_prepare, parse_quote, parse_read
 from batchkiln.client.raw import RawReply
 from batchkiln.client.refusals import read_error
+from batchkiln.client.waits import retry_after
 from batchkiln.core.replies import (
     AccountBlocked,
     AccountProblem,
@@ -210,3 +212,11 @@ def test_a_person_says_that_a_success_is_a_refusal() -> None:
     assert kind_of(parse_create(answer(200, {"code": 1102, "message": "m"}), guide)) == NO_CREDITS
     assert kind_of(parse_create(answer(202, {"id": "g", "status": "pending", "code": 1102}), guide)) == "Accepted"
     assert kind_of(parse_create(answer(200, {"code": 7, "message": "m"}), guide)) == "NotUnderstood"
+
+
+def test_a_date_that_cannot_be_measured_is_not_replaced_by_another_windows_reset() -> None:
+    """`Retry-After` as a date, no `Date`, and the day's reset: the create would wait for a day. Service section 7."""
+    headers = {"retry-after": "Sun, 01 Mar 2026 09:30:41 GMT", "x-ratelimit-reset": "86400"}
+
+    assert retry_after(RawReply(429, headers, b"{}")) is None
+    assert retry_after(RawReply(429, {"x-ratelimit-reset": "60"}, b"{}")) == timedelta(seconds=60)
