@@ -201,7 +201,10 @@ def _urls_by_id(document: object, asset_ids: Sequence[str]) -> list[str | None] 
     anchors = [places[asset_id] for asset_id in asset_ids]
     entries = entries_around(document, anchors)
     urls = [_url_of(entry) for entry in entries]
-    return urls if all(urls) and len(set(urls)) == len(urls) else None
+    if all(urls) and len(set(urls)) == len(urls):
+        return urls
+    # Told in another order than asked: by position, one picture would be taken for another.
+    return None if list(places) == list(asset_ids) else [None] * len(urls)
 
 
 def _url_of(entry: Entry) -> str | None:

@@ -212,3 +212,11 @@ def test_a_map_that_is_described_as_of_identifiers_is_keyed_by_them() -> None:
 
     assert described("Identifier of the asset. Pass it in `asset_ids`.") == ("files", "*")
     assert described("The uploads by file name; complete them with `asset_ids`.") == ()
+
+
+def test_urls_in_another_order_are_never_taken_by_position() -> None:
+    """One picture taken for another is paid for, and of no use. Service section 2.3."""
+    ids = ["ast_0001a", "ast_0002b"]
+    listed = [{"id": own, "a": {"url": f"/l/{own}"}, "b": {"c": {"url": f"/s/{own}"}}} for own in reversed(ids)]
+
+    assert isinstance(parse_complete(answer({"items": listed}), ids), NotUnderstood)
