@@ -62,6 +62,7 @@ class Disk:
         self._changes.append(_Change(path, was_made=True, content=None))
 
     def truncated(self, handle: int) -> None:
+        # A file that was safe is known no more: its bytes are not, from here on.
         self._contents.setdefault(self._handles[handle], _Content()).synced_bytes = 0
 
     def file_synced(self, path: Path) -> None:

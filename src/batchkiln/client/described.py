@@ -17,7 +17,7 @@ from batchkiln.client.parse import parse_balance, parse_complete, parse_create, 
 from batchkiln.client.raw import RawReply
 from batchkiln.client.refusals import read_error
 from batchkiln.client.schemas import Node, as_list, as_map, content, operations, resolved, texts
-from batchkiln.client.tree import Path, as_jmespath, squash
+from batchkiln.client.tree import Path, as_jmespath, keys_as_jmespath, squash
 from batchkiln.core.replies import Accepted, AssetsReady, BalanceRead, CatalogRead, Quoted, UploadsPrepared
 from batchkiln.core.reply_rules import ReplyField
 
@@ -29,6 +29,8 @@ _ADDRESSES: Final = re.compile(r"url$|^href$|^uri$|link$")
 _HEADERS: Final = frozenset({"uploadheaders", "headers", "requiredheaders", "putheaders"})
 _ABOUT_ASSET: Final = re.compile(r"\basset\b.{0,40}\b(id|identifier|identif\w+)\b|\basset_ids?\b|uploads/complete")
 _ABOUT_BALANCE: Final = re.compile(r"\b(remaining|balance|left|available)\b")
+_BY_NAME: Final = re.compile(r"\b(name|filename|index|position|place|order)s?\b")
+_IN_WORDS: Final = 200
 _DATES: Final = frozenset({"date-time", "date"})
 
 
@@ -135,7 +137,7 @@ class _Example:
         if path is None:
             return None
         is_key = bool(path) and path[-1] == value
-        return f"keys({as_jmespath(path[:-1])})" if is_key else as_jmespath(path)
+        return keys_as_jmespath(path[:-1]) if is_key else as_jmespath(path)
 
 
 def _kind(node: Node) -> str:
@@ -199,7 +201,7 @@ def _described(schema: Node, document: Node) -> Iterator[tuple[Path, Node]]:
 
 
 def _described_asset(schema: Node, document: Node) -> Path | None:
-    """Return where the asset's identifier is described to stand: by the field's own words, else by its name."""
+    """Return where the asset's identifier is described to stand, in words; a name alone says no more than a reply."""
     ranked: list[tuple[int, Path]] = []
     for path, node in _described(schema, document):
         is_value = not as_map(node.get("properties")) and "items" not in node and path and path[-1] not in {"*", 0}
@@ -207,14 +209,15 @@ def _described_asset(schema: Node, document: Node) -> Path | None:
         if is_value and _kind(node) not in {"boolean", "object"}:
             is_told = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
             is_url = squash(path[-1]).endswith(("url", "headers"))
-            points = 0 if is_url else name_score(path) + (200 if is_told else 0)
+            points = 0 if is_url else name_score(path) + (_IN_WORDS if is_told else 0)
             ranked.append((points, path))
         keys = as_map(node.get("propertyNames"))
-        is_keyed = re.search(r"\b(keyed|by)\b.{0,20}\basset", said.lower()) or _ABOUT_ASSET.search(str(keys).lower())
-        if isinstance(node.get("additionalProperties"), Mapping) and is_keyed:
-            ranked.append((190, (*path, "*")))
+        is_of_ids = _ABOUT_ASSET.search(said.lower()) and not _BY_NAME.search(said.lower())
+        is_by_asset = re.search(r"\b(keyed|by)\b.{0,20}\basset", said.lower()) or _ABOUT_ASSET.search(str(keys).lower())
+        if isinstance(node.get("additionalProperties"), Mapping) and (is_of_ids or is_by_asset):
+            ranked.append((_IN_WORDS - 10, (*path, "*")))
     points, best = max(ranked, key=lambda pair: pair[0], default=(0, ()))
-    return best if points >= 60 else None  # noqa: PLR2004  a name that says id
+    return best if points >= _IN_WORDS - 10 else None
 
 
 def _described_balance(schema: Node, document: Node) -> Path | None:
@@ -235,7 +238,7 @@ def _as_hint(path: Path | None) -> tuple[str, ...]:
 def _shown(path: Path | None) -> str | None:
     if path is None:
         return None
-    return f"keys({as_jmespath(path[:-1])})" if path[-1:] == ("*",) else as_jmespath(path)
+    return keys_as_jmespath(path[:-1]) if path[-1:] == ("*",) else as_jmespath(path)
 
 
 # --- each field ---

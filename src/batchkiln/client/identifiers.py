@@ -1,13 +1,13 @@
 """Which text of an upload's entry is the asset's identifier: by name, else by elimination (Service section 2.3)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from batchkiln.client.entries import Entry, told_text
 from batchkiln.client.lenient import read_instant
-from batchkiln.client.tree import Path, Place, as_jmespath, is_field_name, squash
+from batchkiln.client.tree import Path, Place, as_jmespath, is_field_name, squash, squashed
 
 _ID_MAX_CHARACTERS: Final = 500
 _SURE: Final = 60  # from here on a name alone decides
@@ -32,7 +32,10 @@ _NEVER: Final = frozenset(
 _CONTENT: Final = frozenset({"uploadheaders", "headers", "requiredheaders", "putheaders", "fields", "formfields"})
 _TOKEN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@=+~-]{2,499}")
 _MEDIA_TYPE: Final = re.compile(r"[a-z]+/[a-z0-9.+-]+")
+_HOLDERS: Final = frozenset({"data", "result", "results", "response", "payload", "body", "content", "reply"})
+_MARKS: Final = frozenset({"status", "success", "ok", "code", "message", "created", "error", "errors"})
 _NUMBERED: Final = re.compile(r"(.*?)(\d{1,2})")
+_PLAIN_ID: Final = re.compile(r"\d{3,20}|[A-Fa-f0-9]{64}")  # only under a name that says id; shorter are positions
 _SIGNATURE: Final = re.compile(r"[A-Fa-f0-9]{64}|[A-Za-z0-9+/]{22,}={1,2}")
 _COMMON: Final = re.compile(r"[a-z]+|[A-Z]+|v?\d+(\.\d+)*")
 
@@ -68,7 +71,8 @@ def guesses(entry: Entry, name: str = "") -> Iterator[str]:
     """Give the places that a person could mean, as JMESPaths of field names."""
     for place in entry.scalars():
         value = told_text(place)
-        if value is not None and _may_be_id(value, name, 0) and not _is_never(place.path):
+        is_open = value is not None and _may_be_id(value, name, 0)
+        if is_open and not _is_never(place.path) and not _is_of_reply(place, entry):
             yield as_jmespath(place.path)
 
 
@@ -106,12 +110,25 @@ def _candidates(entry: Entry, name: str, position: int) -> list[tuple[tuple[str,
 
 
 def _is_of_reply(place: Place, entry: Entry) -> bool:
-    """Whether a value is about the reply as a whole: the only file stands in a list, and the value in none."""
+    """Whether a value is about the reply as a whole.
+
+    It stands in its envelope, or the only file stands in a list, and the value in none.
+    """
     if not entry.is_whole:
         return False
+    if place.parent is not None and _is_envelope(place.parent, entry.anchor):
+        return True
     ends = [number for number, step in enumerate(entry.anchor.path, 1) if isinstance(step, int)]
     is_beside = bool(ends) and place.path[: ends[-1]] != entry.anchor.path[: ends[-1]]
     return is_beside and not any(isinstance(step, int) for step in place.path)
+
+
+def _is_envelope(holder: Place, anchor: Place) -> bool:
+    """Whether an object says how the call went, and holds what it is about under a name that says nothing."""
+    depth = len(holder.path)
+    if not isinstance(holder.value, Mapping) or len(anchor.path) <= depth or anchor.path[:depth] != holder.path:
+        return False
+    return squash(anchor.path[depth]) in _HOLDERS and bool(_MARKS & squashed(holder.value).keys())
 
 
 def _without_key(path: Path, entry: Entry) -> Path:
@@ -141,7 +158,7 @@ def _hinted(
     values: list[str | None]
     if hint[-1] == "*":
         values = [next((value for field, value in each if field == ("*",)), None) for each in told]
-        keys = [next(iter(entry.keyed_by()), None) for entry in entries]
+        keys = [_key_at(entry, hint) for entry in entries]
         values = [value or key for value, key in zip(values, keys, strict=True)]
     else:
         values = [_at_hint(entry, hint) for entry in entries]
@@ -149,10 +166,19 @@ def _hinted(
     return found if len(found) == len(entries) and len(set(found)) == len(found) else None
 
 
+def _key_at(entry: Entry, hint: tuple[str, ...]) -> str | None:
+    """Return the name under which the entry stands in the map that is meant."""
+    here = next((part for part in entry.parts if part.names[:-1] == hint[:-1] and part.names), None)
+    if here is None:
+        return None if entry.is_whole else next(iter(entry.keyed_by()), None)
+    return str(here.path[-1])
+
+
 def _at_hint(entry: Entry, hint: tuple[str, ...]) -> str | None:
     places = [place for place in entry.scalars() if place.name == hint[-1] and told_text(place) is not None]
     whole = [place for place in places if _fits(place.names, hint)]
-    return next((told_text(place) for place in whole or places), None)
+    others = [place for place in places if not _is_of_reply(place, entry)]
+    return next((told_text(place) for place in whole or others), None)
 
 
 def _fits(names: tuple[str, ...], hint: tuple[str, ...]) -> bool:
@@ -166,11 +192,11 @@ def _score(field: tuple[str, ...]) -> int:
         return 0
     if field == ("*",):
         return 65
-    own = _words(field[-1])
-    squashed = squash(field[-1])
+    own = frozenset(word.removesuffix("s") for word in _words(field[-1]))  # lists side by side have plurals
+    squashed = squash(field[-1]).removesuffix("s")
     above = _words(field[-2]) if len(field) > 1 else frozenset()
     for points, is_meant in (
-        (100, squashed in {"assetid", "assetids"}),
+        (100, squashed == "assetid"),
         (98, squashed in {"id", "uuid", "uid"} and bool(above & {"asset", "assets"}) and not above & {"upload"}),
         (96, ("asset" in own and bool(own & _IDS)) or squashed in {"asset", "assetuuid", "assetref", "assetkey"}),
         (94, bool(own & _IDS) and bool(above & {"asset"})),
@@ -201,10 +227,14 @@ def _left_over(entries: Sequence[Entry], names: Sequence[str], best: dict[int, l
     left: list[list[str]] = []
     for points in sorted(best, reverse=True):
         for values in best[points]:
-            is_open = all(_may_be_id(value, names[position], position) for position, value in enumerate(values))
+            says_id = points > 10  # noqa: PLR2004  a name that says id, if only somehow
+            is_open = all(
+                _may_be_id(value, names[position], position) or (says_id and _PLAIN_ID.fullmatch(value) is not None)
+                for position, value in enumerate(values)
+            )
             if is_open and values not in left and not _is_counted(values):
                 left.append(values)
-        if left and points > 10:  # noqa: PLR2004  a name that says id, if only somehow
+        if left and says_id:
             return left[0] if len(left) == 1 else None
     return left[0] if len(left) == 1 and entries else None
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from batchkiln.client.entries import entries_around
 from batchkiln.client.figures import find_balance, find_price, prices_by_name
-from batchkiln.client.guide import UNGUIDED, Guide
+from batchkiln.client.guide import UNGUIDED, Guide, search
 from batchkiln.client.identifiers import guesses
 from batchkiln.client.lenient import read_number, read_text, read_url
 from batchkiln.client.raw import RawReply
@@ -26,8 +26,8 @@ from batchkiln.client.refusals import (
 )
 from batchkiln.client.said import said_by
 from batchkiln.client.shape import describe_shape
-from batchkiln.client.tree import Place, as_jmespath, squash, squashed, walk
-from batchkiln.client.uploads import Lacking, read_asset_urls, read_tickets
+from batchkiln.client.tree import Place, as_jmespath, keys_as_jmespath, squash, squashed, walk
+from batchkiln.client.uploads import Lacking, is_other_link, read_asset_urls, read_tickets
 from batchkiln.core.replies import (
     Accepted,
     AccountBlocked,
@@ -129,7 +129,7 @@ def parse_prepare(raw: RawReply, names: Sequence[str], guide: Guide = UNGUIDED) 
     try:
         return UploadsPrepared(read_tickets(raw.document(), names, guide))
     except Lacking as lacking:
-        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide)
+        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide, len(names))
 
 
 def parse_complete(raw: RawReply, asset_ids: Sequence[str], guide: Guide = UNGUIDED) -> CompleteReply:
@@ -143,7 +143,7 @@ def parse_complete(raw: RawReply, asset_ids: Sequence[str], guide: Guide = UNGUI
             error = _error_of_asset(place, raw)
             if error is not None:
                 return Refused(RefusalKind.ASSET_GONE, error)
-        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide)
+        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide, len(asset_ids))
 
 
 def parse_balance(raw: RawReply, guide: Guide = UNGUIDED) -> BalanceReply:
@@ -193,8 +193,13 @@ def _error_of_asset(place: Place, raw: RawReply) -> ServiceError | None:
 # --- what was not found ---
 
 
-def _not_understood(raw: RawReply, lacking: str, field: ReplyField, guide: Guide) -> NotUnderstood | NoReply:
-    """Say what a success lacks, with its shape, and the configuration line that would tell where it stands."""
+def _not_understood(
+    raw: RawReply, lacking: str, field: ReplyField, guide: Guide, count: int = 1
+) -> NotUnderstood | NoReply:
+    """Say what a success lacks, with its shape, and the configuration line that would tell where it stands.
+
+    Only a path is told that finds `count` values in this very reply.
+    """
     document = raw.document()
     if not isinstance(document, dict | list):
         return unlike_api(raw)
@@ -203,8 +208,19 @@ def _not_understood(raw: RawReply, lacking: str, field: ReplyField, guide: Guide
         lacking = f"{lacking} at {path}, where replies.fields.{field} says that it is"
         return NotUnderstood(lacking, describe_shape(document), raw.status)
     # What was read as the id is no guess of where the right one stands.
-    guess = None if lacking == _OTHER else next(_guesses(document, field), None)
+    guess = (
+        None
+        if lacking == _OTHER
+        else next((path for path in _guesses(document, field) if _finds(path, document, count)), None)
+    )
     return NotUnderstood(lacking, describe_shape(document), raw.status, remedy_line(field, guess))
+
+
+def _finds(path: str, document: object, count: int) -> bool:
+    found = search(path, document)
+    values = found if isinstance(found, list) else [found]
+    texts = {str(value) for value in values if value is not None}
+    return len(values) == count and len(texts) == count
 
 
 def _guesses(document: object, field: ReplyField) -> Iterator[str]:
@@ -213,12 +229,14 @@ def _guesses(document: object, field: ReplyField) -> Iterator[str]:
     if field is ReplyField.ASSET_ID:
         anchors = [place for place in places if place.name == "uploadurl" and isinstance(place.value, str)][:1]
         yield from (path for entry in entries_around(document, anchors) for path in guesses(entry))
+        yield from (keys_as_jmespath(place.path[:-2]) for place in anchors if len(place.path) > 1)
     elif field is ReplyField.PRICE:
         yield from (as_jmespath(place.path) for place in prices_by_name(places))
         yield from (as_jmespath(place.path) for place in places if read_number(place.value) is not None)
     elif field in _GUESSED:
         is_meant = _GUESSED[field]
-        yield from (as_jmespath(place.path) for place in places if is_meant(place))
+        meant = [place for place in places if is_meant(place)]
+        yield from (as_jmespath(place.path) for place in sorted(meant, key=is_other_link))
 
 
 def _is_id(place: Place) -> bool:

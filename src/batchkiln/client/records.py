@@ -94,6 +94,8 @@ def find_record(raw: RawReply, guide: Guide, asked_id: str | None = None) -> Gen
             return None
         root = Place((), document, None, "")
         chosen = _Candidate(root, squashed(document) if isinstance(document, Mapping) else {}, frozenset(), 0)
+    if configured_id is not None and asked_id is not None and configured_id.casefold() == asked_id.casefold():
+        configured_id = asked_id
     generation_id = configured_id or _settled_id(chosen, asked_id)
     if generation_id is None or len(generation_id) > _ID_MAX_CHARACTERS or not generation_id.isprintable():
         return None

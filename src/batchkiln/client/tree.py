@@ -108,13 +108,27 @@ def is_field_name(name: object) -> bool:
 
 
 def as_jmespath(path: Path) -> str:
-    """Write a path as a JMESPath: each position in a list as `[]`, what may be an id or a file's name as `*`."""
+    """Write a path as a JMESPath: each position in a list as `[]`, what may be an id or a file's name as any value.
+
+    Any value is `values(…)[]`: behind `*` the library finds one more name at most.
+    """
     shown = ""
     for step in path:
         if isinstance(step, int):
             shown = f"{shown}[]"
-        else:
-            is_name = is_field_name(step) and ("." not in step)
-            name = ("*" if not is_name else step) if not is_name or _PLAIN_NAME.fullmatch(step) else f'"{step}"'
+        elif is_field_name(step) and "." not in step:
+            name = step if _PLAIN_NAME.fullmatch(step) else f'"{step}"'
             shown = f"{shown}.{name}" if shown else name
+        else:
+            shown = _of_each("values", shown) + "[]"
     return shown or "@"
+
+
+def keys_as_jmespath(path: Path) -> str:
+    """Write a JMESPath to the names of all fields of the object at a path."""
+    shown = as_jmespath(path)
+    return _of_each("keys", shown) + ("[]" if "[]" in shown else "")
+
+
+def _of_each(function: str, shown: str) -> str:
+    return f"{shown}.{function}(@)" if "[]" in shown else f"{function}({shown or '@'})"

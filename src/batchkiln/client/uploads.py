@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from batchkiln.client.columns import turned
 from batchkiln.client.entries import Entry, entries_around, in_order, told_text
 from batchkiln.client.guide import UNGUIDED, Guide
 from batchkiln.client.identifiers import choose_ids
 from batchkiln.client.lenient import read_text, read_url
-from batchkiln.client.tree import Place, squashed, walk, walk_below
+from batchkiln.client.tree import Place, walk, walk_below
 from batchkiln.client.wire import header_pairs
 from batchkiln.core.replies import UploadTicket
 from batchkiln.core.reply_rules import ReplyField
@@ -30,6 +31,18 @@ _ASSET_URLS: Final = (
     frozenset({"asseturl", "asseturls", "inputurl", "publicurl", "fileurl", "imageurl"}),
     frozenset({"href", "uri", "link"}),
 )
+# An asset's other links: to something smaller, to somebody, or to no file at all. Then what names the file itself.
+_ELSEWHERE: Final = frozenset(
+    {
+        *("preview", "previews", "thumbnail", "thumbnails", "thumb", "poster", "icon", "avatar", "cover", "sample"),
+        *("docs", "doc", "documentation", "help", "support", "self", "next", "prev", "previous", "related"),
+        *("owner", "user", "account", "author", "profile", "project", "license", "terms", "policy", "moderation"),
+        *("delete", "report", "webhook", "callback", "console", "dashboard", "error", "pagination", "billing"),
+    }
+)
+_BESIDE: Final = frozenset({"upload", "links", "meta", "request", "status", "complete", "download", "source"})
+_ITSELF: Final = frozenset({"asset", "image", "file", "content", "media", "input", "inputs", "object", "resource"})
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _REFERENCE: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 
@@ -44,13 +57,14 @@ class Lacking(Exception):
 
 def read_tickets(document: object, names: Sequence[str], guide: Guide = UNGUIDED) -> tuple[UploadTicket, ...]:
     """Return one ticket per name, in the order asked. Raises `Lacking`."""
-    anchors = list(_upload_anchors(document, len(names), guide))
+    raw, document = document, turned(document, len(names))
+    anchors = list(_upload_anchors(document, len(names), guide, raw))
     entries = in_order(entries_around(document, anchors), names) if len(anchors) == len(names) else None
     if entries is None:
         raise Lacking(f"has no usable upload for each of {len(names)} files", ReplyField.UPLOAD_URL)
-    headers = _headers(document, entries, guide)
+    headers = _headers(document, entries, guide, raw)
     if guide.has(ReplyField.ASSET_ID):
-        ids = [read_text(value) for value in guide.values(ReplyField.ASSET_ID, document)]
+        ids = [read_text(value) for value in guide.values(ReplyField.ASSET_ID, raw)]
         if len(ids) == len(names):
             positions = [anchors.index(entry.anchor) for entry in entries]
             ids = [ids[position] for position in positions]
@@ -69,6 +83,7 @@ def read_asset_urls(document: object, asset_ids: Sequence[str], guide: Guide = U
     if guide.has(ReplyField.ASSET_URL):
         urls = [_reference(value) for value in guide.values(ReplyField.ASSET_URL, document)]
     else:
+        document = turned(document, len(asset_ids))
         by_id = _urls_by_id(document, asset_ids)
         urls = by_id if by_id is not None else [url for url, _ in _urls(document, len(asset_ids))]
     found = [url for url in urls if url is not None]
@@ -88,10 +103,10 @@ def told_as_numbers(document: object, asset_ids: Sequence[str]) -> frozenset[str
 # --- anchors ---
 
 
-def _upload_anchors(document: object, wanted: int, guide: Guide) -> Iterator[Place]:
-    """Give where the upload urls stand, in the order of the reply."""
+def _upload_anchors(document: object, wanted: int, guide: Guide, raw: object) -> Iterator[Place]:
+    """Give where the upload urls stand, in the order of the reply; a person's path is about the reply as it came."""
     if guide.has(ReplyField.UPLOAD_URL):
-        urls = guide.values(ReplyField.UPLOAD_URL, document)
+        urls = guide.values(ReplyField.UPLOAD_URL, raw)
         places = [place for place in walk(document) if isinstance(place.value, str) and read_url(place.value)]
         yield from _once(place for url in urls for place in places if place.value == url)
         return
@@ -136,10 +151,10 @@ def _once(places: Iterator[Place] | list[Place]) -> Iterator[Place]:
         yield from alike[:1] if is_repeated else alike
 
 
-def _headers(document: object, entries: list[Entry], guide: Guide) -> list[tuple[tuple[str, str], ...]]:
+def _headers(document: object, entries: list[Entry], guide: Guide, raw: object) -> list[tuple[tuple[str, str], ...]]:
     """Return the headers of each upload; none where the reply tells none at all."""
     if guide.has(ReplyField.UPLOAD_HEADERS):
-        told = guide.find(ReplyField.UPLOAD_HEADERS, document)
+        told = guide.find(ReplyField.UPLOAD_HEADERS, raw)
         each = told if isinstance(told, list) and len(told) == len(entries) else [told] * len(entries)
         pairs = [header_pairs(value) for value in each]
     else:
@@ -186,7 +201,10 @@ def _urls_by_id(document: object, asset_ids: Sequence[str]) -> list[str | None] 
     anchors = [places[asset_id] for asset_id in asset_ids]
     entries = entries_around(document, anchors)
     urls = [_url_of(entry) for entry in entries]
-    return urls if all(urls) and len(set(urls)) == len(urls) else None
+    if all(urls) and len(set(urls)) == len(urls):
+        return urls
+    # Told in another order than asked: by position, one picture would be taken for another.
+    return None if list(places) == list(asset_ids) else [None] * len(urls)
 
 
 def _url_of(entry: Entry) -> str | None:
@@ -194,29 +212,61 @@ def _url_of(entry: Entry) -> str | None:
     if isinstance(own.path[-1] if own.path else None, str) and isinstance(own.value, str) and read_url(own.value):
         return own.value  # {"ast_1": "https://…"}
     for part in entry.parts:
-        found = list(_urls_below(part))
-        if found:
-            return found[0]
+        if found := _urls_below(part):
+            return found.pop() if len(found) == 1 else None
     return None
 
 
-def _urls_below(part: Place) -> Iterator[str]:
+def _urls_below(part: Place) -> set[str]:
+    """Return what may be the url in a part: of its own links the documented one, else all that stand deeper."""
     places = list(walk_below(part))
     for number, names in enumerate(_ASSET_URLS):
-        for place in places:
-            url = _reference(place.value) if number == 0 else read_url(place.value)
-            if place.name in names and url is not None and isinstance(place.value, str):
-                yield url
-        for place in places:
-            if isinstance(place.value, Mapping) and place.name in names:
-                inner = squashed(place.value)
-                yield from (url for name in ("href", "url", "uri", "value") if (url := read_url(inner.get(name))))
+        read = _reference if number == 0 else read_url
+        told = [
+            (place, url)
+            for place in _without_others([place for place in places if _is_link(place, names)], part)
+            if (url := read(place.value)) is not None
+        ]
+        if told:
+            own = {url for place, url in told if len(place.path) <= len(part.path) + 1}
+            named = {url for place, url in told if _words_around(place, len(part.path)) & _ITSELF}
+            return own or named or {url for _, url in told}
+    return set()
+
+
+def _is_link(place: Place, names: frozenset[str]) -> bool:
+    """Whether a text stands under one of the names, or as the link of an object that does."""
+    if not isinstance(place.value, str):
+        return False
+    above = place.parent
+    is_within = above is not None and above.name in names and place.name in {"href", "url", "uri", "value"}
+    return place.name in names or is_within
+
+
+def _without_others(places: list[Place], part: Place | None = None) -> list[Place]:
+    """Leave out the links that are named as something else than the asset: its preview, its owner's, documents."""
+    depth = 0 if part is None else len(part.path)
+    kept = [place for place in places if not _words_around(place, depth) & _ELSEWHERE]
+    return [place for place in kept if not _words_around(place, depth) & _BESIDE] or kept
+
+
+def is_other_link(place: Place) -> bool:
+    """Whether a place, or what is around it, is named as something else than the file itself."""
+    own = frozenset(word.lower() for word in _WORD.findall(str(place.path[-1:])[:100]))
+    return bool((own | _words_around(place, 0)) & _ELSEWHERE)
+
+
+def _words_around(place: Place, depth: int) -> frozenset[str]:
+    """Return the words of the names between a part and a link in it, without the link's own."""
+    names = [str(step) for step in place.path[depth:-1] if isinstance(step, str)]
+    return frozenset(word.lower() for name in names for word in _WORD.findall(name[:100]))
 
 
 def _urls(document: object, wanted: int) -> list[tuple[str, Place]]:
     """Return the urls by position: those that stand alike, in as many places as assets were asked for."""
     for number, names in enumerate(_ASSET_URLS):
-        places = _in_document_order(_valued(document, names, _reference if number == 0 else read_url))
+        found = _valued(document, names, _reference if number == 0 else read_url)
+        places = _without_others(_in_document_order(found))
         alike: dict[tuple[str, ...], list[Place]] = {}
         for place in places:
             alike.setdefault(tuple("" if isinstance(step, int) else step for step in place.path), []).append(place)
@@ -224,8 +274,9 @@ def _urls(document: object, wanted: int) -> list[tuple[str, Place]]:
         if fitting:
             nearest = min(len(group[0].path) for group in fitting)
             chosen = [group for group in fitting if len(group[0].path) == nearest]
-            if len(chosen) == 1:
-                return [(str(place.value), place) for place in chosen[0]]
+            named = [group for group in chosen if _words_around(group[0], len(group[0].path) - 2) & _ITSELF]
+            chosen = named if len(chosen) > 1 else chosen
+            return [(str(place.value), place) for place in chosen[0]] if len(chosen) == 1 else []
         if len(places) == wanted:
             return [(str(place.value), place) for place in places]
     listed = [place for place in walk(document) if isinstance(place.value, str) and read_url(place.value)]

@@ -41,7 +41,8 @@ _FIELDS: Final[Mapping[str, float]] = {
 def retry_after(raw: RawReply) -> timedelta | None:
     """Return the wait that a reply asks for, from 0 up to eight days; None where it says nothing that can be read.
 
-    A `Retry-After` wins over other headers, these over a field of the body, and that over the reset of a limit.
+    A `Retry-After` wins over other headers, these over a field of the body, and that over the reset of a limit; one
+    that is a date, in a reply without a `Date`, leaves the wait to us.
     """
     for seconds in _told(raw):
         if seconds is not None and not math.isnan(seconds):
@@ -51,13 +52,16 @@ def retry_after(raw: RawReply) -> timedelta | None:
 
 def _told(raw: RawReply) -> Iterator[float | None]:
     sent_at = read_date(raw.headers.get("date"))
+    told = raw.headers.get("retry-after")
+    # A date that nothing can be measured by: another window's reset, a day away, is no word about this wait.
+    is_lost = sent_at is None and told is not None and (read_date(told) or read_instant(told)) is not None
     for name, scale in _HEADERS:
         yield _seconds(raw.headers.get(name), sent_at, scale)
     if not raw.is_success:
         for place in walk(raw.document()):
             if place.name in _FIELDS:
                 yield _seconds(plain(place.value), sent_at, _FIELDS[place.name])
-    for name in _LIMIT_HEADERS:
+    for name in () if is_lost else _LIMIT_HEADERS:
         yield _seconds(raw.headers.get(name), sent_at, 1.0)
 
 

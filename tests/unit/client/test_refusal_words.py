@@ -1,6 +1,7 @@
 """What refusals mean: bodies as real services write them, each with what it has to be read as (Service section 7)."""
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -8,6 +9,7 @@ from batchkiln.client.guide import Guide
 from batchkiln.client.parse import parse_create, parse_prepare, parse_quote, parse_read
 from batchkiln.client.raw import RawReply
 from batchkiln.client.refusals import read_error
+from batchkiln.client.waits import retry_after
 from batchkiln.core.replies import (
     AccountBlocked,
     AccountProblem,
@@ -240,3 +242,11 @@ def test_create_that_is_refused_for_what_it_created_is_not_free(status: int, doc
 def test_4xx_that_does_not_know_what_became_of_a_create_leaves_it_in_doubt(status: int, document: object) -> None:
     """Law 2: what broke behind the API may have broken after the credits were taken (Service rule 3.1)."""
     assert kind_of(parse_create(answer(status, document))) == "Unavailable"
+
+
+def test_a_date_that_cannot_be_measured_is_not_replaced_by_another_windows_reset() -> None:
+    """`Retry-After` as a date, no `Date`, and the day's reset: the create would wait for a day. Service section 7."""
+    headers = {"retry-after": "Sun, 01 Mar 2026 09:30:41 GMT", "x-ratelimit-reset": "86400"}
+
+    assert retry_after(RawReply(429, headers, b"{}")) is None
+    assert retry_after(RawReply(429, {"x-ratelimit-reset": "60"}, b"{}")) == timedelta(seconds=60)
