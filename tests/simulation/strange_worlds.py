@@ -1,6 +1,7 @@
 """Small worlds with a service in a dialect: what is asked for, what goes wrong, and what came of it, by its books."""
 
 import hashlib
+import json
 import random
 import re
 import sqlite3
@@ -12,6 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+from batchkiln.service.dialects import Dialect
+from batchkiln.service.dialects.downloads import count_of_outputs
 from batchkiln.service.dialects.files import EXTENSIONS, small_file
 
 from .plan import START, Plan
@@ -133,8 +136,9 @@ def _manifest(chance: random.Random) -> str:
 class Books:
     """What service and queue have written, side by side."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, without: tuple[str, ...] = ()) -> None:
         self._seed = seed
+        self._dialect = Dialect.draw(seed).without(without)
         with closing(_opened(folder / "service" / "service.db")) as books:
             self._made = books.execute(
                 "SELECT *, json_extract(CAST(drawing_json AS TEXT), '$.prompt') AS prompt FROM generations"
@@ -213,17 +217,18 @@ class Books:
         yield from ((prompt, count) for prompt, count in kept.items() if count > 1)
 
     def _lost(self) -> Iterator[str]:
-        """Give the prompts whose result was paid for, and is neither here nor still to come."""
-        kinds: defaultdict[int, set[str]] = defaultdict(set)
+        """Give the prompts whose result was paid for, and is neither here, with all of its files, nor still to come."""
+        files: defaultdict[int, set[str]] = defaultdict(set)
         for output in self._outputs:
-            kinds[output["item_id"]].add(Path(output["path"]).suffix)
+            files[output["item_id"]].add(output["sha256"])
         by_prompt = {item["prompt"]: item for item in self._items}
         for made in self._made:
             if made["outcome"] != "success":
                 continue
             item = by_prompt[made["prompt"]]
             is_open = item["state"] in {"queued", "submitting", "active", "downloading", "held"}
-            is_here = bool(kinds[item["id"]]) and item["state"] == "done"
+            wanted = count_of_outputs(self._dialect, is_video=json.loads(made["drawing_json"])["kind"] == "video")
+            is_here = len(files[item["id"]]) >= wanted and item["state"] == "done"
             if not is_open and not is_here:
                 yield made["prompt"]
 

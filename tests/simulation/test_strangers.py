@@ -1,13 +1,19 @@
 """Services that nobody has seen: a dozen dialects; thousands of them are met by `strangers.py`."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from batchkiln.service.dialects import TRAITS
+from batchkiln.service.dialects import TRAITS, Dialect
 
+from .playing import seeded_secrets
 from .quiet import silence
+from .strange_worlds import Books, draw_plan
 from .strangers import Tally, Way, meet, shrunken
+from .world import World
 
 SEEDS = (11, 42, 137, 256, 399, 512, 777, 1024, 2001, 3003, 4242, 5150)
 
@@ -42,6 +48,20 @@ def test_same_seed_is_the_same_finding() -> None:
     assert set(shrunken(SEEDS[1], is_fair=True)) <= {
         f"{trait}={option}" for trait in TRAITS for option, _ in TRAITS[trait]
     }
+
+
+def test_missing_second_output_is_a_lost_result(tmp_path: Path) -> None:
+    """The proof is no blind one: an item is not done with one of its two files."""
+    seed = next(seed for seed in range(1000) if Dialect.draw(seed)["outputs"] == "two")
+    plain = tuple(trait for trait in TRAITS if trait != "outputs")
+    with seeded_secrets(seed):
+        World(tmp_path, draw_plan(seed, without=plain, is_fair=True)).play()
+    whole = Books(tmp_path, seed, plain).verdict([])
+    with closing(sqlite3.connect(tmp_path / "program" / "queue.db")) as queue, queue:
+        queue.execute("DELETE FROM output WHERE id = (SELECT max(id) FROM output WHERE number = 2)")
+    halved = Books(tmp_path, seed, plain).verdict([])
+
+    assert (whole.lost_results, halved.lost_results) == (0, 1)
 
 
 def test_figures_are_added_up() -> None:
