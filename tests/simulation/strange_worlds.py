@@ -44,6 +44,10 @@ _FAULTS: Final = (
     ("throttle", "create"),
     ("slow_generation", "create"),
 )
+_POOR_SHARE: Final = 0.15
+_POOR_CREDITS: Final = (1, 60)  # all items cost more than that
+_TOPPED_UP_BETWEEN: Final = (300.0, 2_400.0)
+_REFUSED_SHARE: Final = 0.1
 _TEXTS: Final = ("A red fox in snow", "An owl at dusk", "A heron in the reeds", "A lynx on a rock")
 _IMAGES: Final = ("epsilon-2", "epsilon-pro", "delta-image-2")
 _CLIPS: Final = ("alpha-2.5-lite", "alpha-2.0-fast", "gamma-3.1-fast")
@@ -99,7 +103,23 @@ def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False
         plan.kills = kills
     if is_stormy:
         plan.weather = partial(Storms, seed, probability=0.02, calm_at=CALM_AT)
-    return replace(plan, calm_at=CALM_AT)
+    return _in_want(replace(plan, calm_at=CALM_AT), seed)
+
+
+def _in_want(plan: Plan, seed: int) -> Plan:
+    """Let a share of the accounts run out of credits in the middle, and replays be refused by what has changed."""
+    chance = random.Random(f"strange purse {seed}")
+    if chance.random() < _POOR_SHARE:
+        purse = {"name": plan.accounts[0], "credits": chance.randint(*_POOR_CREDITS)}
+        plan.service["accounts"] = [purse]
+        plan.topped_up_at = chance.uniform(*_TOPPED_UP_BETWEEN)
+    if chance.random() < _REFUSED_SHARE:
+        rules: list[dict[str, object]] = [
+            {"kind": kind, "endpoint": "create", "times": 3, "probability": 0.6}
+            for kind in ("reply_lost", "refuse_replay")
+        ]
+        plan.service["faults"] = rules
+    return plan
 
 
 @cache
