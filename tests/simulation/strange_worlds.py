@@ -109,16 +109,17 @@ def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False
 def _in_want(plan: Plan, seed: int) -> Plan:
     """Let a share of the accounts run out of credits in the middle, and replays be refused by what has changed."""
     chance = random.Random(f"strange purse {seed}")
-    if chance.random() < _POOR_SHARE:
-        purse = {"name": plan.accounts[0], "credits": chance.randint(*_POOR_CREDITS)}
-        plan.service["accounts"] = [purse]
-        plan.topped_up_at = chance.uniform(*_TOPPED_UP_BETWEEN)
-    if chance.random() < _REFUSED_SHARE:
+    is_poor, is_refused = (chance.random() < share for share in (_POOR_SHARE, _REFUSED_SHARE))
+    if is_poor:
+        plan.service["accounts"] = [{"name": plan.accounts[0], "credits": chance.randint(*_POOR_CREDITS)}]
+    if is_refused:
         rules: list[dict[str, object]] = [
             {"kind": kind, "endpoint": "create", "times": 3, "probability": 0.6}
             for kind in ("reply_lost", "refuse_replay")
         ]
         plan.service["faults"] = rules
+    if is_poor or is_refused:  # either way the account is said to have no credits
+        plan.topped_up_at = chance.uniform(*_TOPPED_UP_BETWEEN)
     return plan
 
 

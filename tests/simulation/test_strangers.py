@@ -11,7 +11,7 @@ from batchkiln.service.dialects import TRAITS, Dialect
 
 from .playing import seeded_secrets
 from .quiet import silence
-from .strange_worlds import Books, draw_plan
+from .strange_worlds import CREATES_MAX, Books, draw_plan
 from .strangers import Tally, Way, meet, shrunken
 from .world import World
 
@@ -30,7 +30,16 @@ def test_no_dialect_is_paid_twice_or_has_its_results_lost(seed: int) -> None:
     """Whatever is not understood, what was paid for is here, or still to come. Laws 2, 3 and 9."""
     verdict = meet(seed)
 
-    assert (verdict.double_charges, verdict.lost_results) == (0, 0)
+    assert (verdict.double_charges, verdict.lost_results, verdict.credits_beyond) == (0, 0, 0)
+    assert verdict.creates_in_vain <= CREATES_MAX
+
+
+def test_account_that_runs_out_of_credits_completes_once_more_are_bought() -> None:
+    """What was refused for want of credits is not lost, and what was sent is not paid again. Laws 2 and 9."""
+    purses = ((seed, draw_plan(seed)) for seed in range(100))
+    seed = next(seed for seed, plan in purses if "accounts" in plan.service and "faults" in plan.service)
+
+    assert meet(seed, Way(without=tuple(TRAITS))).wrong == ()
 
 
 def test_plain_dialect_completes() -> None:

@@ -239,9 +239,11 @@ class World:
         return STANDSTILL_SECONDS if left or doubts or unfetched else None
 
     def _until_topped_up(self) -> float | None:
-        """Return how long it is until a person has bought credits, and starts again; None when nobody will."""
-        moment, now = self.plan.topped_up_at, self.loop.time()
-        return None if moment is None or moment < now else moment - now + RESTART_SECONDS
+        """Return how long it is until a person has bought credits and starts again, in calm; None when nobody will."""
+        if self.plan.topped_up_at is None:
+            return None
+        seconds = max(self.plan.topped_up_at, self.plan.calm_at) - self.loop.time()
+        return seconds + RESTART_SECONDS if seconds >= 0 else None
 
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""
