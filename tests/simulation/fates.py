@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .world import World
 
 STRANGER: Final = "stranger"
+TOPPED_UP_CREDITS: Final = 1_000_000
 STRANGE_PROMPT: Final = "somebody else's picture"
 _WISH: Final = {
     "model": "epsilon-2",
@@ -39,6 +40,8 @@ def fates_of(world: "World") -> "Iterator[Any]":
         yield _at(outage.moment, partial(_out, world, outage))
     if plan.revoked_at is not None:
         yield _at(plan.revoked_at, partial(_revoke, world))
+    if plan.topped_up_at is not None:
+        yield _at(plan.topped_up_at, partial(_top_up, world))
     if plan.stranger_until:
         yield _at(0.0, partial(_meet_stranger, world))
 
@@ -76,6 +79,15 @@ async def _revoke(world: "World") -> None:
     world.note("a person", f"revokes the first API key of {account}")
     world.revoked_key = digest_of(service.api_key(account))
     world.write_config("{file: new-key}")
+
+
+async def _top_up(world: "World") -> None:
+    """Buy credits for the first account."""
+    account = world.plan.accounts[0]
+    service = await world.running_service()
+    with open_desk(service.config) as desk:
+        desk.buy(account, TOPPED_UP_CREDITS)
+    world.note("a person", f"buys credits for {account}")
 
 
 async def _meet_stranger(world: "World") -> None:

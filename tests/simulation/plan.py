@@ -52,6 +52,7 @@ class Plan:
     outages: tuple[Outage, ...] = ()
     clock_steps: tuple[ClockStep, ...] = ()
     revoked_at: float | None = None  # the API key of the first account; the next life has another one
+    topped_up_at: float | None = None  # credits are bought for the first account, and the program is started again
     stranger_until: float = 0.0  # until when somebody else uses the first account, with a key of their own
     rests: tuple[float, ...] = ()  # seconds between two lives of the program, one after the other
     calm_at: float = 0.0  # from here on nothing goes wrong any more

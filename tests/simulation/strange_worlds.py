@@ -1,6 +1,7 @@
 """Small worlds with a service in a dialect: what is asked for, what goes wrong, and what came of it, by its books."""
 
 import hashlib
+import json
 import random
 import re
 import sqlite3
@@ -12,6 +13,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+from batchkiln.service.dialects import Dialect
+from batchkiln.service.dialects.downloads import count_of_outputs
 from batchkiln.service.dialects.files import EXTENSIONS, small_file
 
 from .plan import START, Plan
@@ -41,6 +44,10 @@ _FAULTS: Final = (
     ("throttle", "create"),
     ("slow_generation", "create"),
 )
+_POOR_SHARE: Final = 0.15
+_POOR_CREDITS: Final = (1, 60)  # all items cost more than that
+_TOPPED_UP_BETWEEN: Final = (300.0, 2_400.0)
+_REFUSED_SHARE: Final = 0.1
 _TEXTS: Final = ("A red fox in snow", "An owl at dusk", "A heron in the reeds", "A lynx on a rock")
 _IMAGES: Final = ("epsilon-2", "epsilon-pro", "delta-image-2")
 _CLIPS: Final = ("alpha-2.5-lite", "alpha-2.0-fast", "gamma-3.1-fast")
@@ -96,7 +103,24 @@ def draw_plan(seed: int, *, without: tuple[str, ...] = (), is_fair: bool = False
         plan.kills = kills
     if is_stormy:
         plan.weather = partial(Storms, seed, probability=0.02, calm_at=CALM_AT)
-    return replace(plan, calm_at=CALM_AT)
+    return _in_want(replace(plan, calm_at=CALM_AT), seed)
+
+
+def _in_want(plan: Plan, seed: int) -> Plan:
+    """Let a share of the accounts run out of credits in the middle, and replays be refused by what has changed."""
+    chance = random.Random(f"strange purse {seed}")
+    is_poor, is_refused = (chance.random() < share for share in (_POOR_SHARE, _REFUSED_SHARE))
+    if is_poor:
+        plan.service["accounts"] = [{"name": plan.accounts[0], "credits": chance.randint(*_POOR_CREDITS)}]
+    if is_refused:
+        rules: list[dict[str, object]] = [
+            {"kind": kind, "endpoint": "create", "times": 3, "probability": 0.6}
+            for kind in ("reply_lost", "refuse_replay")
+        ]
+        plan.service["faults"] = rules
+    if is_poor or is_refused:  # either way the account is said to have no credits
+        plan.topped_up_at = chance.uniform(*_TOPPED_UP_BETWEEN)
+    return plan
 
 
 @cache
@@ -133,8 +157,9 @@ def _manifest(chance: random.Random) -> str:
 class Books:
     """What service and queue have written, side by side."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, without: tuple[str, ...] = ()) -> None:
         self._seed = seed
+        self._dialect = Dialect.draw(seed).without(without)
         with closing(_opened(folder / "service" / "service.db")) as books:
             self._made = books.execute(
                 "SELECT *, json_extract(CAST(drawing_json AS TEXT), '$.prompt') AS prompt FROM generations"
@@ -213,17 +238,18 @@ class Books:
         yield from ((prompt, count) for prompt, count in kept.items() if count > 1)
 
     def _lost(self) -> Iterator[str]:
-        """Give the prompts whose result was paid for, and is neither here nor still to come."""
-        kinds: defaultdict[int, set[str]] = defaultdict(set)
+        """Give the prompts whose result was paid for, and is neither here, with all of its files, nor still to come."""
+        files: defaultdict[int, set[str]] = defaultdict(set)
         for output in self._outputs:
-            kinds[output["item_id"]].add(Path(output["path"]).suffix)
+            files[output["item_id"]].add(output["sha256"])
         by_prompt = {item["prompt"]: item for item in self._items}
         for made in self._made:
             if made["outcome"] != "success":
                 continue
             item = by_prompt[made["prompt"]]
             is_open = item["state"] in {"queued", "submitting", "active", "downloading", "held"}
-            is_here = bool(kinds[item["id"]]) and item["state"] == "done"
+            wanted = count_of_outputs(self._dialect, is_video=json.loads(made["drawing_json"])["kind"] == "video")
+            is_here = len(files[item["id"]]) >= wanted and item["state"] == "done"
             if not is_open and not is_here:
                 yield made["prompt"]
 

@@ -62,7 +62,7 @@ def meet(seed: int, way: Way = Way(), *, tells: bool = False) -> Verdict:
         with seeded_secrets(seed):
             world = World(folder, plan)
             world.play()
-            verdict = Books(folder, seed).verdict(world.violations)
+            verdict = Books(folder, seed, way.without).verdict(world.violations)
         if tells:
             print("\n".join(world.story()))
     except Exception as error:  # noqa: BLE001 - whatever ends a run is a finding

@@ -1,13 +1,19 @@
 """Services that nobody has seen: a dozen dialects; thousands of them are met by `strangers.py`."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from batchkiln.service.dialects import TRAITS
+from batchkiln.service.dialects import TRAITS, Dialect
 
+from .playing import seeded_secrets
 from .quiet import silence
+from .strange_worlds import CREATES_MAX, Books, draw_plan
 from .strangers import Tally, Way, meet, shrunken
+from .world import World
 
 SEEDS = (11, 42, 137, 256, 399, 512, 777, 1024, 2001, 3003, 4242, 5150)
 
@@ -24,7 +30,16 @@ def test_no_dialect_is_paid_twice_or_has_its_results_lost(seed: int) -> None:
     """Whatever is not understood, what was paid for is here, or still to come. Laws 2, 3 and 9."""
     verdict = meet(seed)
 
-    assert (verdict.double_charges, verdict.lost_results) == (0, 0)
+    assert (verdict.double_charges, verdict.lost_results, verdict.credits_beyond) == (0, 0, 0)
+    assert verdict.creates_in_vain <= CREATES_MAX
+
+
+def test_account_that_runs_out_of_credits_completes_once_more_are_bought() -> None:
+    """What was refused for want of credits is not lost, and what was sent is not paid again. Laws 2 and 9."""
+    purses = ((seed, draw_plan(seed)) for seed in range(100))
+    seed = next(seed for seed, plan in purses if "accounts" in plan.service and "faults" in plan.service)
+
+    assert meet(seed, Way(without=tuple(TRAITS))).wrong == ()
 
 
 def test_plain_dialect_completes() -> None:
@@ -42,6 +57,20 @@ def test_same_seed_is_the_same_finding() -> None:
     assert set(shrunken(SEEDS[1], is_fair=True)) <= {
         f"{trait}={option}" for trait in TRAITS for option, _ in TRAITS[trait]
     }
+
+
+def test_missing_second_output_is_a_lost_result(tmp_path: Path) -> None:
+    """The proof is no blind one: an item is not done with one of its two files."""
+    seed = next(seed for seed in range(1000) if Dialect.draw(seed)["outputs"] == "two")
+    plain = tuple(trait for trait in TRAITS if trait != "outputs")
+    with seeded_secrets(seed):
+        World(tmp_path, draw_plan(seed, without=plain, is_fair=True)).play()
+    whole = Books(tmp_path, seed, plain).verdict([])
+    with closing(sqlite3.connect(tmp_path / "program" / "queue.db")) as queue, queue:
+        queue.execute("DELETE FROM output WHERE id = (SELECT max(id) FROM output WHERE number = 2)")
+    halved = Books(tmp_path, seed, plain).verdict([])
+
+    assert (whole.lost_results, halved.lost_results) == (0, 1)
 
 
 def test_figures_are_added_up() -> None:

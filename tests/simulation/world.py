@@ -36,7 +36,7 @@ from .canaries import Canaries
 from .fates import fates_of
 from .inline import inline_aiosqlite
 from .person import end_doubts, fetch_again, give_up_unreachable
-from .plan import Plan
+from .plan import RESTART_SECONDS, Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
 from .remains import left_behind
@@ -229,7 +229,7 @@ class World:
         self.note("program", f"ends by itself; {left} items are left")
         self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
         if self.plan.is_left_alone:
-            return None
+            return self._until_topped_up() if left else None
         if left and self.revoked_key is not None:
             give_up_unreachable(self.program_folder / "queue.db")
         if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
@@ -237,6 +237,13 @@ class World:
         if unfetched := fetch_again(self.program_folder / "queue.db"):
             self.note("a person", f"has the outputs of {unfetched} items fetched again")
         return STANDSTILL_SECONDS if left or doubts or unfetched else None
+
+    def _until_topped_up(self) -> float | None:
+        """Return how long it is until a person has bought credits and starts again, in calm; None when nobody will."""
+        if self.plan.topped_up_at is None:
+            return None
+        seconds = max(self.plan.topped_up_at, self.plan.calm_at) - self.loop.time()
+        return seconds + RESTART_SECONDS if seconds >= 0 else None
 
     def _die(self, point: str) -> None:
         """Take the picture of the disk at this instant, and let the node be dead."""

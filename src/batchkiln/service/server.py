@@ -49,6 +49,7 @@ from batchkiln.service.operator_port.listening import listen_to_operator
 from batchkiln.service.operator_port.reporting import read_report, write_report
 from batchkiln.service.rules.catalog import load_catalog
 from batchkiln.service.rules.lifecycle import Outcome
+from batchkiln.service.rules.windows import Counting
 from batchkiln.service.transport.edge import EdgeFirewall
 from batchkiln.service.transport.links import Links
 from batchkiln.service.transport.listening import address_of, listen
@@ -220,7 +221,12 @@ class LocalService:
             clock=self.clock,
             catalog=load_catalog(),
             database=self._database,
-            admission=Admission(config.limits, calendar, keeps_all=config.keep_requests),
+            admission=Admission(
+                config.limits,
+                calendar,
+                keeps_all=config.keep_requests,
+                counting=Counting() if self._dialect is None else self._dialect.counting,
+            ),
             creates=CreateBooks(config.limits, calendar),
             assets=AssetBooks(config.limits, calendar),
             renderer=self._renderer,

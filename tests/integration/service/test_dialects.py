@@ -6,6 +6,7 @@ import aiohttp
 import jsonschema_rs
 import pytest
 
+from batchkiln.service import Limits
 from batchkiln.service.dialects import TRAITS, Dialect
 from batchkiln.service.dialects.endpoints import Endpoint, success_status
 from batchkiln.service.dialects.naming import generation_ids
@@ -93,6 +94,52 @@ async def test_an_asset_is_known_by_the_name_that_was_told(make_world: WorldMake
 
     assert isinstance(number, int)
     assert (as_text.status, as_number.status) == (404, 200)
+
+
+async def _only(make_world: WorldMaker, trait: str, option: str, **limits: int) -> World:
+    """Return a service that is plain but for one trait."""
+    plain = tuple(each for each in TRAITS if each != trait)
+    seed = next(seed for seed in range(1000) if Dialect.draw(seed)[trait] == option)
+    return await make_world(dialect=seed, dialect_without=plain, limits=Limits(**limits))
+
+
+async def _read_after(world: World, seconds: float) -> int:
+    world.clock.advance(seconds)
+    return (await world.send("GET", "/models")).status
+
+
+async def test_fixed_minute_ends_for_all_of_its_requests(make_world: WorldMaker) -> None:
+    """The window of a full minute has room again when the next begins, and says so. Service section 8."""
+    world = await _only(make_world, "minutes", "fixed", reads_per_minute=2)
+
+    statuses = [await _read_after(world, seconds) for seconds in (50, 1)]
+    refused = await world.send("GET", "/models")
+    statuses += [await _read_after(world, seconds) for seconds in (8, 1, 0, 0)]
+
+    assert (refused.status, refused.retry_after) == (429, 9)
+    assert statuses == [200, 200, 429, 200, 200, 429]
+
+
+@pytest.mark.parametrize(("option", "last"), [("free", 200), ("counted", 429)])
+async def test_refused_request_may_take_a_place_of_its_window(make_world: WorldMaker, option: str, last: int) -> None:
+    """Where refused requests are counted, asking too early makes the wait longer. Service section 8."""
+    world = await _only(make_world, "refused_requests", option, reads_per_minute=2)
+
+    statuses = [await _read_after(world, seconds) for seconds in (0, 0, 30, 29, 1)]
+
+    assert statuses == [200, 200, 429, 429, last]
+
+
+@pytest.mark.parametrize(("option", "status"), [("free", 404), ("counted", 429)])
+async def test_completion_may_be_no_upload_request(make_world: WorldMaker, option: str, status: int) -> None:
+    """Whether it takes a place among the ten of a minute is open. Service section 8."""
+    world = await _only(make_world, "completions", option, creates_per_minute=1)
+    files = [{"name": "owl.png", "type": "image/png", "size": 100}]
+
+    prepared = await world.send("POST", "/uploads", body={"files": files})
+    completed = await world.send("POST", "/uploads/complete", body={"asset_ids": ["ast_nobody"]})
+
+    assert (prepared.status, completed.status) == (200, status)
 
 
 async def _complete(world: World, asset_ids: list[object]) -> aiohttp.ClientResponse:

@@ -10,6 +10,7 @@ from batchkiln.service.api.examples import reply_examples
 from batchkiln.service.dialects import TRAITS, Dialect
 from batchkiln.service.dialects.description import describe
 from batchkiln.service.dialects.endpoints import Endpoint, success_status
+from batchkiln.service.dialects.files import EXTENSIONS, small_file
 from batchkiln.service.dialects.naming import Ids, asset_ids, generation_ids
 from batchkiln.service.dialects.refusals import body_shape, meant, media_type, refused
 from batchkiln.service.rules.catalog import load_catalog
@@ -187,3 +188,13 @@ def test_what_a_replay_may_meet_says_nothing_of_conflicts() -> None:
         codes = {meant(dialect, meaning, 409).code for meaning in ("in_progress", "conflict", "busy")}
 
         assert len(codes) == 3
+
+
+@pytest.mark.parametrize("extension", sorted(set(EXTENSIONS) - {"avif"}))
+def test_second_output_of_a_kind_is_another_file(extension: str) -> None:
+    """Two outputs of one generation are told apart by their bytes; the same number is the same file."""
+    first, second = (small_file(extension, number) for number in range(2))
+
+    assert first != second
+    small_file.cache_clear()
+    assert small_file(extension) == first

@@ -5,21 +5,24 @@ per account and budget; the row that is `limit` numbers back tells when a window
 check costs two index look-ups however high the limits are.
 """
 
+import math
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from batchkiln.service.books.generations import settle
 from batchkiln.service.books.keys import find_holder
-from batchkiln.service.books.request_log import BUDGETS, Credentials, Entry, Kind, Told, record
+from batchkiln.service.books.request_log import BUDGETS, Credentials, Entry, Told, record
 from batchkiln.service.config import Limits
 from batchkiln.service.errors import ApiError
-from batchkiln.service.rules.windows import Calendar, minute_wait_seconds
+from batchkiln.service.rules.windows import Calendar, Counting, minute_wait_seconds
 
 Answer = TypeVar("Answer")
 KEPT_DAYS: Final = 2
 KEPT_MINUTES: Final = 2  # a day of the service may be set to be shorter than its minute
+_COMPLETIONS: Final = "/uploads/complete"
 PRUNE_EVERY: Final = 500  # rows: seldom enough to cost nothing, often enough to bound the file
 PRUNED_AT_ONCE: Final = 2 * PRUNE_EVERY  # more than were written since, and no request waits long for it
 
@@ -36,11 +39,15 @@ class Caller:
 class Admission:
     """Checks windows and writes the log. Every method runs inside a database job, but `knows`."""
 
-    def __init__(self, limits: Limits, calendar: Calendar, *, keeps_all: bool = True) -> None:
+    def __init__(
+        self, limits: Limits, calendar: Calendar, *, keeps_all: bool = True, counting: Counting | None = None
+    ) -> None:
         self._keeps_all = keeps_all
+        self._counting = counting or Counting()
         self._limits = limits
         self._calendar = calendar
         self._minute_ms = round(limits.minute_seconds * 1000)
+        self._minutes = Calendar(0, self._minute_ms)
         self._rows_since_pruning = 0
         self._known_keys: set[str] = set()  # as many as were ever made; some may have been revoked since
 
@@ -62,14 +69,18 @@ class Admission:
         Whatever the work had written is undone when it refuses.
         """
         number: int | None = None
+        caller: Caller | None = None
         try:
             caller = self._identified(connection, entry, now_ms)
             settle(connection, caller.account, now_ms)
             if gate is not None:
                 gate(caller)
-            number = self._next_number(connection, caller, entry.arrival.kind)
-            result = _undone_on_refusal(connection, lambda: work(caller))
+            number = self._next_number(connection, caller, entry)
+            result = _undone_on_refusal(connection, partial(work, caller))
         except ApiError as refusal:
+            budget = self._budget_of(entry)
+            if self._counting.counts_refused and caller is not None and number is None and budget is not None:
+                number = _last_number(connection, caller.account, budget) + 1
             self._write(connection, entry, Told(refusal.status, refusal.code, entry.fault), now_ms, number=number)
             return refusal
         self._write(connection, entry, Told(status, None, entry.fault), now_ms, number=number)
@@ -129,9 +140,13 @@ class Admission:
         self._known_keys.add(holder.key_sha256)
         return Caller(holder.account, holder.key_sha256, now_ms)
 
-    def _next_number(self, connection: sqlite3.Connection, caller: Caller, kind: Kind) -> int | None:
+    def _budget_of(self, entry: Entry) -> str | None:
+        is_free = not self._counting.counts_completions and entry.arrival.path.endswith(_COMPLETIONS)
+        return None if is_free else BUDGETS[entry.arrival.kind]
+
+    def _next_number(self, connection: sqlite3.Connection, caller: Caller, entry: Entry) -> int | None:
         """Return the request's number in its budget. Raises ApiError 429 when a window is full."""
-        budget = BUDGETS[kind]
+        budget = self._budget_of(entry)
         if budget is None:
             return None
         last = _last_number(connection, caller.account, budget)
@@ -139,7 +154,7 @@ class Admission:
         refusals = [
             refusal
             for refusal in (
-                self._refused_by_minute(connection, caller, budget, nth_last=last - per_minute + 1),
+                self._refused_by_minute(connection, caller, budget, last=last, limit=per_minute),
                 self._refused_by_day(connection, caller, budget, last=last, limit=per_day),
             )
             if refusal is not None
@@ -154,28 +169,32 @@ class Admission:
         return self._limits.reads_per_minute, self._limits.reads_per_day
 
     def _refused_by_minute(
-        self, connection: sqlite3.Connection, caller: Caller, budget: str, *, nth_last: int
+        self, connection: sqlite3.Connection, caller: Caller, budget: str, *, last: int, limit: int
     ) -> ApiError | None:
-        row = connection.execute(
-            "SELECT arrived_at_ms FROM requests WHERE account = ? AND budget = ? AND number = ?",
-            (caller.account, budget, nth_last),
-        ).fetchone()
-        wait = minute_wait_seconds(row["arrived_at_ms"] if row else None, caller.now_ms, minute_ms=self._minute_ms)
+        if self._counting.has_fixed_minutes:
+            is_full = self._used_since(connection, caller, budget, last, self._minutes) >= limit
+            wait = self._minutes.wait_seconds(caller.now_ms) if is_full else None
+        else:
+            wait = self._sliding_wait(connection, caller, budget, last - limit + 1)
+            if wait is not None and self._counting.counts_refused:  # this one takes a place, too
+                wait = self._sliding_wait(connection, caller, budget, last - limit + 2) or math.ceil(
+                    self._minute_ms / 1000
+                )
         if wait is None:
             return None
         return ApiError(429, "rate_limited", "too many requests in this minute", retry_after_seconds=wait)
 
+    def _sliding_wait(self, connection: sqlite3.Connection, caller: Caller, budget: str, nth_last: int) -> int | None:
+        row = connection.execute(
+            "SELECT arrived_at_ms FROM requests WHERE account = ? AND budget = ? AND number = ?",
+            (caller.account, budget, nth_last),
+        ).fetchone()
+        return minute_wait_seconds(row["arrived_at_ms"] if row else None, caller.now_ms, minute_ms=self._minute_ms)
+
     def _refused_by_day(
         self, connection: sqlite3.Connection, caller: Caller, budget: str, *, last: int, limit: int
     ) -> ApiError | None:
-        begin_ms = self._calendar.begin_of(self._calendar.day_of(caller.now_ms))
-        row = connection.execute(
-            "SELECT number FROM requests WHERE account = ? AND budget = ? AND arrived_at_ms >= ?"
-            " AND number IS NOT NULL ORDER BY arrived_at_ms, number LIMIT 1",
-            (caller.account, budget, begin_ms),
-        ).fetchone()
-        used = 0 if row is None else last - row["number"] + 1
-        if used < limit:
+        if self._used_since(connection, caller, budget, last, self._calendar) < limit:
             return None
         return ApiError(
             429,
@@ -183,6 +202,18 @@ class Admission:
             f"the account's {limit} requests of this day are used up",
             retry_after_seconds=self._calendar.wait_seconds(caller.now_ms),
         )
+
+    def _used_since(
+        self, connection: sqlite3.Connection, caller: Caller, budget: str, last: int, periods: Calendar
+    ) -> int:
+        """Return how many requests were counted in the present one of some periods."""
+        begin_ms = periods.begin_of(periods.day_of(caller.now_ms))
+        row = connection.execute(
+            "SELECT number FROM requests WHERE account = ? AND budget = ? AND arrived_at_ms >= ?"
+            " AND number IS NOT NULL ORDER BY arrived_at_ms, number LIMIT 1",
+            (caller.account, budget, begin_ms),
+        ).fetchone()
+        return 0 if row is None else last - int(row["number"]) + 1
 
     def _write(
         self, connection: sqlite3.Connection, entry: Entry, told: Told, at_ms: int, *, number: int | None = None

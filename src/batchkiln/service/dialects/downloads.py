@@ -51,6 +51,12 @@ def outputs_of(dialect: Dialect, context: Context, own: Sequence[Mapping[str, An
     return made[::-1] if is_turned else made
 
 
+def count_of_outputs(dialect: Dialect, *, is_video: bool) -> int:
+    """Return how many outputs the record of a finished generation has."""
+    has_second = dialect["outputs"] == "two" or (dialect["outputs"] != "one" and is_video)
+    return 2 if has_second else 1
+
+
 async def dressed(dialect: Dialect, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Send the file that the link is for, with the dialect's headers."""
     if response.prepared or all(dialect[name] == _PLAIN[name] for name in _PLAIN):

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from batchkiln.service.dialects.extras import extras
+from batchkiln.service.dialects.files import media_type_of
 from batchkiln.service.dialects.naming import Ids, generation_ids, spelled
 from batchkiln.service.dialects.shapes import (
     INSTANT,
@@ -100,7 +101,7 @@ def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
     extension = str(output["url"]).partition("?")[0].rpartition(".")[2]
     match dialect["image_type"]:
         case "media_type":
-            return f"image/{'jpeg' if extension == 'jpg' else extension}"
+            return media_type_of(extension)
         case "extension":
             return extension
         case word:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final, Self
 
 from batchkiln.service.config import ServiceConfig
+from batchkiln.service.rules.windows import Counting
 
 _ID_BYTES: Final = 12  # of the service's own ids, behind their prefix
 _NUMBER_BYTES: Final = 5  # of ids that are written as numbers: every JSON parser keeps them exact
@@ -86,7 +87,8 @@ TRAITS: Final[Mapping[str, Options]] = {
     "image_type": _options(image=50, picture=8, media_type=17, extension=10, photo=8, still=7),
     "outputs": _options(one=72, poster=14, two=8, poster_first=6),
     "outputs_order": _options(same=80, changing=20),
-    "image_file": _options(asked=80, webp=7, jpg=5, gif=2, bmp=2, tiff=2, avif=2),
+    "image_file": _options(asked=80, webp=7, jpg=5, gif=2, bmp=2, tiff=2, avif=2, svg=1, heic=1,
+                         jxl=1),
     "video_file": _options(asked=85, webm=5, mov=4, mkv=3, gif=3),
     "media_type": _options(right=75, octets=15, none=10),
     "file_etag": _options(strong=70, weak=15, none=15),
@@ -110,6 +112,10 @@ TRAITS: Final[Mapping[str, Options]] = {
     # What a replay of a key meets that is known already.
     "replay": _options(record=78, in_progress=14, limits_first=8),
     "in_progress_status": _options(s409=50, s425=20, s423=15, s429=10, s400=5),
+    # How requests are counted.
+    "minutes": _options(sliding=65, fixed=35),
+    "refused_requests": _options(free=65, counted=35),
+    "completions": _options(counted=70, free=30),
     # Lives.
     "asset_life": _options(fourteen_days=70, day=20, hours=10),
     "link_life": _options(fifteen_minutes=70, five_minutes=20, minute=10),
@@ -166,6 +172,15 @@ class Dialect:
         }
         chosen = {name: min(seconds, getattr(config, name)) for name, seconds in lives.items()}
         return config.model_copy(update=chosen)
+
+    @property
+    def counting(self) -> Counting:
+        """How requests are counted in windows."""
+        return Counting(
+            has_fixed_minutes=self["minutes"] == "fixed",
+            counts_refused=self["refused_requests"] == "counted",
+            counts_completions=self["completions"] == "counted",
+        )
 
     @property
     def unlike_plain(self) -> tuple[str, ...]:

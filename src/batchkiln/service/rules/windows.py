@@ -7,6 +7,15 @@ from dataclasses import dataclass
 POLL_TOLERANCE = 0.005
 
 
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How requests are counted in windows, as far as Service section 8 leaves it open."""
+
+    has_fixed_minutes: bool = False  # a window that ends with each full minute, in place of one that slides
+    counts_refused: bool = False  # also what a window refuses is counted in it
+    counts_completions: bool = True  # completing an upload is an upload request
+
+
 def minute_wait_seconds(nth_last_at_ms: int | None, now_ms: int, *, minute_ms: int) -> int | None:
     """Return how long a full sliding window makes wait, None when there is room. Service section 8.
 
