@@ -61,7 +61,7 @@ def cost_of_resolve(decision: Decision, story: ItemStory) -> str:
             return f"{name} is given up. This costs nothing more; what it may have cost stays paid."
         case Decision.ASK_AGAIN:
             return (
-                f"{name} is sent once more, with the same bytes under the same key. It costs nothing more where the "
+                f"{name} is sent again, with the same bytes under the same key. It costs nothing more where the "
                 f"service still knows the key, and {price} where it has forgotten it or never got it."
             )
         case Decision.SAVED:
