@@ -18,7 +18,7 @@ def ask_again(common: Common, account: str | None) -> ExitStatus:
 
     `batchkiln status` says what that is. A price, an upload or a reading costs nothing; where requests to generate were
     not understood, the next queued item is sent, and may be charged. Works while another process drives the queue,
-    which then asks at once.
+    which then asks at once. Ends waits as well that the service asked for, as by a wrong Retry-After of days.
     """
     return run_async(_ask_again(common, account))
 
@@ -26,13 +26,16 @@ def ask_again(common: Common, account: str | None) -> ExitStatus:
 async def _ask_again(common: Common, account: str | None) -> ExitStatus:
     async with changing(common.queue) as database:
         asked = await database.write(misunderstood.ask_again, account)
+        ended = await database.write(misunderstood.end_waits, account)
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
-        print_json({"asked_again": calls})
-    elif not asked:
-        say("Nothing was misunderstood: there is nothing to ask again.")
+        print_json({"asked_again": calls, "waits_ended": list(ended)})
+    elif not asked and not ended:
+        say("Nothing was misunderstood, and no wait is kept: there is nothing to ask again.")
     else:
         for each in asked:
             say(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is asked again.")
+        for name in ended:
+            say(f"{name}: the wait that the service asked for is ended; a process that waits has to be started again.")
         say("`batchkiln work` runs what is queued.")
     return ExitStatus.OK

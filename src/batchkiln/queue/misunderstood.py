@@ -4,6 +4,7 @@ Every function takes a connection, those that change something inside a transact
 """
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from batchkiln.core.calls import Call, Misunderstood
@@ -71,15 +72,35 @@ def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tup
 
     Returns what that was. Raises `InputError` for an account that the queue does not know.
     """
+    names = _names(connection)
+    place = {"account_id": _chosen(names, account)}
+    dropped = connection.execute(query("drop_all_misunderstood"), place).fetchall()
+    return tuple(AskedAgain(*names[row["account_id"]], _entry(row)) for row in dropped)
+
+
+def end_waits(connection: sqlite3.Connection, account: str | None = None) -> tuple[str, ...]:
+    """End the waits that the service asked for and that are kept over restarts, of one account or of all.
+
+    A single wrong Retry-After may hold an account for days. Returns the accounts (PROFILE/NAME) that had one. A process
+    that was told itself keeps to it until it ends. Raises `InputError` as `ask_again` does.
+    """
+    names = _names(connection)
+    ended = connection.execute(query("end_waits"), {"account_id": _chosen(names, account)}).fetchall()
+    return tuple("/".join(names[row["id"]]) for row in ended)
+
+
+def _names(connection: sqlite3.Connection) -> dict[int, tuple[str, str]]:
     rows = connection.execute(query("account_names")).fetchall()
-    names = {row["id"]: (row["profile"], row["name"]) for row in rows}
+    return {row["id"]: (row["profile"], row["name"]) for row in rows}
+
+
+def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | None:
+    """Return the id of the account that is meant; None for all. Raises `InputError` where it is not known."""
     known = {"/".join(name): account_id for account_id, name in names.items()}
     if account is not None and account not in known:
         told = ", ".join(known) or "none"
         raise InputError(f"the queue knows no account {account!r}; it knows {told}. Nothing was changed")
-    place = {"account_id": None if account is None else known[account]}
-    dropped = connection.execute(query("drop_all_misunderstood"), place).fetchall()
-    return tuple(AskedAgain(*names[row["account_id"]], _entry(row)) for row in dropped)
+    return None if account is None else known[account]
 
 
 def _entry(row: sqlite3.Row) -> Misunderstood:

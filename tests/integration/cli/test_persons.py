@@ -212,7 +212,8 @@ def test_ask_again_ends_the_rest(queued: Workspace) -> None:
 
     result = queued.call("ask-again", "local/main", "--json")
 
-    assert result.document == {"asked_again": [{"profile": "local", "account": "main", "call": "quote"}]}
+    asked = [{"profile": "local", "account": "main", "call": "quote"}]
+    assert result.document == {"asked_again": asked, "waits_ended": []}
     assert queued.call("status", "--json").document["accounts"][0]["not_understood"] == []
     assert "nothing to ask again" in queued.call("ask-again").out
 

@@ -13,6 +13,7 @@ from batchkiln.core.planner import Reason
 from batchkiln.core.states import Event
 from batchkiln.core.views import HeldUntil, Look, Scope, Viewpoint
 from batchkiln.queue.connection import Database
+from batchkiln.queue.misunderstood import end_waits
 from batchkiln.queue.store import News, QueueStore
 from support.builders import NO, NOON, now_at, record
 from support.ledger import begin
@@ -89,6 +90,20 @@ async def test_wait_is_kept(world: World) -> None:
     found = await world.store.snapshot(Viewpoint(account_id, "test", "main", is_first=True, scope=Scope()), [NOON])
     assert found.creates_held == HeldUntil(until, Reason.THROTTLED)
     assert found.reads_held is None
+
+
+async def test_person_ends_a_wait(world: World) -> None:
+    """Whatever holds an account, there is a command that frees it: a wrong Retry-After may hold it for eight days."""
+    account_id = await world.store.account("main")
+    await world.store.account("other")
+    await world.store.hold(account_id, creates=True, until=NOON + timedelta(days=8), reason=Reason.THROTTLED)
+
+    ended = [world.write(end_waits, account) for account in ("test/other", "test/main", None)]
+
+    assert ended == [(), ("test/main",), ()]
+    world.restart()
+    found = await world.store.snapshot(Viewpoint(account_id, "test", "main", is_first=True, scope=Scope()), [NOON])
+    assert found.creates_held is None
 
 
 async def test_services_time_is_remembered(world: World) -> None:

@@ -24,6 +24,12 @@ WHERE account_id = :account_id AND description IS NULL AND :description IS NOT N
 -- name: account_names
 SELECT id, profile, name FROM account ORDER BY id;
 
+-- name: end_waits  (likewise)
+UPDATE account
+SET creates_held_until = NULL, creates_held_reason = NULL, reads_held_until = NULL, reads_held_reason = NULL
+WHERE (:account_id IS NULL OR id = :account_id) AND (creates_held_until IS NOT NULL OR reads_held_until IS NOT NULL)
+RETURNING id;
+
 -- name: drop_all_misunderstood  (of one account, or of all)
 DELETE FROM misunderstood WHERE :account_id IS NULL OR account_id = :account_id
 RETURNING account_id, call, since, lacking, shape, status, remedy;
