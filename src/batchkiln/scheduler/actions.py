@@ -207,6 +207,7 @@ async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now
     if attempt.sends < SENDS_BEFORE_HOLD or now.steady - since < UNDECIDED_FOR.total_seconds():
         return
     error = _error_of(reply)
+    error = error if error.code else ServiceError("no_reply", error.message)
     state = await lane.ports.queue.record_hold(attempt, event, error, lane.ports.clock.now())
     if state is ItemState.SUBMITTING:
         return

@@ -159,16 +159,20 @@ async def test_misunderstood_create_spends_six_creates_and_stops_the_account(wor
 
 
 @pytest.mark.parametrize(
-    "poison", [Unavailable(None, NO), NoReply("no reply of this API", 400)], ids=["500", "html_400"]
+    ("poison", "code"),
+    [(Unavailable(None, NO), "no"), (NoReply("no reply of this API", 400), "no_reply")],
+    ids=["500", "html_400"],
 )
-async def test_item_that_the_service_never_decides_lets_the_others_go_on(world: World, poison: CreateReply) -> None:
+async def test_item_that_the_service_never_decides_lets_the_others_go_on(
+    world: World, poison: CreateReply, code: str
+) -> None:
     """The service works, and only this request fails: after an hour it is a person's, with its credits reserved."""
     first, *_ = world.enqueue("first", "second", "third")
     world.service.rule = while_submitting(world, first, poison)
 
     await world.run()
 
-    assert (world.state(first), world.error(first) is not None) == (ItemState.HELD, True)
+    assert (world.state(first), world.error(first)) == (ItemState.HELD, code)
     assert world.states() == {"held": 1, "done": 2}
     assert world.money() == (10, 20, 0)
 
