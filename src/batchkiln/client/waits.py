@@ -9,9 +9,10 @@ from typing import Final
 from batchkiln.client.lenient import read_instant, read_number
 from batchkiln.client.raw import RawReply, read_date
 from batchkiln.client.tree import plain, walk
+from batchkiln.core.backoff import LONGEST_HOLD
 
-# A week covers every window of the service; anything longer is an error of the reply.
-RETRY_AFTER_MAX: Final = timedelta(days=8)
+RETRY_AFTER_MAX: Final = LONGEST_HOLD
+_RESET_MAX_SECONDS: Final = 3600.0  # the reset of a limit is no documented word: asked again each hour, no day is lost
 _EPOCH_MIN: Final = 10**9  # a count of seconds this large is an instant, up to the last year
 _LAST_YEAR: Final = 2100
 _SPAN: Final = re.compile(
@@ -41,8 +42,8 @@ _FIELDS: Final[Mapping[str, float]] = {
 def retry_after(raw: RawReply) -> timedelta | None:
     """Return the wait that a reply asks for, from 0 up to eight days; None where it says nothing that can be read.
 
-    A `Retry-After` wins over other headers, these over a field of the body, and that over the reset of a limit; one
-    that is a date, in a reply without a `Date`, leaves the wait to us.
+    A `Retry-After` wins over other headers, these over a field of the body, and that over the reset of a limit, which
+    counts as an hour at most; one that is a date, in a reply without a `Date`, leaves the wait to us.
     """
     for seconds in _told(raw):
         if seconds is not None and not math.isnan(seconds):
@@ -62,7 +63,8 @@ def _told(raw: RawReply) -> Iterator[float | None]:
             if place.name in _FIELDS:
                 yield _seconds(plain(place.value), sent_at, _FIELDS[place.name])
     for name in () if is_lost else _LIMIT_HEADERS:
-        yield _seconds(raw.headers.get(name), sent_at, 1.0)
+        seconds = _seconds(raw.headers.get(name), sent_at, 1.0)
+        yield None if seconds is None else min(seconds, _RESET_MAX_SECONDS)
 
 
 def _seconds(value: object, sent_at: datetime | None, scale: float) -> float | None:

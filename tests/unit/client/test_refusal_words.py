@@ -250,3 +250,11 @@ def test_a_date_that_cannot_be_measured_is_not_replaced_by_another_windows_reset
 
     assert retry_after(RawReply(429, headers, b"{}")) is None
     assert retry_after(RawReply(429, {"x-ratelimit-reset": "60"}, b"{}")) == timedelta(seconds=60)
+
+
+def test_reset_of_a_limit_holds_for_an_hour_at_most() -> None:
+    """No documented word: held against a `Date` that is two days behind, it would hold an account for two days."""
+    headers = {"date": "Fri, 27 Feb 2026 09:30:22 GMT", "x-ratelimit-reset": "1772357460"}
+
+    assert retry_after(RawReply(429, headers, b"{}")) == timedelta(hours=1)
+    assert retry_after(RawReply(429, {"ratelimit-reset": "86400"}, b"{}")) == timedelta(hours=1)
