@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from batchkiln.queue import misunderstood
 from batchkiln.queue.resolve import Decision, resolve
 
 
@@ -21,6 +22,15 @@ def fetch_again(queue: Path) -> int:
         for row in held:
             _end_holds(connection, [row], Decision.GENERATION, generation_id=row["generation_id"])
     return len(held)
+
+
+def ask_again(queue: Path) -> int:
+    """Have asked again what rests since it was not understood: what went wrong on the way looks like it at times."""
+    with _queue(queue) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        asked = misunderstood.ask_again(connection)
+        connection.execute("COMMIT")
+    return len(asked)
 
 
 def end_doubts(queue: Path, service: Path) -> int:

@@ -35,7 +35,7 @@ from batchkiln.wiring.setting import Setting, Surroundings
 from .canaries import Canaries
 from .fates import fates_of
 from .inline import inline_aiosqlite
-from .person import end_doubts, fetch_again, give_up_unreachable
+from .person import ask_again, end_doubts, fetch_again, give_up_unreachable
 from .plan import RESTART_SECONDS, Plan
 from .points import DiedError, Points
 from .power import Disk, FollowedFiles
@@ -236,6 +236,8 @@ class World:
             self.note("a person", f"ends {doubts} doubts")
         if unfetched := fetch_again(self.program_folder / "queue.db"):
             self.note("a person", f"has the outputs of {unfetched} items fetched again")
+        if left and (asked := ask_again(self.program_folder / "queue.db")):
+            self.note("a person", f"has {asked} calls asked again")
         return STANDSTILL_SECONDS if left or doubts or unfetched else None
 
     def _until_topped_up(self) -> float | None:

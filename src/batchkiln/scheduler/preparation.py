@@ -164,7 +164,10 @@ async def _upload(lane: Lane, candidate: Candidate, now: Now) -> None:
 async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[WantedInput, ...]:
     """Return the next inputs that fit today's upload limits, or let uploads wait for the reset."""
     _, account, _ = await lane.look(now)
-    wanted = _together(lane, await lane.ports.queue.wanted_inputs(candidate), now)
+    found = await lane.ports.queue.wanted_inputs(candidate)
+    for want in found:
+        wait_alike(lane.failing_uploads, want)
+    wanted = _together(lane, found, now)
     files_left = lane.limits.upload_files_per_day - account.today.usage.upload_files
     bytes_left = lane.limits.upload_bytes_per_day - account.today.usage.upload_bytes
     fitting: list[WantedInput] = []
@@ -178,9 +181,19 @@ async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[W
         await lane.ports.queue.reject_item(candidate.item_id, ServiceError("over_upload_limit", message), now)
     elif wanted and not fitting:
         lane.postpone_uploads(now, Reason.DAY_REQUESTS, told=account.today.resets_at - now.steady)
-    if not wanted:
+    if not found:
+        lane.count_stale_plan()
         lane.ports.queue.announce()
     return tuple(fitting)
+
+
+def wait_alike(failing: dict[int, Backoff], want: WantedInput) -> None:
+    """Let all inputs of one content wait together, those as well that have come into sight since it failed.
+
+    Equal images are uploaded once, under one of their ids: another of them would look due, and never be chosen.
+    """
+    if want.input_id in failing:
+        failing.update(dict.fromkeys(want.alike, failing[want.input_id]))
 
 
 def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[WantedInput, ...]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.core.job import InputFile
 from batchkiln.core.planner import Reason
 from batchkiln.core.replies import (
     AccountBlocked,
@@ -18,8 +19,11 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
+from batchkiln.core.views import WantedInput
 from batchkiln.core.windows import Limits
+from batchkiln.scheduler.backoffs import Backoff
 from batchkiln.scheduler.loop import rest_of
+from batchkiln.scheduler.preparation import wait_alike
 from support.builders import NO
 from support.fake_service import Lost
 from support.world import World
@@ -267,3 +271,15 @@ async def test_image_beyond_any_day_is_rejected(tmp_path: Path) -> None:
     assert (world.state(item), world.error(item)) == (ItemState.REJECTED, "over_upload_limit")
     assert world.service.creates == []
     world.close()
+
+
+def test_equal_images_wait_together() -> None:
+    """One of them may come into sight after the other has failed: due at once, it would be looked at for ever."""
+    failed, other = Backoff(troubles=3), Backoff()
+    failing = {24: failed, 30: other}
+    file = InputFile("owl.png", "2da4", 3, "image/png")
+
+    wait_alike(failing, WantedInput(24, file, 1, alike=(1, 24)))
+    wait_alike(failing, WantedInput(33, file, 1, alike=(33, 34)))
+
+    assert failing == {24: failed, 1: failed, 30: other}
