@@ -52,6 +52,11 @@ class ServiceError:
     code: str
     message: str
 
+    @property
+    def said(self) -> str:
+        """Code and message in a line; the message alone where there is no code."""
+        return f"{self.code}: {self.message}" if self.code else self.message
+
 
 @dataclass(frozen=True, slots=True)
 class OutputLink:

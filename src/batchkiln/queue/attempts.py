@@ -159,7 +159,7 @@ def record_answer(
         note(connection, kind, item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
         return ItemState.SUBMITTING
     if outcome.event is Event.OUTCOME_UNKNOWN:
-        return _move(connection, row, ItemState.SUBMITTING, outcome.event, now, detail={"reason": _said(error)})
+        return _move(connection, row, ItemState.SUBMITTING, outcome.event, now, detail={"reason": error.said})
     _end_uncreated(connection, row, now)
     if is_of_request and outcome.event is Event.NOT_CREATED and _is_refused_too_often(connection, row):
         return _move(connection, row, ItemState.SUBMITTING, Event.REFUSED, now, error=error)
@@ -168,10 +168,6 @@ def record_answer(
 
 
 _POSTPONED: Final = {Answer.LIMITED: "create_postponed", Answer.BLOCKED: "account_blocked"}
-
-
-def _said(error: ServiceError) -> str:
-    return f"{error.code}: {error.message}" if error.code else error.message
 
 
 def _is_refused_too_often(connection: sqlite3.Connection, row: sqlite3.Row) -> bool:

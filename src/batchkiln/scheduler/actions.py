@@ -162,7 +162,7 @@ async def _wait_after(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now
             lane.recovered(Call.CREATE, key=attempt.key_fingerprint)
             _count_alike(lane, attempt, error, now)
         case Refused() | KeyConflict():
-            lane.postpone_creates(now, seconds or 0.0, Reason.UNDECIDED, _said(reply.error))
+            lane.postpone_creates(now, seconds or 0.0, Reason.UNDECIDED, reply.error.said)
         case NotUnderstood():
             await lane.meet(reply, Call.CREATE)
             lane.postpone_creates(now, seconds or 0.0, Reason.UNDECIDED, describe_trouble(reply))
@@ -187,14 +187,14 @@ async def _block(lane: Lane, attempt: Attempt, reply: AccountBlocked, now: Now) 
 
 def _count_alike(lane: Lane, attempt: Attempt, error: ServiceError, now: Now) -> None:
     """Brake where one create after the other is refused in the same words: the request is hardly at fault then."""
-    times = lane.count_alike(_said(error))
+    times = lane.count_alike(error.said)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:
         lane.control.block(lane.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
     elif pause is not None:
-        told = f"{times} items in a row were refused alike, and not charged: {_said(error)}"
+        told = f"{times} items in a row were refused alike, and not charged: {error.said}"
         lane.postpone_creates(now, pause, Reason.REFUSED_ALIKE, told)
-    log.info("create_refused", account=lane.viewpoint.account, attempt=attempt.id, reason=_said(error))
+    log.info("create_refused", account=lane.viewpoint.account, attempt=attempt.id, reason=error.said)
 
 
 async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now) -> None:
@@ -214,7 +214,7 @@ async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now
     lane.undecided.pop(attempt.id, None)
     if state is ItemState.REJECTED:  # each send of it was refused by the firewall: it cost nothing
         _give_back(lane, attempt)
-    log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=_said(error))
+    log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=error.said)
     if isinstance(reply, KeyConflict):  # the next key would fare no better, and be one more in doubt
         lane.control.block(lane.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
     lane.ports.queue.announce()
@@ -258,10 +258,6 @@ def _error_of(reply: NotAccepted) -> ServiceError:
             return ServiceError("", reason)
         case _:
             return reply.error
-
-
-def _said(error: ServiceError) -> str:
-    return f"{error.code}: {error.message}" if error.code else error.message
 
 
 async def poll(lane: Lane, action: Poll, now: Now) -> None:
