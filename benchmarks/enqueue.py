@@ -27,8 +27,8 @@ from figure import Figure, at_most, below
 from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import Mistake
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
-from batchkiln.queue.connection import prepare_for_writing
-from batchkiln.queue.intake import ITEMS_AT_ONCE, ApplyOptions, apply_manifest
+from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions, apply_manifest
+from batchkiln.store.database import prepare_for_writing
 
 RECIPE: Final = Recipe(
     "epsilon-2", Mode.TEXT_TO_IMAGE, (("aspect_ratio", "1:1"), ("resolution", "1024x1024")), 0, 20, 3

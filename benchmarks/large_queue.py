@@ -27,14 +27,14 @@ from figure import Figure, below
 
 from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import Mistake
-from batchkiln.core.instants import Now
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.planner import AccountView, choose_action
-from batchkiln.core.views import Scope, Viewpoint
-from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions, apply_manifest
-from batchkiln.queue.store import News, QueueStore
+from batchkiln.core.queue_types import Scope, Viewpoint
+from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.core.timestamps import Now
+from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.database import Database
+from batchkiln.store.store import News, QueueStore
 
 RUNS = 7
 START_SECONDS = 0.5
@@ -206,7 +206,7 @@ def measured(count: int) -> Measured:
         return Measured(
             choice=asyncio.run(fill(folder, count)),
             bare=timed([sys.executable, "-c", "pass"], folder),
-            imports=timed([sys.executable, "-c", "import batchkiln.wiring.driver, batchkiln.cli.main"], folder),
+            imports=timed([sys.executable, "-c", "import batchkiln.api.engine, batchkiln.cli.main"], folder),
             status=timed(
                 [sys.executable, "-m", "batchkiln", "status", "bench", "--json", "--queue", "queue.db"], folder
             ),

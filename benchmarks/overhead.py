@@ -27,9 +27,12 @@ import peers
 from figure import Figure, at_least
 from scheduler import MANIFEST, bare_loop
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import Driver, driving
 from batchkiln.config import load_config
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     CreateReply,
     Described,
@@ -43,13 +46,10 @@ from batchkiln.core.replies import (
     QuoteReply,
 )
 from batchkiln.logs import configure_logging
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.lane import Lane
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import Driver, driving
-from batchkiln.wiring.setting import Setting
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.worker.account_worker import Lane
+from batchkiln.worker.run_state import Control
 
 CONFIG = """
 default_profile: none

@@ -27,14 +27,14 @@ from pathlib import Path
 
 from aiohttp import web
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import driving
 from batchkiln.config import load_config
 from batchkiln.logs import configure_logging
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.worker.run_state import Control
 
 CONFIG = """
 default_profile: fast

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Final
 
-from batchkiln.core.instants import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, Now
+from batchkiln.core.timestamps import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, Now
 
 LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
 """After how many real seconds a wait looks whether the machine was suspended meanwhile: its timers stand still then."""

@@ -13,9 +13,9 @@ from random import Random
 from typing import Final
 
 from batchkiln.core.errors import BatchkilnError, QueueUnusable
-from batchkiln.queue.connection import SCHEMA_VERSION, translated
-from batchkiln.queue.place import damaged
-from batchkiln.scheduler.loop import first_error
+from batchkiln.store.database import SCHEMA_VERSION, translated
+from batchkiln.store.preflight import damaged
+from batchkiln.worker.loop import first_error
 from golden.files import instant_of, load, new_world, surround
 from support.fake_service import Create, FakeService
 from support.world import World

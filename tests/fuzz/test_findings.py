@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from batchkiln.core.errors import InputError, Mistake
-from batchkiln.core.naming import safe_value
+from batchkiln.core.filenames import safe_value
 from batchkiln.manifest import open_manifest
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.sources import FREE_EXPANSION_SIZE_BYTES, MAX_EXPANSION

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batchkiln.core.errors import InputError, OutputsUnwritable
 from batchkiln.outputs import RealFiles
-from batchkiln.outputs.places import place_inside
+from batchkiln.outputs.paths import place_inside
 from fuzz import ground, writing
 from fuzz.manifests import CONDITIONS, TEMPLATES, WORDS
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import InputFile
-from batchkiln.core.replies import GenerationStatus, KeyConflict, RefusalKind, Refused, ServiceError
+from batchkiln.core.responses import GenerationStatus, KeyConflict, RefusalKind, Refused, ServiceError
 from batchkiln.core.states import ItemState
-from batchkiln.queue.persons import cancel, pause
-from batchkiln.queue.sql import query
-from batchkiln.scheduler.control import Control
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.operations import cancel, pause
+from batchkiln.store.sql import query
+from batchkiln.worker.run_state import Control
 from support.fake_service import Lost
 from support.world import World
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import driving
 from batchkiln.config import load_config
-from batchkiln.core.views import Outstanding
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
+from batchkiln.core.queue_types import Outstanding
 from batchkiln.service import AccountConfig, LocalService, ServiceConfig
 from batchkiln.service.faults import FaultRule
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.worker.run_state import Control
 from crash.ledger import Books
 
 SCALE = 1500.0

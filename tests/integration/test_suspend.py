@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.api.app_context import Setting, Surroundings
+from batchkiln.api.engine import driving
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.queue.connection import Database
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting, Surroundings
+from batchkiln.store.database import Database
+from batchkiln.worker.run_state import Control
 
 HOURS = 9 * 3600.0
 STUDIO = Profile("studio", "https://service.invalid/api/v1", (Account("main", (KeySource(env="STUDIO_KEY"),)),))

@@ -21,16 +21,16 @@ import aiohttp
 from aiohttp import web_app
 from PIL import Image
 
+from batchkiln.api.app_context import Setting, Surroundings
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import driving
 from batchkiln.config import load_config
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.scheduler.control import Control
 from batchkiln.service import LocalService, ServiceConfig
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting, Surroundings
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.worker.run_state import Control
 
 from .canaries import Canaries
 from .fates import fates_of

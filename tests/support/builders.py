@@ -11,11 +11,11 @@ from typing import Any
 from batchkiln.core.budget import JobMoney
 from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import Mistake
-from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, AttemptState, InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.planner import AccountView, Candidate
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, OutputLink, ServiceError
-from batchkiln.core.windows import DayUsage, Limits, SlidingLog, Today
+from batchkiln.core.rate_limits import DayUsage, Limits, SlidingLog, Today
+from batchkiln.core.responses import GenerationRecord, GenerationStatus, OutputLink, ServiceError
+from batchkiln.core.timestamps import Now
 
 from .fake_clock import NOON as NOON  # noqa: PLC0414  builders are where tests look for it
 

@@ -9,7 +9,7 @@ from math import inf
 from random import Random
 from typing import Any, TypeVar
 
-from batchkiln.core.instants import Now
+from batchkiln.core.timestamps import Now
 
 T = TypeVar("T")
 

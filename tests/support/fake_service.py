@@ -17,7 +17,8 @@ from enum import Enum, auto
 from typing import Any
 from urllib.parse import urlsplit
 
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,
@@ -50,7 +51,6 @@ from batchkiln.core.replies import (
     UploadsPrepared,
     UploadTicket,
 )
-from batchkiln.core.windows import Limits, ServiceDay
 from support.memory_files import CUT
 
 from .fake_clock import FakeClock

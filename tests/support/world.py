@@ -8,20 +8,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import InputFile, Mode
+from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
+from batchkiln.core.rate_limits import Limits, ServiceDay, SlidingLog
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import Outstanding, Scope, Viewpoint
-from batchkiln.core.windows import Limits, ServiceDay, SlidingLog
-from batchkiln.queue.connection import Database, prepare_for_writing
-from batchkiln.queue.intake import ApplyOptions, apply_manifest
-from batchkiln.queue.staging import transaction
-from batchkiln.queue.store import News, QueueStore
-from batchkiln.queue.view import outstanding
-from batchkiln.scheduler.control import Control, Machine
-from batchkiln.scheduler.lane import Lane, Ports
-from batchkiln.scheduler.loop import drive
-from batchkiln.scheduler.pacing import Paces
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.database import Database, prepare_for_writing
+from batchkiln.store.planner_snapshot import outstanding
+from batchkiln.store.staging import transaction
+from batchkiln.store.store import News, QueueStore
+from batchkiln.worker.account_worker import Lane, Ports
+from batchkiln.worker.loop import drive
+from batchkiln.worker.poll_timing import Paces
+from batchkiln.worker.run_state import Control, Machine
 
 from .builders import PlacedItem, item_spec, job_spec, mistake_at, recipe
 from .fake_clock import FakeClock

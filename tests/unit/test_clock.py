@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended
-from batchkiln.core.instants import WITNESS_GAP_SECONDS
+from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
 

@@ -6,9 +6,9 @@ from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue import misunderstood
-from batchkiln.queue.opening import changing
-from batchkiln.views.misunderstood import CALLS
+from batchkiln.presentation.unread_replies import CALLS
+from batchkiln.store import misunderstood
+from batchkiln.store.open_for_update import changing
 
 
 @command("ask-again", example="batchkiln ask-again\nbatchkiln ask-again studio/main")

@@ -17,14 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from batchkiln.cli.discretion import discreet, known_keys, plain_link
 from batchkiln.cli.output import iso
+from batchkiln.cli.redaction import discreet, known_keys, plain_link
 from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
-from batchkiln.queue.connection import SCHEMA_VERSION
-from batchkiln.queue.stories import RequestStory
-from batchkiln.views.words import count
+from batchkiln.presentation.formatting import count
+from batchkiln.store.database import SCHEMA_VERSION
+from batchkiln.store.items import RequestStory
 
 if TYPE_CHECKING:
     from batchkiln.cli.show import Told

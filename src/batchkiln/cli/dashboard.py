@@ -16,8 +16,8 @@ from batchkiln.cli.output import is_terminal, print_json, tell
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 
 if TYPE_CHECKING:
+    from batchkiln.api.engine import Driver
     from batchkiln.dashboard.server import Served
-    from batchkiln.wiring.driver import Driver
 
 
 @command("dashboard", example="batchkiln dashboard\nbatchkiln dashboard --port 8700 --no-open", logs=True)
@@ -33,7 +33,7 @@ def dashboard(common: Common, *, port: int | None, is_silent: bool) -> ExitStatu
 
 
 async def _dashboard(common: Common, port: int | None, *, is_silent: bool) -> ExitStatus:
-    from batchkiln.dashboard.access import token_file  # noqa: PLC0415  a server's libraries are slow to import
+    from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
     from batchkiln.dashboard.server import serving  # noqa: PLC0415  likewise
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -55,7 +55,7 @@ async def dashboard_beside(driver: "Driver", *, is_wanted: bool) -> AsyncIterato
     """Serve the dashboard of the queue that is being driven. A run goes on without it where it cannot be served."""
     async with AsyncExitStack() as stack:
         if is_wanted:
-            from batchkiln.dashboard.beside import Beside  # noqa: PLC0415  as above
+            from batchkiln.dashboard.live_state import Beside  # noqa: PLC0415  as above
             from batchkiln.dashboard.server import serving  # noqa: PLC0415  as above
 
             try:

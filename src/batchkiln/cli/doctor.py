@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from batchkiln.api.app_context import Setting
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, tell
 from batchkiln.cli.signals import Signals, listening_to_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.doctor.examination import Patient, examine
-from batchkiln.doctor.findings import Finding, Level, exit_status_of, warn
-from batchkiln.views.words import one_line
-from batchkiln.wiring.setting import Setting
+from batchkiln.doctor.check_results import Finding, Level, exit_status_of, warn
+from batchkiln.doctor.runner import Patient, examine
+from batchkiln.presentation.formatting import one_line
 
 if TYPE_CHECKING:
     from batchkiln.doctor.trial import Person
@@ -109,7 +109,7 @@ def _printer() -> Callable[[Finding], None]:
     """Make what shows a finding as soon as it is there: a service that does not answer takes its time."""
     from rich.text import Text  # noqa: PLC0415  slow to import, and only for people
 
-    from batchkiln.cli.tables import console  # noqa: PLC0415  as above
+    from batchkiln.cli.text_tables import console  # noqa: PLC0415  as above
 
     out = console()
 

@@ -6,15 +6,15 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import Applied
+from batchkiln.api.open_queue import opened
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say, tell
 from batchkiln.core.errors import ExitStatus
-from batchkiln.interface.opening import opened
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.views.words import count, one_line
-from batchkiln.wiring.applying import Applied
-from batchkiln.wiring.setting import Setting
+from batchkiln.presentation.formatting import count, one_line
+from batchkiln.store.apply import ApplyOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,7 +68,7 @@ async def _enqueue(
     common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_unchecked: bool
 ) -> ExitStatus:
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who enqueues needs them
-    from batchkiln.planning.notes import noting_beside  # noqa: PLC0415  as above
+    from batchkiln.planning.request_log import noting_beside  # noqa: PLC0415  as above
 
     setting = Setting(common.queue, common.load_config(), common.profile)
     async with opened(setting) as queue, noting_beside(setting) as note:

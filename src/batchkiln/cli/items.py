@@ -14,9 +14,9 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json_lines, say
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
-from batchkiln.queue.connection import Database
-from batchkiln.queue.stories import PAGE, ItemSummary, iter_items
-from batchkiln.views.words import one_line
+from batchkiln.presentation.formatting import one_line
+from batchkiln.store.database import Database
+from batchkiln.store.items import PAGE, ItemSummary, iter_items
 
 _NARROWEST: Final = 60
 

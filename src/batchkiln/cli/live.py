@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.progress import NOTHING_TO_DO, LaneState, ProgressState, describe
-from batchkiln.cli.tables import SafeConsole
-from batchkiln.views.words import count, moment
+from batchkiln.cli.text_tables import SafeConsole
+from batchkiln.presentation.formatting import count, moment
 
 _BAR_WIDTH = 40
 _ITEMS_SHOWN = 6

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.local_service import embedded_folder
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say, tell
 from batchkiln.config import Profile
 from batchkiln.core.catalogue import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.replies import ModelEntry
+from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.notes import noting_beside
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.place import look
-from batchkiln.views.words import count, one_line
-from batchkiln.wiring.embedded import embedded_folder
-from batchkiln.wiring.setting import Setting
+from batchkiln.planning.request_log import noting_beside
+from batchkiln.presentation.formatting import count, one_line
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.store.preflight import look
 
 if TYPE_CHECKING:
     from batchkiln.planning.balances import Balance
     from batchkiln.planning.offers import Price
-    from batchkiln.planning.prices import Manner, Note
+    from batchkiln.planning.quotes import Manner, Note
 
 
 @command(
@@ -73,7 +73,7 @@ class _Counter:
 
     @property
     def manner(self) -> "Manner":
-        from batchkiln.planning.prices import Manner  # noqa: PLC0415  the client is slow to import
+        from batchkiln.planning.quotes import Manner  # noqa: PLC0415  the client is slow to import
 
         return Manner(self.setting.surroundings, note=self.note)
 
@@ -124,10 +124,10 @@ async def _prices(
     counter: _Counter, catalogues: Catalogues, manifest: str | None, job: str | None
 ) -> "tuple[list[Price], Profile]":
     """Ask the prices of a manifest or a job; with them comes the profile that it is for."""
-    from batchkiln.planning.known import known_accounts  # noqa: PLC0415  the client is slow to import
+    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  the client is slow to import
     from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  as above
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
-    from batchkiln.planning.prices import ask_prices  # noqa: PLC0415  as above
+    from batchkiln.planning.quotes import ask_prices  # noqa: PLC0415  as above
 
     database, setting, profiles = counter.database, counter.setting, counter.setting.config.profiles
     if manifest is not None:
@@ -217,7 +217,7 @@ def _price_document(price: "Price") -> dict[str, Any]:
 
 async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
-    from batchkiln.planning.known import known_accounts  # noqa: PLC0415  as above
+    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  as above
 
     async with _counter(common) as counter:
         profile = counter.profile

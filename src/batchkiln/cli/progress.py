@@ -8,9 +8,9 @@ from typing import Final, Protocol
 from batchkiln.cli.output import tell
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import FINAL_STATES, ItemState
-from batchkiln.queue.summaries import UnderWay
-from batchkiln.views.overview import JobView
-from batchkiln.views.words import REASONS, age, count, moment, one_line
+from batchkiln.presentation.formatting import REASONS, age, count, moment, one_line
+from batchkiln.presentation.overview import JobView
+from batchkiln.store.jobs import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
 STILL_AFTER_SECONDS: Final = 64.0

@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.tables import console
+from batchkiln.cli.text_tables import console
 from batchkiln.core.states import ItemState
-from batchkiln.queue.summaries import JobSummary
-from batchkiln.rehearsal.stage import Outcome
-from batchkiln.views.words import STYLES, count, duration, moment, one_line
+from batchkiln.presentation.formatting import STYLES, count, duration, moment, one_line
+from batchkiln.rehearsal.simulation import Outcome
+from batchkiln.store.jobs import JobSummary
 
 _LONGEST_MESSAGE: Final = 160
 

@@ -15,10 +15,10 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.views.words import count, moment
+from batchkiln.presentation.formatting import count, moment
 
 if TYPE_CHECKING:
-    from batchkiln.rehearsal.stage import Outcome
+    from batchkiln.rehearsal.simulation import Outcome
 
 
 @command(
@@ -49,10 +49,10 @@ def _rehearse(
     common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
 ) -> ExitStatus:
     # Both take longer to import than `status` to run.
+    from batchkiln.api.app_context import Setting  # noqa: PLC0415
     from batchkiln.logs import configure_logging  # noqa: PLC0415
-    from batchkiln.rehearsal.stage import Wish  # noqa: PLC0415
-    from batchkiln.rehearsal.stage import rehearse as play  # noqa: PLC0415
-    from batchkiln.wiring.setting import Setting  # noqa: PLC0415
+    from batchkiln.rehearsal.simulation import Wish  # noqa: PLC0415
+    from batchkiln.rehearsal.simulation import rehearse as play  # noqa: PLC0415
 
     # What goes wrong is in the report; -v shows it as it happens.
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.discretion import discreet_text, known_keys, without_folders, without_keys
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json, say
+from batchkiln.cli.redaction import discreet_text, known_keys, without_folders, without_keys
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.replies import ServiceError
-from batchkiln.queue.connection import Database
-from batchkiln.queue.reports import ReportRow, report_page
-from batchkiln.queue.stories import OutputSummary
-from batchkiln.views.overview import JobView, read_overview
-from batchkiln.views.words import count
+from batchkiln.core.responses import ServiceError
+from batchkiln.presentation.formatting import count
+from batchkiln.presentation.overview import JobView, read_overview
+from batchkiln.store.database import Database
+from batchkiln.store.items import OutputSummary
+from batchkiln.store.report_rows import ReportRow, report_page
 
 if TYPE_CHECKING:
-    from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
-    from batchkiln.outputs.report.writer import ReportWriter, Written
+    from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
+    from batchkiln.reports.report_writer import ReportWriter, Written
 
 _CHUNK: Final = 50
 """Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
@@ -54,7 +54,7 @@ def report(common: Common, job: str, target: Path | None, page_size: int | None)
 
 
 async def _report(common: Common, job: str, target: Path, page_size: int | None) -> ExitStatus:
-    from batchkiln.outputs.report.writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
+    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
 
     config = common.load_config()
     database = await Database.open_for_reading(common.queue)
@@ -97,7 +97,7 @@ async def _add_all(
 
 
 def _head(view: JobView) -> "ReportJob":
-    from batchkiln.outputs.report.contents import ReportJob  # noqa: PLC0415  as above
+    from batchkiln.reports.contents import ReportJob  # noqa: PLC0415  as above
 
     summary = view.summary
     return ReportJob(
@@ -118,7 +118,7 @@ def _head(view: JobView) -> "ReportJob":
 
 def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
     """Give an item as it is shown: without folders of this machine, keys, and what signs the service's links."""
-    from batchkiln.outputs.report.contents import ReportItem  # noqa: PLC0415  as above
+    from batchkiln.reports.contents import ReportItem  # noqa: PLC0415  as above
 
     item, recipe = row.item, row.recipe
     return ReportItem(
@@ -139,7 +139,7 @@ def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
 
 
 def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
-    from batchkiln.outputs.report.contents import ReportFile  # noqa: PLC0415  as above
+    from batchkiln.reports.contents import ReportFile  # noqa: PLC0415  as above
 
     path = Path(output.path)
     name = path.relative_to(output_dir).as_posix() if path.is_relative_to(output_dir) else path.name
@@ -180,7 +180,7 @@ def _document(job: str, written: "Written") -> dict[str, Any]:
 
 
 def _say(job: str, written: "Written") -> None:
-    from batchkiln.outputs.report.pages import size_text  # noqa: PLC0415  as above
+    from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
 
     first, *more = written.files
     say(f"{job}: {first.path} ({size_text(first.size_bytes)}, {count(written.sums.items, 'item')})")

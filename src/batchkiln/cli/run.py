@@ -7,25 +7,25 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from batchkiln.cli.asking import ask_before_paying_again, ask_before_spending, may_ask
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import Applied, scope_of
+from batchkiln.api.open_queue import opened
+from batchkiln.api.queue import Queue
+from batchkiln.api.run import Drive
+from batchkiln.api.run_options import Until, Wishes
 from batchkiln.cli.command import command, run_async
+from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, may_ask
 from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
 from batchkiln.cli.options import Common
-from batchkiln.cli.session import Session
+from batchkiln.cli.run_display import Session
 from batchkiln.cli.signals import listening_to_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
-from batchkiln.interface.drive import Drive
-from batchkiln.interface.opening import opened
-from batchkiln.interface.queue import Queue
-from batchkiln.interface.wishes import Until, Wishes
-from batchkiln.queue.history import last_event_id
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.applying import Applied, scope_of
-from batchkiln.wiring.setting import Setting
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.events import last_event_id
+from batchkiln.worker.run_state import Control
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,7 +126,7 @@ async def _applied(
 ) -> list[Applied]:
     """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
-    from batchkiln.planning.notes import Notes  # noqa: PLC0415  as above
+    from batchkiln.planning.request_log import Notes  # noqa: PLC0415  as above
 
     note = Notes(queue.writer, queue.setting).note
     catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=manner.is_unchecked)

@@ -17,12 +17,12 @@ from batchkiln.cli.output import iso, print_json, say
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue.connection import Database
-from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, RequestStory, item_requests, item_story
-from batchkiln.queue.summaries import JobSummary, job_summary
-from batchkiln.views.standing import Standing, Wait, read_standing
-from batchkiln.views.telling import Telling, tell_item
-from batchkiln.views.words import count, one_line, second
+from batchkiln.presentation.explain import Telling, tell_item
+from batchkiln.presentation.formatting import count, one_line, second
+from batchkiln.presentation.item_context import Standing, Wait, read_standing
+from batchkiln.store.database import Database
+from batchkiln.store.items import AttemptStory, EventStory, ItemStory, RequestStory, item_requests, item_story
+from batchkiln.store.jobs import JobSummary, job_summary
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")

@@ -8,37 +8,37 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import apply_manifests, check_output_folder
+from batchkiln.api.engine import Driver
+from batchkiln.api.open_queue import opened
+from batchkiln.api.run import Drive
+from batchkiln.api.run_options import Until, Wishes
+from batchkiln.api.run_result import Ending
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.dashboard import dashboard_beside
-from batchkiln.cli.documents import job_document
 from batchkiln.cli.enqueue import applied_document
+from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, tell
 from batchkiln.cli.run import driving_options
-from batchkiln.cli.session import Session
+from batchkiln.cli.run_display import Session
 from batchkiln.cli.signals import Signals, listening_to_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.views import Scope
-from batchkiln.interface.drive import Drive
-from batchkiln.interface.ending import Ending
-from batchkiln.interface.opening import opened
-from batchkiln.interface.wishes import Until, Wishes
-from batchkiln.queue.connection import Database
-from batchkiln.queue.history import last_event_id
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.lookup import job_id_of
-from batchkiln.queue.watching import known_jobs, open_jobs
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.loop import first_error
-from batchkiln.views.overview import read_overview
-from batchkiln.views.words import count
-from batchkiln.watching.notices import bring_news
-from batchkiln.watching.watcher import Watcher
-from batchkiln.wiring.applying import apply_manifests, check_output_folder
-from batchkiln.wiring.driver import Driver
-from batchkiln.wiring.setting import Setting
+from batchkiln.core.queue_types import Scope
+from batchkiln.presentation.formatting import count
+from batchkiln.presentation.overview import read_overview
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.store.events import last_event_id
+from batchkiln.store.name_lookup import job_id_of
+from batchkiln.store.watched_jobs import known_jobs, open_jobs
+from batchkiln.watch.fs_events import bring_news
+from batchkiln.watch.watcher import Watcher
+from batchkiln.worker.loop import first_error
+from batchkiln.worker.run_state import Control
 
 _CONFIGURATION: Final = "batchkiln.yaml"
 

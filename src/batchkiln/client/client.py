@@ -17,17 +17,17 @@ from multidict import MultiMapping
 from yarl import URL
 
 from batchkiln.client import parse, transfers
+from batchkiln.client.api_keys import Keys
 from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.described import learned_hints
-from batchkiln.client.faults import FAULTS, describe_fault
 from batchkiln.client.guide import Guide
-from batchkiln.client.keys import Keys
-from batchkiln.client.meter import NO_REPLY, RequestMeter
-from batchkiln.client.raw import RawReply, read_date
-from batchkiln.client.session import Timeouts
+from batchkiln.client.http_response import RawReply, read_date
+from batchkiln.client.http_session import Timeouts
+from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.client.request_metrics import NO_REPLY, RequestMeter
 from batchkiln.client.uploads import told_as_numbers
 from batchkiln.core.errors import InputError, InvariantBroken
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     BalanceReply,
     CatalogReply,
     CompleteReply,

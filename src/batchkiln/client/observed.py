@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from batchkiln.client.client import REPLY_MAX_BYTES, ServiceClient
-from batchkiln.client.raw import NOT_JSON, RawReply
+from batchkiln.client.http_response import NOT_JSON, RawReply
+from batchkiln.client.json_tree import as_jmespath, squash, walk
 from batchkiln.client.shape import describe_shape, field_types
-from batchkiln.client.tree import as_jmespath, squash, walk
-from batchkiln.core.replies import Described, DescribeReply, NoReply
+from batchkiln.core.responses import Described, DescribeReply, NoReply
 
 _TEXT_MAX_CHARACTERS: Final = 4096
 

@@ -1,4 +1,4 @@
-"""From a reply's status, headers and body to a value of `core.replies`. Pure, and total: nothing here raises."""
+"""From a reply's status, headers and body to a value of `core.responses`. Pure, and total: nothing here raises."""
 
 import math
 import re
@@ -6,15 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from batchkiln.client.entries import entries_around
-from batchkiln.client.figures import find_balance, find_price, prices_by_name
-from batchkiln.client.guide import UNGUIDED, Guide, search
-from batchkiln.client.identifiers import guesses
-from batchkiln.client.lenient import read_number, read_text, read_url
-from batchkiln.client.raw import RawReply
-from batchkiln.client.records import find_record
-from batchkiln.client.redact import safe_text
-from batchkiln.client.refusals import (
+from batchkiln.client.coercion import read_number, read_text, read_url
+from batchkiln.client.error_messages import said_by
+from batchkiln.client.error_responses import (
     configured,
     create_refusal,
     is_api_error,
@@ -24,11 +18,18 @@ from batchkiln.client.refusals import (
     trouble,
     unlike_api,
 )
-from batchkiln.client.said import said_by
+from batchkiln.client.figures import find_balance, find_price, prices_by_name
+from batchkiln.client.guide import UNGUIDED, Guide, search
+from batchkiln.client.http_response import RawReply
+from batchkiln.client.identifiers import guesses
+from batchkiln.client.json_tree import Place, as_jmespath, keys_as_jmespath, squash, squashed, walk
+from batchkiln.client.list_entries import entries_around
+from batchkiln.client.records import find_record
+from batchkiln.client.redact import safe_text
 from batchkiln.client.shape import describe_shape
-from batchkiln.client.tree import Place, as_jmespath, keys_as_jmespath, squash, squashed, walk
 from batchkiln.client.uploads import Lacking, is_other_link, read_asset_urls, read_tickets
-from batchkiln.core.replies import (
+from batchkiln.core.response_rules import ReplyField, remedy_line
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AssetsReady,
@@ -55,7 +56,6 @@ from batchkiln.core.replies import (
     Throttled,
     UploadsPrepared,
 )
-from batchkiln.core.reply_rules import ReplyField, remedy_line
 
 _TITLE_MAX_CHARACTERS: Final = 120
 _OTHER: Final = "is about another generation"

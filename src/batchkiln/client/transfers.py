@@ -11,9 +11,9 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from batchkiln.client.faults import FAULTS, describe_fault
-from batchkiln.client.session import Timeouts
-from batchkiln.core.replies import (
+from batchkiln.client.http_session import Timeouts
+from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.core.responses import (
     BytesStored,
     DownloadBroken,
     DownloadReply,

@@ -25,9 +25,9 @@ from batchkiln.config.profiles import Account, KeySource, Profile, base_url_prob
 from batchkiln.config.replies import Replies
 from batchkiln.config.traces import checked_endpoint
 from batchkiln.core.errors import InputError, Mistake
-from batchkiln.core.instants import EPOCH
-from batchkiln.core.notices import NoticeKind
-from batchkiln.core.windows import Limits, ServiceDay
+from batchkiln.core.notifications import NoticeKind
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.timestamps import EPOCH
 
 _SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 

@@ -13,7 +13,7 @@ from math import ceil, inf
 from typing import Final
 
 from batchkiln.core.budget import Obstacle
-from batchkiln.core.windows import DayUsage, Limits, ServiceDay
+from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 MOST_DAYS: Final = 20_000
 """Days looked ahead; what takes longer than fifty years has no forecast."""

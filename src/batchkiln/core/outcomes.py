@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.core.job import Attempt, AttemptState
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     Busy,

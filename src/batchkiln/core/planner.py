@@ -14,12 +14,12 @@ from typing import Final
 
 from batchkiln.core.budget import Fit, JobMoney, Obstacle, Verdict, judge
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, AttemptState, Order
 from batchkiln.core.outcomes import KEY_REMEMBERED
 from batchkiln.core.packing import dearest_of_fullest
 from batchkiln.core.polling import next_poll_at
-from batchkiln.core.windows import Limits, SlidingLog, Today
+from batchkiln.core.rate_limits import Limits, SlidingLog, Today
+from batchkiln.core.timestamps import Now
 
 KEPT_FOR_REPLAYS: Final = 2
 """Places of the creates' minute that uploads leave free: one for a replay, one for the next create."""

@@ -11,9 +11,9 @@ from typing import Final
 from markupsafe import Markup
 
 from batchkiln.core.states import ItemState
-from batchkiln.queue.days import Hour
-from batchkiln.views.calendar import Calendar, Day
-from batchkiln.views.words import count
+from batchkiln.presentation.calendar import Calendar, Day
+from batchkiln.presentation.formatting import count
+from batchkiln.store.usage_history import Hour
 
 HEIGHT: Final = 100.0
 _GAP: Final = 0.16

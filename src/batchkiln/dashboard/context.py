@@ -11,12 +11,12 @@ from aiohttp import web
 from jinja2 import Environment
 
 from batchkiln.config import Config
-from batchkiln.dashboard.access import Access
-from batchkiln.dashboard.beside import Beside, Facts
-from batchkiln.dashboard.moment import Moment, read_moment
+from batchkiln.dashboard.auth import Access
+from batchkiln.dashboard.live_state import Beside, Facts
 from batchkiln.dashboard.rendering import environment
-from batchkiln.dashboard.thumbnails import Thumbnails
-from batchkiln.queue.connection import Database
+from batchkiln.dashboard.snapshot import Moment, read_moment
+from batchkiln.dashboard.thumbnail_cache import Thumbnails
+from batchkiln.store.database import Database
 
 
 @dataclass(slots=True)

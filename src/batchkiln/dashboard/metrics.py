@@ -6,10 +6,10 @@ from typing import Final
 
 from aiohttp import web
 
-from batchkiln.client.meter import BOUNDS_SECONDS, RequestMeter
+from batchkiln.client.request_metrics import BOUNDS_SECONDS, RequestMeter
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import context_of
-from batchkiln.dashboard.moment import Level, Moment, Slot, headline
+from batchkiln.dashboard.snapshot import Level, Moment, Slot, headline
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -6,16 +6,16 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.beside import Facts
 from batchkiln.dashboard.charts import day_chart, day_name
 from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.moment import headline
-from batchkiln.dashboard.sections import item_sections, sections
-from batchkiln.queue.gallery import Filter, gallery_page, job_models
-from batchkiln.queue.summaries import JobSummary, job_summary
-from batchkiln.views.calendar import Calendar, read_calendars
-from batchkiln.views.overview import read_accounts
-from batchkiln.views.words import count
+from batchkiln.dashboard.live_state import Facts
+from batchkiln.dashboard.partials import item_sections, sections
+from batchkiln.dashboard.snapshot import headline
+from batchkiln.presentation.calendar import Calendar, read_calendars
+from batchkiln.presentation.formatting import count
+from batchkiln.presentation.overview import read_accounts
+from batchkiln.store.item_search import Filter, gallery_page, job_models
+from batchkiln.store.jobs import JobSummary, job_summary
 
 TILES: Final = 48
 _DIGITS_MAX: Final = 9

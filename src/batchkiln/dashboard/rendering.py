@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from batchkiln.core.states import ItemState
-from batchkiln.queue.stories import OutputSummary
-from batchkiln.views.words import age, count, duration, moment, one_line, second
+from batchkiln.presentation.formatting import age, count, duration, moment, one_line, second
+from batchkiln.store.items import OutputSummary
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _KILO: Final = 1024

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from batchkiln.api.shared_keys import shared_keys
 from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
 from batchkiln.core.errors import InputError
-from batchkiln.core.windows import Limits
-from batchkiln.doctor.findings import Finding, fail, ok, warn
-from batchkiln.wiring.keys import shared_keys
+from batchkiln.core.rate_limits import Limits
+from batchkiln.doctor.check_results import Finding, fail, ok, warn
 
 _COUNTS: Final = tuple(name for name in Limits().of_the_service if not name.endswith("_seconds"))
 _SHORTEST_POLL: Final = Limits().poll_interval_seconds
@@ -37,7 +37,7 @@ def check_configuration(
 
 def check_notifiers(config: Config) -> Iterator[Finding]:
     """Tell of each notifier whether its URL and secret are there, and fit; nobody is told anything."""
-    from batchkiln.notify import AppriseChannel, key_of  # noqa: PLC0415  only who is told needs it
+    from batchkiln.notifications import AppriseChannel, key_of  # noqa: PLC0415  only who is told needs it
 
     for notifier in config.notifiers.values():
         check = f"notifier {notifier.name}"

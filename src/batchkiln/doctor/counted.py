@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeVar
 
+from batchkiln.api.engine import Driver
 from batchkiln.client import ObservingClient
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.planner import AccountView, Reason
-from batchkiln.core.replies import Throttled, Unavailable
-from batchkiln.core.views import RequestKind
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.lane import Lane
-from batchkiln.scheduler.start import synchronise
-from batchkiln.views.words import REASONS, duration
-from batchkiln.wiring.driver import Driver
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.responses import Throttled, Unavailable
+from batchkiln.presentation.formatting import REASONS, duration
+from batchkiln.worker.account_worker import Lane
+from batchkiln.worker.run_state import Control
+from batchkiln.worker.startup import synchronise
 
 T = TypeVar("T")
 

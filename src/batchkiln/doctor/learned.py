@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.errors import InputError
-from batchkiln.doctor.findings import Finding, ok, warn
+from batchkiln.doctor.check_results import Finding, ok, warn
 
 DESCRIPTION: Final = "GET /openapi.json"
 BALANCE: Final = "GET /credits/balance"

@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from batchkiln.core.error_text import describe_trouble
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
-from batchkiln.core.replies import (
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.request import request_body
+from batchkiln.core.response_rules import RefusalMeaning, ReplyField, remedy_line
+from batchkiln.core.responses import (
     AccountBlocked,
     AssetsReady,
     BalanceRead,
@@ -30,15 +34,11 @@ from batchkiln.core.replies import (
     UploadsPrepared,
     UploadTicket,
 )
-from batchkiln.core.reply_rules import RefusalMeaning, ReplyField, remedy_line
-from batchkiln.core.request import request_body
-from batchkiln.core.troubles import describe_trouble
-from batchkiln.core.views import RequestKind
+from batchkiln.doctor.check_results import Finding, Level, fail, ok, warn
 from batchkiln.doctor.counted import Counted, NoPlace
-from batchkiln.doctor.findings import Finding, Level, fail, ok, warn
 from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Learned, description_digest
 from batchkiln.doctor.samples import FILE_NAME, MEDIA_TYPE, PROMPT, chunks, image_recipes, text_recipes, tiny_image
-from batchkiln.views.words import count
+from batchkiln.presentation.formatting import count
 
 CHECK: Final = "probe"
 _NO_SUCH_ID: Final = "batchkiln-probe-no-such-generation"

@@ -2,16 +2,16 @@
 
 from collections.abc import AsyncIterator
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.open_queue import opened
 from batchkiln.config import Profile
 from batchkiln.core.errors import BatchkilnError
+from batchkiln.doctor.check_results import Finding, fail
 from batchkiln.doctor.counted import Counted
-from batchkiln.doctor.findings import Finding, fail
 from batchkiln.doctor.learned import load_learned, save_learned
 from batchkiln.doctor.probe import CHECK, Probe, announce
 from batchkiln.doctor.trial import Person, Trial
-from batchkiln.interface.opening import opened
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.setting import Setting
+from batchkiln.worker.run_state import Control
 
 
 async def probe(setting: Setting, *, person: Person | None = None) -> AsyncIterator[Finding]:

@@ -6,22 +6,15 @@ from typing import Final
 
 from batchkiln.client import Guide, ServiceClient, fingerprint
 from batchkiln.client.described import OpenField, open_fields
-from batchkiln.client.description import differences
+from batchkiln.client.openapi_check import differences
 from batchkiln.client.schemas import as_map
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
+from batchkiln.core.error_text import describe_trouble
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.replies import (
-    AccountBlocked,
-    AccountProblem,
-    BalanceRead,
-    BalanceReply,
-    Described,
-    DescribeReply,
-)
-from batchkiln.core.reply_rules import ReplyRules, remedy_line
-from batchkiln.core.troubles import describe_trouble
-from batchkiln.doctor.findings import Finding, Level, fail, ok, warn
+from batchkiln.core.response_rules import ReplyRules, remedy_line
+from batchkiln.core.responses import AccountBlocked, AccountProblem, BalanceRead, BalanceReply, Described, DescribeReply
+from batchkiln.doctor.check_results import Finding, Level, fail, ok, warn
 
 ClientOf = Callable[[Mapping[str, str]], ServiceClient]
 """Makes a client with some keys, by fingerprint."""

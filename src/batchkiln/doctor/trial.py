@@ -10,22 +10,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.api.apply_manifests import scope_of
+from batchkiln.api.engine import Driver
+from batchkiln.api.queue import Queue
+from batchkiln.api.run import Drive
+from batchkiln.api.run_options import Wishes
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
-from batchkiln.core.replies import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.responses import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import RequestKind
+from batchkiln.doctor.check_results import Finding, fail, ok, warn
 from batchkiln.doctor.counted import Counted, NoPlace
-from batchkiln.doctor.findings import Finding, fail, ok, warn
 from batchkiln.doctor.probe import Probe, described
 from batchkiln.doctor.samples import PROMPT, text_recipes
-from batchkiln.interface.drive import Drive
-from batchkiln.interface.queue import Queue
-from batchkiln.interface.wishes import Wishes
-from batchkiln.queue.stories import ItemStory, item_requests
-from batchkiln.views.words import count, duration
-from batchkiln.wiring.applying import scope_of
-from batchkiln.wiring.driver import Driver
+from batchkiln.presentation.formatting import count, duration
+from batchkiln.store.items import ItemStory, item_requests
 
 CHECK: Final = "generation"
 ITEM: Final = "picture"

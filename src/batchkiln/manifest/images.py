@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.job import InputFile
-from batchkiln.manifest.findings import shown
+from batchkiln.manifest.diagnostics import shown
 
 MAX_SIZE_BYTES: Final = 30 << 20  # Service section 4, image upload flow, step 1
 MAX_PIXELS: Final = 100_000_000  # decoding takes four bytes for each

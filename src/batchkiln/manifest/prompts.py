@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from batchkiln.manifest.findings import Remedy, shown
+from batchkiln.manifest.diagnostics import Remedy, shown
 from batchkiln.manifest.schema import MAX_ID_LENGTH, MAX_PROMPT_LENGTH
 
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")

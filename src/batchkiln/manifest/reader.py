@@ -13,20 +13,20 @@ from typing import BinaryIO, Final
 
 import yaml
 
-from batchkiln.core import naming
+from batchkiln.core import filenames
 from batchkiln.core.catalogue import Catalogue
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import JobSpec, Order
-from batchkiln.manifest.checks import check, check_names
-from batchkiln.manifest.entries import Frame, PlacedItem, inline_items
-from batchkiln.manifest.events import ScalarEvent
-from batchkiln.manifest.findings import Findings, Place, Unreadable, excerpt, read_lines
+from batchkiln.manifest.diagnostics import Findings, Place, Unreadable, excerpt, read_lines
 from batchkiln.manifest.images import Images
+from batchkiln.manifest.inline_items import Frame, PlacedItem, inline_items
 from batchkiln.manifest.rows import items_of_rows
 from batchkiln.manifest.schema import Header
 from batchkiln.manifest.settings import SettingsReader
-from batchkiln.manifest.syntax import encoding_mistake, has_keys_below, report_syntax
-from batchkiln.manifest.tree import EntryTooLarge, MapNode, Node, TreeReader
+from batchkiln.manifest.validation import check, check_names
+from batchkiln.manifest.yaml_errors import encoding_mistake, has_keys_below, report_syntax
+from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
 
 MAX_SIZE_BYTES: Final = 2 << 30
 STDIN_NAME: Final = "<stdin>"
@@ -160,7 +160,7 @@ class _Scan:
                 defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, findings, catalogue
             ),
             pattern=pattern,
-            pattern_fields=naming.fields(pattern) - set(naming.BUILT_IN_FIELDS),
+            pattern_fields=filenames.fields(pattern) - set(filenames.BUILT_IN_FIELDS),
             stem=self._text.stem,
             folder=self._text.folder,
             shown_folder=self._text.shown_folder,
@@ -253,8 +253,8 @@ class _Scan:
     def _check_pattern(self, node: Node) -> None:
         assert isinstance(node, ScalarEvent)
         try:
-            is_ambiguous = "index" in naming.fields(node.value) and not naming.identifies_item(node.value)
-        except naming.PatternError as error:
+            is_ambiguous = "index" in filenames.fields(node.value) and not filenames.identifies_item(node.value)
+        except filenames.PatternError as error:
             mark = node.start_mark
             offset = error.offset + (0 if node.implicit[0] else 1)
             place = Place(self.findings.file, mark.line + 1, mark.column + 1 + offset)
@@ -274,7 +274,7 @@ class _Scan:
         depth = pattern.count("/") + 1
         if depth > MAX_FOLDERS:
             self.findings.at(mark, f"`output.filename` has {depth} levels of folders", f"at most {MAX_FOLDERS}")
-        longest = len(directory.encode()) + depth * (naming.COMPONENT_SIZE_BYTES + 1)
+        longest = len(directory.encode()) + depth * (filenames.COMPONENT_SIZE_BYTES + 1)
         if longest > MAX_PATH_SIZE_BYTES:
             reason = (
                 f"the paths of outputs may become {longest:,} bytes long, and the system takes {MAX_PATH_SIZE_BYTES:,}"

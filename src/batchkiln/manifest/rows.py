@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from batchkiln.manifest.checks import check, check_names
-from batchkiln.manifest.entries import MAX_COMBINATIONS, Frame, NotMade, PlacedItem
-from batchkiln.manifest.findings import Mark, Place
-from batchkiln.manifest.maker import Maker
+from batchkiln.manifest.diagnostics import Mark, Place
+from batchkiln.manifest.inline_items import MAX_COMBINATIONS, Frame, NotMade, PlacedItem
+from batchkiln.manifest.row_template import Maker
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
 from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, open_source, source_for
-from batchkiln.manifest.tree import MapNode, Node
+from batchkiln.manifest.validation import check, check_names
+from batchkiln.manifest.yaml_tree import MapNode, Node
 
 _COUNTABLE: Final = 10**15  # a longer number tells nobody anything, and Python writes none of 4,300 digits
 

@@ -8,12 +8,12 @@ import orjson
 
 from batchkiln.core.catalogue import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe
-from batchkiln.manifest.checks import check
-from batchkiln.manifest.events import ScalarEvent
-from batchkiln.manifest.findings import Findings, Mark, shown
+from batchkiln.manifest.diagnostics import Findings, Mark, shown
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings
-from batchkiln.manifest.tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
+from batchkiln.manifest.validation import check
+from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "attempts", "priority")
 DEFAULT_ATTEMPTS: Final = 3

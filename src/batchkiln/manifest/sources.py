@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
-from batchkiln.manifest.findings import Findings, Place, open_bytes, shown
+from batchkiln.manifest.diagnostics import Findings, Place, open_bytes, shown
 
 KINDS: Final = ("csv", "tsv", "jsonl", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20

@@ -14,15 +14,15 @@ from threading import Lock
 from typing import Final
 
 from batchkiln.core.errors import OutputsUnwritable
+from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import DownloadCut
-from batchkiln.core.spelling import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.responses import DownloadCut
+from batchkiln.outputs.completeness import is_whole
+from batchkiln.outputs.file_formats import Media, media_of
 from batchkiln.outputs.filesystem import FileSystem, RealFiles
-from batchkiln.outputs.media import Media, media_of
-from batchkiln.outputs.part import Part, WrongLength, WrongMedia
-from batchkiln.outputs.places import make_folders, numbered, part_path, place_inside
-from batchkiln.outputs.unwritable import explained, unwritable
-from batchkiln.outputs.wholeness import is_whole
+from batchkiln.outputs.os_errors import explained, unwritable
+from batchkiln.outputs.partial_file import Part, WrongLength, WrongMedia
+from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside
 
 # Below this not even one clip is sure to fit, and it would be paid before that showed.
 FREE_MIN_BYTES: Final = 32 * 1024 * 1024

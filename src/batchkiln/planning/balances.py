@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from batchkiln.api.local_service import embedded_balances
 from batchkiln.config import Profile
+from batchkiln.core.error_text import describe_trouble
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.replies import AccountBlocked, BalanceRead
-from batchkiln.core.troubles import describe_trouble
-from batchkiln.core.windows import DayUsage
-from batchkiln.planning.prices import Known, Manner, open_desk
-from batchkiln.wiring.embedded import embedded_balances
+from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.responses import AccountBlocked, BalanceRead
+from batchkiln.planning.quotes import Known, Manner, open_desk
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from batchkiln.core.job import Mode
+from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.planning.prices import PriceBook
-from batchkiln.queue.plans import ManifestPlan
+from batchkiln.planning.quotes import PriceBook
+from batchkiln.store.dry_run import ManifestPlan
 
 
 @dataclass(frozen=True, slots=True)

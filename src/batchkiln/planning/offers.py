@@ -9,8 +9,8 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.job import Recipe
 from batchkiln.planning.bounds import title_of
 from batchkiln.planning.plan import Plan
-from batchkiln.planning.prices import PriceBook
-from batchkiln.queue.plans import JobRecipe, PriceQuestion, job_recipes
+from batchkiln.planning.quotes import PriceBook
+from batchkiln.store.dry_run import JobRecipe, PriceQuestion, job_recipes
 
 
 @dataclass(frozen=True, slots=True)

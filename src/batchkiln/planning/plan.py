@@ -8,26 +8,26 @@ from math import inf
 from types import MappingProxyType
 from typing import BinaryIO
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import ReadManifest, opened_in_thread, with_catalogue
+from batchkiln.api.shared_keys import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, hopeless
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import ServiceError
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.known import known_of
-from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
-from batchkiln.queue.connection import Database
-from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.overview import present_time
-from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
-from batchkiln.queue.summaries import AccountSummary, account_summaries
-from batchkiln.views.outlook import Outlook, outlooks, usage_today
-from batchkiln.wiring.applying import ReadManifest, opened_in_thread, with_catalogue
-from batchkiln.wiring.keys import refuse_shared_keys
-from batchkiln.wiring.setting import Setting
+from batchkiln.planning.known_accounts import known_of
+from batchkiln.planning.quotes import Known, Manner, PriceBook, ask_prices
+from batchkiln.presentation.forecasts import Outlook, outlooks, usage_today
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.store.driver_status import present_time
+from batchkiln.store.dry_run import ChangeKind, ManifestPlan, plan_manifest
+from batchkiln.store.jobs import AccountSummary, account_summaries
+from batchkiln.store.queued_load import QueuedLoad, RecipeCount, queued_loads
 
 
 class SameJobTwice(InputError):

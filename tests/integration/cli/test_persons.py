@@ -6,13 +6,13 @@ from contextlib import closing
 import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.instants import EPOCH
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.queue_types import Circumstances
+from batchkiln.core.responses import ServiceError
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.views import Circumstances
-from batchkiln.queue.connection import prepare_for_writing
-from batchkiln.queue.misunderstood import record_misunderstood
-from batchkiln.queue.moves import move
+from batchkiln.core.timestamps import EPOCH
+from batchkiln.store.database import prepare_for_writing
+from batchkiln.store.misunderstood import record_misunderstood
+from batchkiln.store.transitions import move
 from integration.cli.workspace import Workspace, on_a_terminal
 
 

@@ -10,7 +10,7 @@ from yarl import URL
 
 from batchkiln.client import ServiceClient
 from batchkiln.client.transfers import LinkGuard
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     BytesStored,
     DownloadBroken,
     DownloadStarted,

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.client.client import REPLY_MAX_BYTES
 from batchkiln.core.errors import InputError, InvariantBroken
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AssetsReady,
     BalanceRead,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.states import Event
-from batchkiln.queue.doorbell import listening
+from batchkiln.store.wakeup import listening
 from integration.dashboard.scene import Browser
 from unit.queue.queue_file import QueueFile
 

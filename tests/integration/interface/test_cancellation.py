@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 import batchkiln
-from batchkiln.scheduler.control import Control
+from batchkiln.worker.run_state import Control
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
@@ -73,7 +73,7 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
 
 async def test_a_run_after_one_that_was_canceled_as_it_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`run`, canceled while it closes, is begun again in the same process."""
-    from batchkiln.wiring.driver import Driver  # noqa: PLC0415  slow to import
+    from batchkiln.api.engine import Driver  # noqa: PLC0415  slow to import
 
     closing, close = asyncio.Event(), Driver.close
 

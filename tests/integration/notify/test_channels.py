@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 from standardwebhooks import Webhook
 
 from batchkiln.client import new_session
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.notify import AppriseChannel, Receipt, WebhookChannel, key_of
+from batchkiln.core.notifications import Notice, NoticeKind
+from batchkiln.notifications import AppriseChannel, Receipt, WebhookChannel, key_of
 
 # Apprise looks for a module of Python that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -102,7 +102,7 @@ async def test_a_receiver_that_hangs_is_left(
     receiver: Receiver, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each sending has a bound."""
-    monkeypatch.setattr("batchkiln.notify.webhook.TIMEOUT", aiohttp.ClientTimeout(total=0.05))
+    monkeypatch.setattr("batchkiln.notifications.webhook_channel.TIMEOUT", aiohttp.ClientTimeout(total=0.05))
     receiver.hangs = True
 
     receipt = await webhook(receiver.port, session).send(NOTICE)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from batchkiln.api.app_context import Setting
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.core.windows import Limits
-from batchkiln.queue.connection import Database
+from batchkiln.core.rate_limits import Limits
 from batchkiln.service import AccountConfig, KeyConfig, LocalService, ServiceConfig
 from batchkiln.service import Limits as ServiceLimits
-from batchkiln.wiring.setting import Setting
+from batchkiln.store.database import Database
 
 KEY = "lk_a-key-that-nobody-may-see"
 OLD_KEY = "lk_an-old-key-that-nobody-may-see"

@@ -9,14 +9,14 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final
 
+from batchkiln.api.app_context import Setting
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.core.reply_rules import ReplyRules
-from batchkiln.core.windows import Limits
-from batchkiln.doctor.findings import Finding
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.response_rules import ReplyRules
+from batchkiln.doctor.check_results import Finding
 from batchkiln.doctor.probing import probe
 from batchkiln.doctor.samples import tiny_image
 from batchkiln.doctor.trial import Person
-from batchkiln.wiring.setting import Setting
 from integration.client.scripted_server import Received, ScriptedServer
 
 KEY: Final = "sk-a-key-that-nobody-may-see"

@@ -7,11 +7,11 @@ from textwrap import dedent
 
 import pytest
 
+from batchkiln.api.app_context import Surroundings
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.doctor.examination import Patient, examine
-from batchkiln.doctor.findings import Finding, Level, exit_status_of
-from batchkiln.wiring.setting import Surroundings
+from batchkiln.doctor.check_results import Finding, Level, exit_status_of
+from batchkiln.doctor.runner import Patient, examine
 from integration.cli.workspace import Workspace
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.api.open_queue import opened
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.reply_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
-from batchkiln.core.windows import Limits
-from batchkiln.doctor.examination import Patient, examine
-from batchkiln.doctor.findings import Finding, Level, exit_status_of
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
+from batchkiln.doctor.check_results import Finding, Level, exit_status_of
 from batchkiln.doctor.learned import learned_path
 from batchkiln.doctor.probing import probe
-from batchkiln.interface.opening import opened
-from batchkiln.queue.summaries import account_summaries
-from batchkiln.scheduler.control import Control
+from batchkiln.doctor.runner import Patient, examine
+from batchkiln.store.jobs import account_summaries
+from batchkiln.worker.run_state import Control
 from integration.cli.workspace import HURRIED, Workspace, on_a_terminal
 from integration.client.scripted_server import Received
 

@@ -10,24 +10,24 @@ from sqlite3 import Connection
 import pytest
 from PIL import Image
 
-from batchkiln.cli.plan_view import plan_document, short_lines
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import apply_manifests
+from batchkiln.cli.plan_text import plan_document, short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
-from batchkiln.core.instants import Now, to_milliseconds
-from batchkiln.core.views import RequestKind
-from batchkiln.core.windows import Limits
-from batchkiln.planning.notes import noting_beside
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.timestamps import Now, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
-from batchkiln.planning.prices import Desk, Manner
-from batchkiln.planning.warnings import cautions
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.lock import QueueLock
-from batchkiln.queue.windows import logged_requests
-from batchkiln.views.overview import read_overview
-from batchkiln.wiring.applying import apply_manifests
-from batchkiln.wiring.setting import Setting
+from batchkiln.planning.plan_warnings import cautions
+from batchkiln.planning.quotes import Desk, Manner
+from batchkiln.planning.request_log import noting_beside
+from batchkiln.presentation.overview import read_overview
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.store.lock import QueueLock
+from batchkiln.store.usage import logged_requests
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
 

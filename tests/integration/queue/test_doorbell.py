@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import batchkiln
-from batchkiln.queue.doorbell import bell_of, listening, ring
-from batchkiln.wiring import driver
+from batchkiln.api import engine
+from batchkiln.store.wakeup import bell_of, listening, ring
 
 SOURCE = Path(__file__).parents[3] / "src"
 CONFIG = "profiles:\n  local:\n    time_scale: 600\n"
@@ -28,7 +28,7 @@ async def test_bell_rings_across_processes(tmp_path: Path) -> None:
     queue = tmp_path / "queue.db"
 
     with listening(queue, heard.set):
-        command = "import sys, pathlib; from batchkiln.queue.doorbell import ring; ring(pathlib.Path(sys.argv[1]))"
+        command = "import sys, pathlib; from batchkiln.store.wakeup import ring; ring(pathlib.Path(sys.argv[1]))"
         environ = os.environ | {"PYTHONPATH": str(SOURCE)}
         arguments = [sys.executable, "-c", command, str(queue)]
         await asyncio.to_thread(subprocess.run, arguments, check=True, env=environ)
@@ -98,7 +98,7 @@ async def test_work_that_waits_for_more_finds_what_no_bell_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law 9: an enqueue by another user, or under another TMPDIR, rings elsewhere, and is found all the same."""
-    monkeypatch.setattr(driver, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.05)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "foxes.yaml").write_text(MANIFEST)
     (tmp_path / "batchkiln.yaml").write_text(CONFIG)

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.api.app_context import Setting
+from batchkiln.api.apply_manifests import Applied
 from batchkiln.cli.rehearsal_report import rehearsal_document
 from batchkiln.config import Config, load_config
 from batchkiln.core.errors import InputError
+from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.rehearsal import stage
+from batchkiln.rehearsal import simulation
+from batchkiln.rehearsal.fault_profiles import Level
+from batchkiln.rehearsal.incidents import NEVER
 from batchkiln.rehearsal.network import End, MemoryNetwork, Weather
-from batchkiln.rehearsal.stage import Outcome, Wish, rehearse
-from batchkiln.rehearsal.troubles import NEVER
+from batchkiln.rehearsal.simulation import Outcome, Wish, rehearse
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.rehearsal.weather import Level
-from batchkiln.wiring.applying import Applied
-from batchkiln.wiring.setting import Setting
 from simulation.canaries import Canaries
 from simulation.quiet import silence
 
@@ -105,7 +105,7 @@ def test_no_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         network.on_bytes.append(canaries.see)
         return network
 
-    monkeypatch.setattr(stage, "MemoryNetwork", listened_to)
+    monkeypatch.setattr(simulation, "MemoryNetwork", listened_to)
     outcome = played(tmp_path, level="rough", repeat=10)
 
     told = f"{rehearsal_document(outcome, level='rough', seed=3)} {outcome}".encode()
@@ -240,7 +240,7 @@ def test_a_signal_is_taken_at_once_while_manifests_are_read(tmp_path: Path, monk
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it read on")
 
-    monkeypatch.setattr(stage, "apply_manifests", reading)
+    monkeypatch.setattr(simulation, "apply_manifests", reading)
 
     with pytest.raises(KeyboardInterrupt):
         played(tmp_path)

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from batchkiln.cli.documents import job_document
+from batchkiln.cli.json_output import job_document
 from batchkiln.core.states import ItemState
-from batchkiln.queue.summaries import Credits
-from batchkiln.views.warnings import warnings_of
+from batchkiln.presentation.alerts import warnings_of
+from batchkiln.store.jobs import Credits
 from unit.views.builders import NOW, job_view, under_way
 
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.cli.ending import resume_command, say_ending
+from batchkiln.api.run_result import Ending
 from batchkiln.cli.options import Common
+from batchkiln.cli.run_summary import resume_command, say_ending
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.instants import EPOCH
 from batchkiln.core.planner import Reason
-from batchkiln.core.replies import AccountBlocked, AccountProblem, ServiceError
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ServiceError
 from batchkiln.core.states import ItemState
-from batchkiln.interface.ending import Ending
+from batchkiln.core.timestamps import EPOCH
 from unit.views.builders import job_view
 
 DONE = job_view({ItemState.DONE: 3})

@@ -12,7 +12,7 @@ from batchkiln.cli.live import panel
 from batchkiln.cli.progress import STILL_AFTER_SECONDS, LaneState, Pauses, PlainDisplay, ProgressState, plain_line
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import ItemState
-from batchkiln.views.words import REASONS
+from batchkiln.presentation.formatting import REASONS
 from unit.views.builders import NOW, job_view, under_way
 
 ACTIVE = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=72))

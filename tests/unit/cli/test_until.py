@@ -5,9 +5,9 @@ from datetime import UTC, datetime, time
 import click
 import pytest
 
+from batchkiln.api.run_options import Until
 from batchkiln.cli.until import UNTIL
-from batchkiln.interface.wishes import Until
-from batchkiln.scheduler.control import Control
+from batchkiln.worker.run_state import Control
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

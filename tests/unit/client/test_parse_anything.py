@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from batchkiln.client import parse
 from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.described import open_fields
-from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import Accepted, NoReply
+from batchkiln.client.http_response import RawReply
+from batchkiln.core.responses import Accepted, NoReply
 
 NAMES = st.sampled_from(
     [

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_create, parse_quote, parse_read
-from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,

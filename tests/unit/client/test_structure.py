@@ -8,11 +8,13 @@ import pytest
 
 from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.guide import Guide, Hints
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote, parse_read
-from batchkiln.client.raw import RawReply
+from batchkiln.client.retry_after import retry_after
 from batchkiln.client.uploads import told_as_numbers
-from batchkiln.client.waits import retry_after
-from batchkiln.core.replies import (
+from batchkiln.core.error_text import describe_trouble
+from batchkiln.core.response_rules import ReplyField, ReplyRules
+from batchkiln.core.responses import (
     Accepted,
     AssetsReady,
     BalanceRead,
@@ -24,8 +26,6 @@ from batchkiln.core.replies import (
     RecordRead,
     UploadsPrepared,
 )
-from batchkiln.core.reply_rules import ReplyField, ReplyRules
-from batchkiln.core.troubles import describe_trouble
 
 PUT_A, PUT_B = "https://s.example/put/a?sig=1", "https://s.example/put/b?sig=2"
 URL_A, URL_B = "https://s.example/a", "https://s.example/b"

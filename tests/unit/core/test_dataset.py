@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.dataset import ITEMS_PER_FOLDER, Splits, folder, key, stem
+from batchkiln.core.sample_names import ITEMS_PER_FOLDER, Splits, folder, key, stem
 
 NAMES = st.text(
     st.characters(exclude_categories=["Cc", "Cs"]) | st.sampled_from("ab.-~2/"), min_size=1, max_size=40

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from batchkiln.core.durations import Durations, Shape, Sighting
+from batchkiln.core.duration_model import Durations, Shape, Sighting
 
 USUAL = 20.0
 
@@ -83,7 +83,7 @@ def test_the_likelier_are_drawn_more_often_than_by_their_likelihood(monkeypatch:
     known = Durations(USUAL, [Sighting(0.0, 16.0), Sighting(14.0, 16.0)] * 4)
 
     sharpened = _middle_half(known)
-    monkeypatch.setattr("batchkiln.core.durations._SHARPNESS", 1.0)
+    monkeypatch.setattr("batchkiln.core.duration_model._SHARPNESS", 1.0)
 
     assert 0 < sharpened < 0.9 * _middle_half(known)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.forecast import CalendarDay, Forecast, ItemClass, JobLoad, Unpayable, forecast
-from batchkiln.core.windows import DayUsage, Limits, ServiceDay
+from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2030, 1, 2, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.instants import EPOCH, ClockOffset, Now, from_milliseconds, to_milliseconds
+from batchkiln.core.timestamps import EPOCH, ClockOffset, Now, from_milliseconds, to_milliseconds
 from support.builders import NOON
 
 NOON_SECONDS = (NOON - EPOCH).total_seconds()

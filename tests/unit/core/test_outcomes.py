@@ -18,7 +18,7 @@ from batchkiln.core.outcomes import (
     replay_wait_seconds,
     was_in_doubt,
 )
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,

@@ -8,7 +8,6 @@ import pytest
 
 from batchkiln.core.budget import JobMoney, Obstacle
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.instants import EPOCH
 from batchkiln.core.job import AttemptState, Order
 from batchkiln.core.planner import (
     AskQuote,
@@ -25,7 +24,8 @@ from batchkiln.core.planner import (
     choose_action,
     choose_preparation,
 )
-from batchkiln.core.windows import DayUsage, Limits, SlidingLog
+from batchkiln.core.rate_limits import DayUsage, Limits, SlidingLog
+from batchkiln.core.timestamps import EPOCH
 from support.builders import NEVER, account_view, attempt, candidate, filled, now_at
 
 NOW = now_at(1000.0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.durations import Shape
-from batchkiln.core.reading_times import next_read_seconds
+from batchkiln.core.duration_model import Shape
+from batchkiln.core.poll_schedule import next_read_seconds
 
 INTERVAL = 10.0
 LONG = 5 * 3600.0

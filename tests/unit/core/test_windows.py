@@ -6,8 +6,8 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.instants import EPOCH
-from batchkiln.core.windows import DayUsage, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.core.rate_limits import DayUsage, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.core.timestamps import EPOCH
 from support.builders import NOON, filled, now_at
 
 SPAN = 60.0

@@ -7,13 +7,13 @@ import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.planner import Reason
+from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import DayUsage, Limits
-from batchkiln.dashboard.moment import Level, Moment, Slot, headline
-from batchkiln.queue.overview import Lease
-from batchkiln.queue.summaries import AccountSummary
-from batchkiln.views.overview import AccountView, JobView, Overview
-from batchkiln.views.waits import Wait
+from batchkiln.dashboard.snapshot import Level, Moment, Slot, headline
+from batchkiln.presentation.account_waits import Wait
+from batchkiln.presentation.overview import AccountView, JobView, Overview
+from batchkiln.store.driver_status import Lease
+from batchkiln.store.jobs import AccountSummary
 from unit.views.builders import NOW, job_view, under_way
 
 DRIVEN = Lease(1, "here", "run", NOW)

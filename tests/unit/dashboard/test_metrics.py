@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from batchkiln.client import RequestMeter
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.metrics import Metric, exposition, of_moment, of_requests
-from batchkiln.dashboard.moment import Moment
-from batchkiln.queue.summaries import Credits, Trouble
-from batchkiln.views.overview import Overview
+from batchkiln.dashboard.snapshot import Moment
+from batchkiln.presentation.overview import Overview
+from batchkiln.store.jobs import Credits, Trouble
 from unit.views.builders import NOW, job_view
 
 DOCS: Final = Path(__file__).parents[3] / "docs"

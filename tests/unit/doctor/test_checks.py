@@ -13,8 +13,9 @@ import pytest
 from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, load_config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.replies import BalanceRead, Described, NoReply
-from batchkiln.core.windows import Limits, ServiceDay
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.responses import BalanceRead, Described, NoReply
+from batchkiln.doctor.check_results import Finding, Level, exit_status_of, fail, ok, warn
 from batchkiln.doctor.configuration import (
     check_address,
     check_configuration,
@@ -23,11 +24,10 @@ from batchkiln.doctor.configuration import (
     check_notifiers,
     check_shared_keys,
 )
-from batchkiln.doctor.findings import Finding, Level, exit_status_of, fail, ok, warn
-from batchkiln.doctor.machine import check_folder, check_program, check_proxies
-from batchkiln.doctor.queue import check_queue, check_work
+from batchkiln.doctor.environment import check_folder, check_program, check_proxies
+from batchkiln.doctor.queue_checks import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
-from batchkiln.queue.connection import prepare_for_writing
+from batchkiln.store.database import prepare_for_writing
 from unit.queue.queue_file import QueueFile, spec
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}

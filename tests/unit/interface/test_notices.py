@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.core.replies import AccountBlocked, AccountProblem, KeyConflict, NotUnderstood, ServiceError
+from batchkiln.api.notify_events import happened_since
+from batchkiln.api.notify_runner import QueueLedger
+from batchkiln.api.notify_status import standing
+from batchkiln.core.notifications import Notice, NoticeKind
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import AccountBlocked, AccountProblem, KeyConflict, NotUnderstood, ServiceError
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.interface.happenings import happened_since
-from batchkiln.interface.standing import standing
-from batchkiln.interface.telling import QueueLedger
-from batchkiln.queue import persons
-from batchkiln.queue.history import last_event_id
-from batchkiln.scheduler.control import Control
+from batchkiln.store import operations
+from batchkiln.store.events import last_event_id
+from batchkiln.worker.run_state import Control
 from support.fake_service import Lost
 from support.world import PROFILE, World
 
@@ -97,11 +97,11 @@ async def test_a_paused_job_has_not_ended(world: World) -> None:
     """A person who paused it knows; its end comes when its items have ended."""
     world.enqueue("a", "b", "c")
     await world.run_until("a", ItemState.DONE)
-    world.write(persons.pause, "job", 0)
+    world.write(operations.pause, "job", 0)
     await world.run()
 
     assert happened(world) == []
-    world.write(persons.unpause, "job", 0)
+    world.write(operations.unpause, "job", 0)
     await world.run()
     assert [notice.kind for notice in happened(world)] == [NoticeKind.JOB_ENDED]
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.notify import Receipt, Teller
-from batchkiln.notify.teller import LONGEST_WAIT_SECONDS, TRIES
+from batchkiln.core.notifications import Notice, NoticeKind
+from batchkiln.notifications import Receipt, Teller
+from batchkiln.notifications.dispatcher import LONGEST_WAIT_SECONDS, TRIES
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ARRIVED = Receipt()

@@ -7,9 +7,9 @@ import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.notify import key_of
-from batchkiln.notify.webhook import body_of, headers_of
+from batchkiln.core.notifications import Notice, NoticeKind
+from batchkiln.notifications import key_of
+from batchkiln.notifications.webhook_channel import body_of, headers_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NOTICE = Notice(

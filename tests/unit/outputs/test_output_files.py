@@ -7,10 +7,10 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken, OutputsUnwritable
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import DownloadBroken, DownloadCut
+from batchkiln.core.responses import DownloadBroken, DownloadCut
 from batchkiln.outputs import OutputFiles, WrongLength, WrongMedia
 from batchkiln.outputs.output_files import FREE_MIN_BYTES
-from batchkiln.outputs.part import BUFFER_BYTES
+from batchkiln.outputs.partial_file import BUFFER_BYTES
 from unit.outputs.faulty_files import FaultyFiles, PowerCut
 
 OUT = Path("/out")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.job import Charge, Mode
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.responses import ServiceError
 from batchkiln.core.states import ItemState
-from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
-from batchkiln.outputs.report.pages import PageLink, Picture, Shape, render_card, render_foot, render_head
-from batchkiln.outputs.report.sums import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
+from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
+from batchkiln.reports.html_pages import PageLink, Picture, Shape, render_card, render_foot, render_head
+from batchkiln.reports.totals import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 DAY: Final = datetime(2030, 1, 31, tzinfo=UTC)

@@ -8,8 +8,8 @@ import av
 import pytest
 from PIL import Image
 
-from batchkiln.outputs.media import SNIFFED_BYTES, sniff_media
-from batchkiln.outputs.wholeness import is_whole
+from batchkiln.outputs.completeness import is_whole
+from batchkiln.outputs.file_formats import SNIFFED_BYTES, sniff_media
 
 
 def picture(form: str) -> bytes:

@@ -10,12 +10,12 @@ from typing import Any
 from batchkiln.core.catalogue import PlacedObjection
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.responses import ServiceError
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue.connection import prepare_for_writing
-from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
-from batchkiln.queue.moves import move
-from batchkiln.queue.plans import ManifestPlan, plan_manifest
+from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
+from batchkiln.store.database import prepare_for_writing
+from batchkiln.store.dry_run import ManifestPlan, plan_manifest
+from batchkiln.store.transitions import move
 
 NOW = 1_800_000_000_000
 RECIPE = Recipe("epsilon-2", Mode.TEXT_TO_IMAGE, (("resolution", "1024x1024"),), 0, None, 3)

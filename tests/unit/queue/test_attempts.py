@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, ServiceError
+from batchkiln.core.queue_types import Look, NewAttempt, RequestKind, RequestNote, Scope
+from batchkiln.core.responses import GenerationRecord, GenerationStatus, ServiceError
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.views import Look, NewAttempt, RequestKind, RequestNote, Scope
-from batchkiln.queue import attempts
-from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.core.timestamps import Now, from_milliseconds, to_milliseconds
+from batchkiln.store import attempts
+from batchkiln.store.resolution import Decision, resolve
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
 from support.ledger import (

@@ -9,10 +9,10 @@ import pytest
 from batchkiln.core.budget import Obstacle
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import GenerationStatus
+from batchkiln.core.queue_types import DownloadTask
+from batchkiln.core.responses import GenerationStatus
 from batchkiln.core.states import Event
-from batchkiln.core.views import DownloadTask
-from batchkiln.queue import attempts, preparations
+from batchkiln.store import attempts, preparations
 from support.builders import NO, NOON
 from support.builders import record as generation
 from support.ledger import NOW_MS, account_of, begin, quote

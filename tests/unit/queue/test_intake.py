@@ -8,7 +8,7 @@ import pytest
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event
-from batchkiln.queue.intake import ApplyOptions, compared
+from batchkiln.store.apply import ApplyOptions, compared
 
 from .queue_file import JOB, NOW, RECIPE, QueueFile, capped, image, mistake_at, placed, spec, then_mistaken
 

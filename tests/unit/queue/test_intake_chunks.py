@@ -10,9 +10,9 @@ import pytest
 from batchkiln.core.errors import InputError, Mistake
 from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
-from batchkiln.queue import intake
-from batchkiln.queue.connection import prepare_for_reading
-from batchkiln.queue.intake import ApplyOptions, apply_manifest
+from batchkiln.store import apply
+from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.database import prepare_for_reading
 
 from .queue_file import JOB, NOW, QueueFile, image, mistake_at, placed, spec, then_mistaken
 
@@ -26,8 +26,8 @@ class PowerCutError(Exception):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a handful of items take several transactions."""
-    monkeypatch.setattr(intake, "ITEMS_AT_ONCE", 3)
-    monkeypatch.setattr(intake, "MOVES_AT_ONCE", 2)
+    monkeypatch.setattr(apply, "ITEMS_AT_ONCE", 3)
+    monkeypatch.setattr(apply, "MOVES_AT_ONCE", 2)
 
 
 class CutConnection(sqlite3.Connection):

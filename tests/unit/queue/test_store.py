@@ -10,11 +10,11 @@ import pytest
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.outcomes import Answer
 from batchkiln.core.planner import Reason
+from batchkiln.core.queue_types import HeldUntil, Look, Scope, Viewpoint
 from batchkiln.core.states import Event
-from batchkiln.core.views import HeldUntil, Look, Scope, Viewpoint
-from batchkiln.queue.connection import Database
-from batchkiln.queue.misunderstood import end_waits
-from batchkiln.queue.store import News, QueueStore
+from batchkiln.store.database import Database
+from batchkiln.store.misunderstood import end_waits
+from batchkiln.store.store import News, QueueStore
 from support.builders import NO, NOON, now_at, record
 from support.ledger import begin
 from support.world import PROFILE, World

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.responses import ServiceError
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue.sql import QUERIES
-from batchkiln.queue.stories import item_story, iter_items
+from batchkiln.store.items import item_story, iter_items
+from batchkiln.store.sql import QUERIES
 
 from .queue_file import JOB, RECIPE, QueueFile, image, spec
 

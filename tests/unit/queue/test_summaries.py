@@ -5,19 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.planner import Reason
+from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.windows import DayUsage
-from batchkiln.queue.persons import pause
-from batchkiln.queue.summaries import (
-    Credits,
-    JobSummary,
-    Trouble,
-    account_summaries,
-    job_names,
-    job_summary,
-)
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.jobs import Credits, JobSummary, Trouble, account_summaries, job_names, job_summary
+from batchkiln.store.operations import pause
 
 from .queue_file import JOB, NOW, QueueFile, spec
 

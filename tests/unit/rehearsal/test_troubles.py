@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from batchkiln.core.states import ItemState
-from batchkiln.rehearsal.troubles import NEVER, LostRequest, Trouble, tell
+from batchkiln.rehearsal.incidents import NEVER, LostRequest, Trouble, tell
 from batchkiln.service import LoggedRequest
 
 CREATE = LoggedRequest(

@@ -4,7 +4,7 @@ import re
 from hashlib import sha256
 from pathlib import Path
 
-from batchkiln.rehearsal.weather import CUT_REQUESTS, RATES, CutConnections, fault_rules
+from batchkiln.rehearsal.fault_profiles import CUT_REQUESTS, RATES, CutConnections, fault_rules
 
 MANUAL = Path(__file__).parents[3] / "docs" / "commands.md"
 KEY = "lk_canary-0123456789"

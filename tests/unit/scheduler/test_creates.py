@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.instants import WITNESS_GAP_SECONDS
 from batchkiln.core.job import Mode
 from batchkiln.core.planner import Reason
 from batchkiln.core.polling import LOST_AFTER
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
@@ -22,11 +22,11 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.queue.intake import ApplyOptions, compared
-from batchkiln.queue.moves import move
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.start import ANSWERS_ABOUT_TIME
+from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
+from batchkiln.store.apply import ApplyOptions, compared
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.store.transitions import move
+from batchkiln.worker.startup import ANSWERS_ABOUT_TIME
 from support.builders import NO, PlacedItem, item_spec, job_spec, mistake_at, recipe
 from support.fake_service import BUSY, Lost, refusing
 from support.world import PROFILE, World

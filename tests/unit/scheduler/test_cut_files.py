@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.polling import RETENTION
-from batchkiln.scheduler.cut_files import CutFiles
+from batchkiln.worker.truncation import CutFiles
 from support.fake_clock import NOON
 
 HOUR = 3600.0

@@ -3,11 +3,11 @@
 import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.replies import NoReply, RefusalKind, Refused, ServiceError, TicketRefused
+from batchkiln.core.queue_types import Circumstances
+from batchkiln.core.responses import NoReply, RefusalKind, Refused, ServiceError, TicketRefused
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import Circumstances
-from batchkiln.queue.misunderstood import ask_again, forget_other_circumstances, record_misunderstood
-from batchkiln.scheduler.control import Control
+from batchkiln.store.misunderstood import ask_again, forget_other_circumstances, record_misunderstood
+from batchkiln.worker.run_state import Control
 from support.world import World
 
 GONE = Refused(RefusalKind.ASSET_GONE, ServiceError("asset_not_found", "no such asset"))

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from batchkiln.core.replies import (
-    GenerationStatus,
-    LinkRefused,
-    NotFound,
-    RecordRead,
-    Unavailable,
-)
+from batchkiln.core.responses import GenerationStatus, LinkRefused, NotFound, RecordRead, Unavailable
 from batchkiln.core.states import ItemState
-from batchkiln.scheduler.control import Control
+from batchkiln.worker.run_state import Control
 from support import fake_service
 from support.builders import NO
 from support.fake_service import Lost, content_of

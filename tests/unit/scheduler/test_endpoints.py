@@ -7,22 +7,15 @@ import pytest
 
 from batchkiln.core.calls import Call
 from batchkiln.core.planner import Reason
-from batchkiln.core.replies import (
-    EdgeBlocked,
-    NotUnderstood,
-    ServiceError,
-    Throttled,
-    TicketRefused,
-    Unavailable,
-)
+from batchkiln.core.responses import EdgeBlocked, NotUnderstood, ServiceError, Throttled, TicketRefused, Unavailable
 from batchkiln.core.states import ItemState
-from batchkiln.queue.misunderstood import ask_again
-from batchkiln.queue.stories import item_story
-from batchkiln.queue.summaries import job_summary
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.loop import rest_of
-from batchkiln.views.standing import Standing
-from batchkiln.views.telling import tell_item
+from batchkiln.presentation.explain import tell_item
+from batchkiln.presentation.item_context import Standing
+from batchkiln.store.items import item_story
+from batchkiln.store.jobs import job_summary
+from batchkiln.store.misunderstood import ask_again
+from batchkiln.worker.loop import rest_of
+from batchkiln.worker.run_state import Control
 from support.builders import NO
 from support.fake_service import FakeService, Lost
 from support.world import World

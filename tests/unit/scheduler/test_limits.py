@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from batchkiln.core.instants import EPOCH, to_milliseconds
 from batchkiln.core.job import Order
-from batchkiln.core.replies import AccountProblem, GenerationStatus, KeyConflict, RefusalKind, Refused, Throttled
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.responses import AccountProblem, GenerationStatus, KeyConflict, RefusalKind, Refused, Throttled
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits, ServiceDay
-from batchkiln.queue import persons
-from batchkiln.queue.attempts import REFUSALS_IN_A_ROW
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.control import Control
+from batchkiln.core.timestamps import EPOCH, to_milliseconds
+from batchkiln.store import operations
+from batchkiln.store.attempts import REFUSALS_IN_A_ROW
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.worker.run_state import Control
 from support.builders import NO
 from support.fake_clock import FakeClock
 from support.fake_service import BUSY, Lost
@@ -340,7 +340,7 @@ async def test_pause_is_kept_where_no_bell_is_heard(tmp_path: Path) -> None:
 
     def look() -> None:
         if world.clock.steady >= 30.0 and not world.one("SELECT is_paused FROM job"):
-            world.write(persons.pause, "job", 0)
+            world.write(operations.pause, "job", 0)
 
     await world.run_watched(look, alarm_seconds=30.0)
 
@@ -520,7 +520,7 @@ async def test_lowered_limit_binds_what_was_not_created(world: World, after_seco
 async def test_pause_holds_what_was_not_created(world: World) -> None:
     """A person said so before it was paid."""
     await postponed(world)
-    world.write(persons.pause, "job", 0)
+    world.write(operations.pause, "job", 0)
 
     await world.run()
 
@@ -578,7 +578,7 @@ async def test_charge_above_the_maximum_stops_the_account(world: World) -> None:
     stopped, problem = world.states(), next(iter(world.control.blocked.values())).problem
     await world.run()
     again = world.states()
-    world.write(persons.unpause, "job", to_milliseconds(world.clock.instant))
+    world.write(operations.unpause, "job", to_milliseconds(world.clock.instant))
     world.service.cost_told = lambda cost, _: cost
     await world.run()
 

@@ -7,7 +7,9 @@ import pytest
 
 from batchkiln.core.job import InputFile
 from batchkiln.core.planner import Reason
-from batchkiln.core.replies import (
+from batchkiln.core.queue_types import WantedInput
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
@@ -19,11 +21,9 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import WantedInput
-from batchkiln.core.windows import Limits
-from batchkiln.scheduler.backoffs import Backoff
-from batchkiln.scheduler.loop import rest_of
-from batchkiln.scheduler.preparation import wait_alike
+from batchkiln.worker.backoffs import Backoff
+from batchkiln.worker.loop import rest_of
+from batchkiln.worker.prefetch import wait_alike
 from support.builders import NO
 from support.fake_service import Lost
 from support.world import World

@@ -9,7 +9,7 @@ import pytest
 from batchkiln.core.calls import Call
 from batchkiln.core.errors import InputError
 from batchkiln.core.outcomes import KEY_REMEMBERED, UNDECIDED_FOR
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,
@@ -28,10 +28,10 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.queue.misunderstood import ask_again
-from batchkiln.queue.persons import preview_retry
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.control import Control
+from batchkiln.store.misunderstood import ask_again
+from batchkiln.store.operations import preview_retry
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.worker.run_state import Control
 from support.builders import NO, record
 from support.fake_service import Lost
 from support.world import World

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     DownloadBroken,
     DownloadReply,
     DownloadStarted,
@@ -18,10 +19,9 @@ from batchkiln.core.replies import (
     RecordRead,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.queue import persons
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.streaming import GRACE_SECONDS
+from batchkiln.store import operations
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.worker.transfer import GRACE_SECONDS
 from support import fake_service
 from support.builders import NO
 from support.fake_service import content_of
@@ -247,7 +247,7 @@ async def test_retention_that_ends_over_saved_files_is_no_expiry(world: World) -
     world.restart(after_seconds=15 * 86_400)
 
     await world.run()
-    report = persons.preview_retry(world.connection, "job", [])
+    report = operations.preview_retry(world.connection, "job", [])
 
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "outputs_gone")
     assert "1 of 2 outputs are on disk" in world.one("SELECT error_message FROM item")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     Accepted,
     GenerationStatus,
     KeyConflict,
@@ -18,7 +19,6 @@ from batchkiln.core.replies import (
     Refused,
     Throttled,
 )
-from batchkiln.core.windows import Limits
 from support.fake_clock import FakeClock
 from support.fake_service import FakeAccount, FakeService
 

@@ -13,14 +13,14 @@ import pytest
 from batchkiln.cli.main import program
 from batchkiln.cli.show import Told, read_told
 from batchkiln.config import Config, Profile
-from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.planner import Reason
+from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.queue.waiting import SlotHolder
-from batchkiln.views.standing import Standing, Wait
-from batchkiln.views.telling import DAMAGED, GONE, HOLDS, WAITS, Telling
-from batchkiln.views.words import REASONS, moment
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, WAITS, Telling
+from batchkiln.presentation.formatting import REASONS, moment
+from batchkiln.presentation.item_context import Standing, Wait
+from batchkiln.store.accounts import SlotHolder
 from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
 AT: Final = from_milliseconds(NOW)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from batchkiln.config import Config, Profile
-from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.planner import Reason
 from batchkiln.core.states import Event
-from batchkiln.views.overview import read_accounts
-from batchkiln.views.waits import Look, look_at
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.presentation.account_waits import Look, look_at
+from batchkiln.presentation.overview import read_accounts
 from unit.queue.queue_file import NOW, QueueFile, spec
 
 AT = from_milliseconds(NOW)

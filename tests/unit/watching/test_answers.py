@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from batchkiln.watching.answers import Answer, answer_name, read_answer, write_answer
+from batchkiln.watch.result_files import Answer, answer_name, read_answer, write_answer
 
 DOCUMENT = {"manifest": "birds.yaml", "sha256": "00", "status": "accepted", "job": "birds", "new": 3}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.watching.folder import Stamp, Stillness, manifests_in, sha256_of
+from batchkiln.watch.folder import Stamp, Stillness, manifests_in, sha256_of
 
 FIRST, SECOND = Stamp(1, 10, 100), Stamp(1, 20, 200)
 

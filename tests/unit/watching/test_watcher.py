@@ -12,7 +12,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import InputError, Mistake, QueueBusy, QueueUnusable
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.watching.watcher import AGAIN_SECONDS, Watcher
+from batchkiln.watch.watcher import AGAIN_SECONDS, Watcher
 from simulation.quiet import silence
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from PIL import Image
 
-from batchkiln.core.dataset import DatasetRow
 from batchkiln.core.job import Mode
-from batchkiln.outputs.exports import Export, Format, Outcome, Shapes, Subject, Wishes
+from batchkiln.core.sample_names import DatasetRow
+from batchkiln.exports import Export, Format, Outcome, Shapes, Subject, Wishes
 
 MADE_AT = datetime(2027, 1, 15, 8, tzinfo=UTC)
 SUBJECT = Subject("birds", "Birds of the garden", 10, 50)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.dataset import ITEMS_PER_FOLDER, DatasetRow, Splits
 from batchkiln.core.errors import InputError, OutputsUnwritable
-from batchkiln.outputs.exports import Format, Link
+from batchkiln.core.sample_names import ITEMS_PER_FOLDER, DatasetRow, Splits
+from batchkiln.exports import Format, Link
 
 from .making import clip, export, picture, row, tree
 
@@ -286,7 +286,7 @@ def test_a_disk_that_is_full_of_a_table_is_told(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for writer in ("jsonl_file.JsonlFile", "csv_file.CsvFile", "parquet_file.ParquetFile"):
-        monkeypatch.setattr(f"batchkiln.outputs.exports.{writer}.add", fill)
+        monkeypatch.setattr(f"batchkiln.exports.{writer}.add", fill)
     monkeypatch.setattr("tarfile.TarFile.addfile", fill)
 
     with pytest.raises(OutputsUnwritable, match=r"to: No space left.*same command"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchkiln.outputs.exports.shapes import Columns, JobChanged, Kind, Shapes
+from batchkiln.exports.columns_inference import Columns, JobChanged, Kind, Shapes
 
 from .making import row
 

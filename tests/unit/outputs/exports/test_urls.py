@@ -8,8 +8,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from batchkiln.core.errors import InputError, OutputsUnwritable
-from batchkiln.outputs.exports import Format, Link
-from batchkiln.outputs.exports.url_place import redacted
+from batchkiln.exports import Format, Link
+from batchkiln.exports.url_destination import redacted
 
 from .making import clip, export, picture, tree
 

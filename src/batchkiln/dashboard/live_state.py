@@ -1,0 +1,61 @@
+"""What the process that drives the queue can tell beyond the queue, where the dashboard runs inside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from batchkiln.api.engine import Driver
+from batchkiln.client import RequestMeter
+from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
+from batchkiln.presentation.account_waits import Wait, wait_of
+from batchkiln.presentation.formatting import one_line
+from batchkiln.worker.account_worker import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An account, as its lane knows it: what its slot waits for, what went wrong last, and what blocks it."""
+
+    wait: Wait | None
+    said: str | None
+    blocked: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that was known at a moment: the service time of the profiles in use, and the accounts by their id."""
+
+    times: Mapping[str, datetime] = field(default_factory=dict)
+    told: Mapping[int, Told] = field(default_factory=dict)
+
+
+class Beside:
+    """Looks at a driver in this process; changes nothing of it."""
+
+    def __init__(self, driver: Driver) -> None:
+        """Look at this one."""
+        self._driver = driver
+
+    @property
+    def meter(self) -> RequestMeter:
+        """How long the service's replies took."""
+        return self._driver.meter
+
+    def facts(self) -> Facts:
+        """Return what is known now; for the event loop's thread, which alone reads the services' clocks."""
+        clocks = {name: service.clock for name, service in self._driver.services.items()}
+        return Facts(
+            times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
+            told={lane.account_id: _told(lane) for lane in self._driver.lanes},
+        )
+
+
+def _told(lane: Lane) -> Told:
+    due = lane.control.slot_rest(lane.account_id)
+    blocked = lane.control.blocked.get(lane.account_id)
+    said = None if blocked is None else one_line(f"{blocked.error.code}: {blocked.error.message}")
+    return Told(
+        wait=None if due is None else wait_of(due, lane.ports.clock.now()),
+        said=one_line(lane.trouble) if lane.trouble else None,
+        blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
+    )

@@ -1,0 +1,106 @@
+"""What a lane does before its first request about money: learn the service's time, take over the windows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final, assert_never
+
+import structlog
+
+from batchkiln.core.calls import Call
+from batchkiln.core.planner import Due, Reason
+from batchkiln.core.queue_types import LoggedRequest, RequestKind
+from batchkiln.core.responses import (
+    AccountBlocked,
+    Described,
+    EdgeBlocked,
+    NoReply,
+    NotUnderstood,
+    Throttled,
+    Unavailable,
+)
+from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
+from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, Lane
+
+log = structlog.get_logger()
+
+ANSWERS_ABOUT_TIME: Final = 5
+"""So often the time is asked where each answer contradicts the one before; then this machine's clock serves."""
+
+
+async def resume_held(lane: Lane) -> None:
+    """Take up the items whose API key came back: at once, or a run with nothing else to do would end before it."""
+    fingerprints, now = lane.ports.service.fingerprints, lane.ports.clock.now()
+    await lane.ports.queue.resume_held_for_key(lane.account_id, fingerprints, now)
+
+
+async def synchronise(lane: Lane) -> None:
+    """Learn what day and hour it is for the service, so that a wrong clock here moves no window (contract, 6).
+
+    The public description is asked, since it counts in no account's window. Keeps trying while the service is
+    not there; where its time is far from this machine's, asks again until two replies agree, a few times. Then the
+    requests of earlier runs are taken over, and their waits.
+    """
+    logged = await lane.ports.queue.logged_requests()
+    lane.take_over_machine(logged, lane.ports.clock.now())
+    answers = 0
+    while not lane.ports.clock.is_observed and not lane.control.is_over_for(lane.account_id):
+        now = lane.ports.clock.now()
+        due = (
+            Due(lane.machine.log.free_at(now.steady), Reason.MINUTE_WINDOW)
+            .after(lane.machine.held)
+            .after(lane.backoffs[Call.DESCRIPTION].held)
+        )
+        if due.at > now.steady:
+            await lane.wait("slot", due, lane.ports.queue.version)
+            continue
+        answers += await _ask_time(lane, logged)
+        if answers and (not lane.ports.clock.is_doubted or answers >= ANSWERS_ABOUT_TIME):
+            break
+        if answers:
+            again_at = lane.ports.clock.now().steady + WITNESS_GAP_SECONDS
+            await lane.ports.clock.sleep_until(again_at, lane.control.stopping)
+    now = lane.ports.clock.now()
+    if answers >= ANSWERS_ABOUT_TIME and not lane.ports.clock.is_observed:
+        log.warning("service_time_unknown", account=lane.viewpoint.account, reason="no two replies agree on the time")
+    await lane.ports.queue.remember_time(now)
+    await lane.ports.queue.cap_holds(lane.account_id, now, logged_at=logged[-1].sent_at if logged else None)
+    await lane.ports.queue.forget_other_circumstances(lane.account_id, lane.circumstances)
+    lane.take_over(logged, now)
+    await lane.count_across_reset(logged, now)
+
+
+async def _ask_time(lane: Lane, logged: Sequence[LoggedRequest]) -> bool:
+    """Ask once; tell whether the service answered, with a usable `Date` or without one.
+
+    The log takes the request for as late as its newest one: a wrong clock of this machine would make all that
+    was sent before look old, to another account's lane or to the next run.
+    """
+    request = lane.note(RequestKind.OTHER, lane.ports.clock.now())
+    if logged:
+        request = replace(request, at=logged[-1].sent_at)
+    async with lane.sending(request):
+        await lane.ports.queue.note_request(request)
+        reply = await lane.ports.service.describe()
+    match reply:
+        case Described(document=document):
+            lane.recovered(Call.DESCRIPTION)
+            lane.machine.description = _digest(document)
+            return True
+        case AccountBlocked() | Throttled():
+            lane.recovered(Call.DESCRIPTION)
+            return True
+        case NotUnderstood() if lane.backoffs[Call.DESCRIPTION].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST:
+            await lane.meet(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
+            return True
+        case Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked():
+            await lane.meet(reply, Call.DESCRIPTION)
+            return False
+        case _:
+            assert_never(reply)
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    """Return a digest of the service's description, by which a later change of it is known."""
+    return sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
