@@ -16,7 +16,7 @@ from unittest import mock
 
 from bounds import POLL_SECONDS, best_detection, log_normal
 
-from batchkiln.core.duration_model import Durations, Shape, Sighting
+from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
 from batchkiln.core.poll_schedule import next_read_seconds
 
 MEANS = (15.0, 20.0, 30.0, 60.0)
@@ -55,7 +55,7 @@ def best(durations: list[float], mean: float, cv: float) -> Lost:
 
 def learned(durations: list[float], draw: Callable[[], float]) -> Lost:
     """Read as batchkiln does; `draw` is uniform from 0 to 1, or always a half for the middle distribution."""
-    known, lost = Durations(USUAL_SECONDS), Lost()
+    known, lost = DurationModel(USUAL_SECONDS), Lost()
     for duration in durations:
         shape = known.drawn(draw()) if known.seen >= LEARNING else None
         going, at = 0.0, _next(shape, 0.0)
@@ -63,12 +63,12 @@ def learned(durations: list[float], draw: Callable[[], float]) -> Lost:
         while at < duration:
             going, at = at, _next(shape, at)
             lost.reads += 1
-        known.add(Sighting(going, at))
+        known.add(Observation(going, at))
         lost.seconds += at - duration
     return Lost(lost.seconds / len(durations), lost.reads / len(durations))
 
 
-def _next(shape: Shape | None, at: float) -> float:
+def _next(shape: LogNormal | None, at: float) -> float:
     if shape is None:
         return at + POLL_SECONDS
     return next_read_seconds(shape, elapsed_seconds=at, interval_seconds=POLL_SECONDS)

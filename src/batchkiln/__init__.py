@@ -10,31 +10,31 @@ if TYPE_CHECKING:
     from batchkiln.api.open_queue import open_queue
     from batchkiln.api.queue import Queue
     from batchkiln.api.run_options import Until
-    from batchkiln.api.run_result import Ending
-    from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NotDriven, QueueBusy, QueueInUse
+    from batchkiln.api.run_result import RunResult
+    from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NoDriver, QueueBusy, QueueInUse
     from batchkiln.core.states import ItemState
     from batchkiln.presentation.overview import JobView, Overview
     from batchkiln.store.events import LoggedEvent
-    from batchkiln.store.items import ItemStory, ItemSummary
+    from batchkiln.store.items import ItemDetail, ItemSummary
 
     __version__: str
 
 __all__ = [
     "Applied",
     "BatchkilnError",
-    "Ending",
     "ExitStatus",
     "InputError",
+    "ItemDetail",
     "ItemState",
-    "ItemStory",
     "ItemSummary",
     "JobView",
     "LoggedEvent",
-    "NotDriven",
+    "NoDriver",
     "Overview",
     "Queue",
     "QueueBusy",
     "QueueInUse",
+    "RunResult",
     "Until",
     "__version__",
     "open_queue",
@@ -43,15 +43,15 @@ __all__ = [
 _HOMES: Final = {
     "Applied": "api.apply_manifests",
     "BatchkilnError": "core.errors",
-    "Ending": "api.run_result",
+    "RunResult": "api.run_result",
     "ExitStatus": "core.errors",
     "InputError": "core.errors",
     "ItemState": "core.states",
-    "ItemStory": "store.items",
+    "ItemDetail": "store.items",
     "ItemSummary": "store.items",
     "JobView": "presentation.overview",
     "LoggedEvent": "store.events",
-    "NotDriven": "core.errors",
+    "NoDriver": "core.errors",
     "Overview": "presentation.overview",
     "Queue": "api.queue",
     "QueueBusy": "core.errors",

@@ -15,7 +15,7 @@ from batchkiln.core import filenames
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, JobSpec
 from batchkiln.manifest import PlacedItem, open_manifest
-from batchkiln.manifest.diagnostics import Findings
+from batchkiln.manifest.diagnostics import Diagnostics
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.sources import Rows, SourceUnreadable, open_source, source_for
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
@@ -193,7 +193,7 @@ def check_rows(folder: Path, content: bytes, kind: str) -> None:
     path.write_bytes(gzip.compress(content, 1) if kind.endswith(".gz") and content[:1] != b"!" else content)
     source = source_for(path, path.name)
     assert source is not None
-    findings = Findings(path.name, path)
+    findings = Diagnostics(path.name, path)
     with open_source(source) as stream:
         try:
             for line, number, variables in Rows(source, stream, findings):

@@ -198,7 +198,7 @@ BUGS: Final = (
         "new work while a generation is active",
         "core/planner.py",
         "        return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)\n",
-        "        if is_sent or _poll(attempt, account, now).due.at <= now.steady:\n"
+        "        if is_sent or _poll(attempt, account, now).due.at <= now.monotonic:\n"
         "            return _choose_resend(attempt, queue, account, now) if is_sent else"
         " _poll(attempt, account, now)\n",
     ),

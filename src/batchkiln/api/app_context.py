@@ -30,7 +30,7 @@ def _new_connector() -> "BaseConnector":
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """What the program takes from the machine and a simulation makes up: the clock on the wall, network, disk."""
 
     wall: Callable[[], datetime] = machine_now
@@ -41,7 +41,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class AppContext:
     """What every command works with. `profile` is --profile, which wins over a manifest's own.
 
     `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
@@ -51,5 +51,5 @@ class Setting:
     config: Config
     profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    surroundings: Environment = field(default_factory=Environment)
     output_root: Path | None = None

@@ -9,10 +9,10 @@ from typing import BinaryIO, Final
 
 import structlog
 
-from batchkiln.api.app_context import Setting
+from batchkiln.api.app_context import AppContext
 from batchkiln.config import Profile
 from batchkiln.core.catalogue import Catalogue
-from batchkiln.core.errors import InputError, Mistake, OutputsUnwritable
+from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.timestamps import to_milliseconds
@@ -23,7 +23,7 @@ from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.database import Database
 from batchkiln.store.new_items import names_of_new
 from batchkiln.store.store import service_time
-from batchkiln.store.wakeup import ring
+from batchkiln.store.wakeup import notify
 
 CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
 """Reads the catalogue of a profile's service by way of an account; None where it is not to be had."""
@@ -59,7 +59,7 @@ class Applied:
 
 async def apply_manifests(
     database: Database,
-    setting: Setting,
+    setting: AppContext,
     paths: Sequence[str],
     *,
     options: ApplyOptions,
@@ -89,7 +89,7 @@ async def apply_manifests(
             await database.run(_apply, setting, manifest, replace(wanted, dry_run=True))
         ready.append((manifest, wanted))
     applied = [await database.run(_apply, setting, manifest, wanted) for manifest, wanted in ready]
-    ring(database.path)
+    notify(database.path)
     for entry in applied:
         if entry.taken:
             log.warning(
@@ -102,7 +102,7 @@ async def apply_manifests(
 
 
 def opened_in_thread(
-    connection: Connection, setting: Setting, path: str, stdin: BinaryIO, stdin_name: str
+    connection: Connection, setting: AppContext, path: str, stdin: BinaryIO, stdin_name: str
 ) -> tuple[Manifest, Profile]:
     """Open a manifest, for `Database.run`."""
     del connection
@@ -129,7 +129,7 @@ def scope_of(applied: Sequence[Applied]) -> Scope:
     return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
 
 
-async def check_output_folder(setting: Setting, path: str) -> None:
+async def check_output_folder(setting: AppContext, path: str) -> None:
     """Refuse a manifest whose results could not be written, before anything of it is enqueued.
 
     Raises `InputError`, also for mistakes in the manifest's header.
@@ -137,12 +137,12 @@ async def check_output_folder(setting: Setting, path: str) -> None:
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
     try:
         await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
-    except OutputsUnwritable as error:
-        raise InputError([Mistake(f"the results could not be written: {error}", path)]) from error
+    except OutputDirNotWritable as error:
+        raise InputError([Diagnostic(f"the results could not be written: {error}", path)]) from error
 
 
 def read_manifest(
-    setting: Setting, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
+    setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
     """Open a manifest, and find the profile that it is for. Raises `InputError` for accounts or notifiers not there."""
     manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
@@ -158,7 +158,7 @@ def read_manifest(
     return manifest, profile
 
 
-def _apply(connection: Connection, setting: Setting, read: ReadManifest, options: ApplyOptions) -> Applied:
+def _apply(connection: Connection, setting: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
     manifest, profile = read.manifest, read.profile
     job = _placed(manifest.job, setting)
     report = apply_manifest(
@@ -179,5 +179,5 @@ def _taken(connection: Connection, job: JobSpec, report: ApplyReport) -> tuple[s
     return tuple(taken_names(Path(job.output_dir), names_of_new(connection, report.job_id, job, new=report.new)))
 
 
-def _placed(job: JobSpec, setting: Setting) -> JobSpec:
+def _placed(job: JobSpec, setting: AppContext) -> JobSpec:
     return job if setting.output_root is None else replace(job, output_dir=str(setting.output_root / job.name))

@@ -12,27 +12,27 @@ import structlog
 from aiohttp import ClientSession, TraceConfig
 
 import batchkiln
-from batchkiln.api.app_context import Setting, kept_seconds
-from batchkiln.api.local_service import embedded_config, embedded_folder, serving
+from batchkiln.api.app_context import AppContext, kept_seconds
+from batchkiln.api.local_service import embedded_config, embedded_folder, local_service
 from batchkiln.api.shared_keys import refuse_shared_keys
 from batchkiln.client import Guide, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.errors import InputError, OutputsUnwritable, QueueBusy
+from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
-from batchkiln.core.rate_limits import SlidingLog
+from batchkiln.core.rate_limits import SlidingWindow
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
 from batchkiln.store.database import Database, data_version
 from batchkiln.store.lock import QueueLock
 from batchkiln.store.pending_work import Work, find_work
 from batchkiln.store.planner_snapshot import outstanding
-from batchkiln.store.store import News, QueueStore
-from batchkiln.store.wakeup import listening
-from batchkiln.worker.account_worker import Lane, Ports
+from batchkiln.store.store import ChangeNotifier, Store
+from batchkiln.store.wakeup import listen
+from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
-from batchkiln.worker.poll_timing import Paces
-from batchkiln.worker.run_state import Control, Machine
+from batchkiln.worker.poll_timing import DurationModels
+from batchkiln.worker.run_state import HostRateLimit, RunState
 
 if TYPE_CHECKING:
     from batchkiln.service.server import LocalService
@@ -44,15 +44,15 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class ServiceAtHand:
+class ServiceRuntime:
     """A profile in use: where it is, its clock, its part of the queue, the machine's window there, how it answers."""
 
     profile: Profile
     base_url: str
     clock: ServiceClock
-    store: QueueStore
-    machine: Machine
-    paces: Paces
+    store: Store
+    machine: HostRateLimit
+    paces: DurationModels
     guide: Guide
     embedded: "LocalService | None" = None
 
@@ -69,21 +69,21 @@ class Listener(Protocol):
     def http(self) -> TraceConfig:
         """What its HTTP session tells."""
 
-    def around(self, ports: Ports, service: ServiceAtHand, viewpoint: Viewpoint) -> Ports:
+    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
         """Return a lane's ports with somebody who listens around them."""
 
 
-class Driver:
+class Engine:
     """Drives one queue: holds its lock, its lanes, and the services they talk to."""
 
-    def __init__(self, database: Database, setting: Setting, control: Control) -> None:
+    def __init__(self, database: Database, setting: AppContext, control: RunState) -> None:
         """Use `driving`."""
         self.database = database
         self.setting = setting
         self.control = control
-        self.news = News()
-        self.lanes: list[Lane] = []
-        self.services: dict[str, ServiceAtHand] = {}
+        self.news = ChangeNotifier()
+        self.lanes: list[AccountWorker] = []
+        self.services: dict[str, ServiceRuntime] = {}
         self.meter = RequestMeter()
         self.listener: Listener | None = None
         self._stack = AsyncExitStack()
@@ -93,7 +93,7 @@ class Driver:
 
     async def run(self) -> Outstanding:
         """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
-        with listening(self.database.path, self.hear):
+        with listen(self.database.path, self.hear):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
             looking = asyncio.create_task(self._look_now_and_then(), name="look")
@@ -116,7 +116,7 @@ class Driver:
         """Count what may still change without a person."""
         return await self.database.read(outstanding, scope)
 
-    async def new_lanes(self) -> list[Lane]:
+    async def new_lanes(self) -> list[AccountWorker]:
         """Build lanes for accounts that have got work: at the start, and whenever another process rings.
 
         What is wrong with the configuration ends a start; later it is only said, since others have work.
@@ -168,7 +168,7 @@ class Driver:
         for folder in {job.output_dir for job in work.jobs}:
             try:
                 await outputs.check_writable(Path(folder))
-            except OutputsUnwritable as error:
+            except OutputDirNotWritable as error:
                 raise InputError(f"{error} Nothing was sent.") from error
 
     async def _build_lanes(self, work: Work, *, is_start: bool) -> None:
@@ -202,13 +202,13 @@ class Driver:
             return None
         return self.setting.config.profiles[name]
 
-    async def lane_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> Lane:
+    async def lane_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> AccountWorker:
         """Build a lane that is not driven, for requests of one's own within the account's windows."""
         return await self._lane(profile_name, account, needs_key=True, client_type=client_type)
 
     async def _lane(
         self, profile_name: str, account: str, *, needs_key: bool, client_type: type[ServiceClient] = ServiceClient
-    ) -> Lane:
+    ) -> AccountWorker:
         service = await self._service(profile_name)
         profile, limits = service.profile, service.profile.limits
         keys = self._keys(service, account, needs_key=needs_key)
@@ -231,20 +231,20 @@ class Driver:
             scope=self.control.scope,
         )
         ports = Ports(service.clock, service.store, client, outputs, LocalInputs())
-        return Lane(
+        return AccountWorker(
             viewpoint=viewpoint,
             limits=limits,
             day=profile.day,
             ports=self.listener.around(ports, service, viewpoint) if self.listener else ports,
             control=self.control,
             machine=service.machine,
-            creates=SlidingLog(limit=limits.creates_per_minute, span_seconds=span),
-            reads=SlidingLog(limit=limits.reads_per_minute, span_seconds=span),
+            creates=SlidingWindow(limit=limits.creates_per_minute, span_seconds=span),
+            reads=SlidingWindow(limit=limits.reads_per_minute, span_seconds=span),
             paces=service.paces,
             digest=_digest(profile),
         )
 
-    def _keys(self, service: ServiceAtHand, account: str, *, needs_key: bool) -> dict[str, str]:
+    def _keys(self, service: ServiceRuntime, account: str, *, needs_key: bool) -> dict[str, str]:
         """Return the keys; an account that only has something under way may have lost them: its items are held."""
         is_configured = service.embedded is not None or account in service.profile.account_names
         try:
@@ -262,7 +262,7 @@ class Driver:
             self._session = await self._stack.enter_async_context(made)
         return self._session
 
-    async def _service(self, name: str) -> ServiceAtHand:
+    async def _service(self, name: str) -> ServiceRuntime:
         if name in self.services:
             return self.services[name]
         profile = self.setting.config.profiles[name]
@@ -270,15 +270,15 @@ class Driver:
         embedded = None
         if profile.is_embedded:
             folder = embedded_folder(self.setting.queue, profile)
-            embedded = await self._stack.enter_async_context(serving(embedded_config(profile, folder)))
-        store = QueueStore(
+            embedded = await self._stack.enter_async_context(local_service(embedded_config(profile, folder)))
+        store = Store(
             self.database,
             self.news,
             profile=name,
             day=profile.day,
             keep_requests_seconds=kept_seconds(profile.limits),
         )
-        surroundings, paces = self.setting.surroundings, Paces(profile.limits.poll_interval_seconds)
+        surroundings, paces = self.setting.surroundings, DurationModels(profile.limits.poll_interval_seconds)
         paces.remember(await store.durations())
         clock = ServiceClock(
             time_scale=profile.time_scale,
@@ -287,13 +287,15 @@ class Driver:
             suspended=None if profile.is_embedded else surroundings.suspended,
             seed=surroundings.seed,
         )
-        self.services[name] = ServiceAtHand(
+        self.services[name] = ServiceRuntime(
             profile=profile,
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            machine=Machine(
-                SlidingLog(limit=profile.limits.requests_per_minute_per_ip, span_seconds=profile.limits.minute_seconds)
+            machine=HostRateLimit(
+                SlidingWindow(
+                    limit=profile.limits.requests_per_minute_per_ip, span_seconds=profile.limits.minute_seconds
+                )
             ),
             paces=paces,
             guide=Guide(profile.replies),
@@ -308,11 +310,13 @@ def _digest(profile: Profile) -> str:
 
 
 @asynccontextmanager
-async def driving(database: Database, setting: Setting, control: Control, *, command: str) -> AsyncIterator[Driver]:
+async def open_engine(
+    database: Database, setting: AppContext, control: RunState, *, command: str
+) -> AsyncIterator[Engine]:
     """Hold the queue's lock and everything a drive needs. Raises `QueueInUse` where another process has it."""
     lock = QueueLock(database.path)
     await lock.acquire(database, command=command, now=setting.surroundings.wall())
-    driver = Driver(database, setting, control)
+    driver = Engine(database, setting, control)
     try:
         yield driver
     finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def throwaway_service(profile: Profile) -> AsyncIterator["LocalService"]:
+async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
     """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
     from batchkiln.service.config import Limits  # noqa: PLC0415  as below
 
@@ -28,12 +28,12 @@ async def throwaway_service(profile: Profile) -> AsyncIterator["LocalService"]:
         raise InputError(f"no temporary folder can be made for the local service: {error}; nothing was sent") from error
     with made as folder:
         config = embedded_config(profile, Path(folder)).model_copy(update={"limits": Limits.lifted()})
-        async with serving(config) as service:
+        async with local_service(config) as service:
             yield service
 
 
 @asynccontextmanager
-async def serving(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
+async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
     """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
     from batchkiln.service.errors import StateFolderInUseError  # noqa: PLC0415  as below
     from batchkiln.service.server import LocalService  # noqa: PLC0415  as below

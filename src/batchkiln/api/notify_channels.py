@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import ClientSession
 
-from batchkiln.api.app_context import Setting
+from batchkiln.api.app_context import AppContext
 from batchkiln.config import Notifier
 from batchkiln.core.errors import InputError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-def channels_of(setting: Setting, session: Callable[[], ClientSession]) -> "list[Channel]":
+def channels_of(setting: AppContext, session: Callable[[], ClientSession]) -> "list[Channel]":
     """Build the configured notifiers; one that cannot be used is said, and holds nobody up."""
     channels: list[Channel] = []
     for notifier in setting.config.notifiers.values():

@@ -7,10 +7,10 @@ from datetime import datetime
 from sqlite3 import Connection
 from typing import Final
 
-from batchkiln.core.notifications import Notice, NoticeKind
+from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.formatting import count
+from batchkiln.presentation.formatting import plural
 from batchkiln.store.events import ENDED_STATES, LoggedEvent, events_after
 from batchkiln.store.jobs import JobSummary, job_summary
 from batchkiln.store.notification_cursor import audience_of
@@ -20,10 +20,10 @@ _EVENTS_AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class EventNotifications:
     """What there is to tell of the history up to its event `newest`."""
 
-    notices: tuple[Notice, ...]
+    notices: tuple[Notification, ...]
     newest: int
 
 
@@ -46,7 +46,7 @@ def notice_id(uid: str, *parts: object) -> str:
     return f"notice_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def happened_since(connection: Connection, cursor: int, uid: str) -> Happened:
+def notifications_since(connection: Connection, cursor: int, uid: str) -> EventNotifications:
     """Read the history behind an event to its end, page by page; memory grows with the jobs alone."""
     jobs: dict[str, _OfJob] = {}
     newest = cursor
@@ -56,7 +56,7 @@ def happened_since(connection: Connection, cursor: int, uid: str) -> Happened:
                 _note(jobs.setdefault(event.job, _OfJob()), event)
         newest = events[-1].id
     notices = [notice for name, found in jobs.items() for notice in _notices(connection, name, found, uid)]
-    return Happened(tuple(notices), newest)
+    return EventNotifications(tuple(notices), newest)
 
 
 def _note(found: _OfJob, event: LoggedEvent) -> None:
@@ -72,7 +72,7 @@ def _note(found: _OfJob, event: LoggedEvent) -> None:
     found.codes[code] = found.codes.get(code, 0) + 1
 
 
-def _notices(connection: Connection, name: str, found: _OfJob, uid: str) -> Iterator[Notice]:
+def _notices(connection: Connection, name: str, found: _OfJob, uid: str) -> Iterator[Notification]:
     summary = job_summary(connection, name)
     assert summary is not None, "the history speaks of jobs that are there"
     audience = audience_of(connection, [name])
@@ -82,16 +82,16 @@ def _notices(connection: Connection, name: str, found: _OfJob, uid: str) -> Iter
         yield _ended(summary, found, uid, audience)
 
 
-def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notice:
+def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notification:
     assert found.at is not None, "an event has an instant"
     job = summary.name
     reasons = ", ".join(f"{number:,} {code}" for code, number in found.codes.items())
     more = f" and {found.held - len(found.items):,} more" if found.held > len(found.items) else ""
-    return Notice(
-        id=notice_id(uid, NoticeKind.ITEM_HELD, job, found.first_held_id, found.last_held_id),
-        kind=NoticeKind.ITEM_HELD,
+    return Notification(
+        id=notice_id(uid, NotificationKind.ITEM_HELD, job, found.first_held_id, found.last_held_id),
+        kind=NotificationKind.ITEM_HELD,
         at=found.at,
-        title=f"{job}: {count(found.held, 'item needs', 'items need')} you",
+        title=f"{job}: {plural(found.held, 'item needs', 'items need')} you",
         text=(
             f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; "
             f"`batchkiln show {item_arguments(job, found.items[0])}` says why, and what to do."
@@ -101,18 +101,18 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
     )
 
 
-def _ended(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notice:
+def _ended(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notification:
     assert found.at is not None, "an event has an instant"
     job, items, spent = summary.name, summary.items, summary.credits
     counts = {state.value: number for state, number in items.items() if number}
     ended = ", ".join(f"{number:,} {state}" for state, number in counts.items())
     refunded = f", {spent.refunded:,} refunded" if spent.refunded else ""
-    return Notice(
-        id=notice_id(uid, NoticeKind.JOB_ENDED, job, found.last_id),
-        kind=NoticeKind.JOB_ENDED,
+    return Notification(
+        id=notice_id(uid, NotificationKind.JOB_ENDED, job, found.last_id),
+        kind=NotificationKind.JOB_ENDED,
         at=found.at,
-        title=f"{job}: ended, {items[ItemState.DONE]:,} of {count(summary.total, 'item')} done",
-        text=(f"{ended}; {count(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` tells more."),
+        title=f"{job}: ended, {items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done",
+        text=(f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` tells more."),
         audience=audience,
         facts={
             "job": job,

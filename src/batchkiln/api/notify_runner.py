@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import ClientSession
 
-from batchkiln.api.engine import Driver
+from batchkiln.api.engine import Engine
 from batchkiln.api.notify_channels import channels_of
-from batchkiln.api.notify_events import happened_since
-from batchkiln.api.notify_status import standing
+from batchkiln.api.notify_events import notifications_since
+from batchkiln.api.notify_status import status_notifications
 from batchkiln.client import new_session
 from batchkiln.clock import ServiceClock
-from batchkiln.core.notifications import Notice
+from batchkiln.core.notifications import Notification
 from batchkiln.store.database import Database
-from batchkiln.store.notification_cursor import Told, queue_uid, read_told, write_told
+from batchkiln.store.notification_cursor import NotificationCursor, queue_uid, read_cursor, write_cursor
 
 if TYPE_CHECKING:
     from batchkiln.notifications import Channel
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def telling(driver: Driver, reader: Database) -> AsyncIterator[None]:
+async def notifying(driver: Engine, reader: Database) -> AsyncIterator[None]:
     """Tell the configured notifiers of a drive. Nothing that goes wrong with them reaches the drive."""
     async with AsyncExitStack() as stack:
         ended = asyncio.Event()
@@ -55,9 +55,9 @@ async def telling(driver: Driver, reader: Database) -> AsyncIterator[None]:
 
 
 async def _begin(
-    driver: Driver, reader: Database, stack: AsyncExitStack, ended: asyncio.Event
+    driver: Engine, reader: Database, stack: AsyncExitStack, ended: asyncio.Event
 ) -> list[asyncio.Task[None]]:
-    from batchkiln.notifications import Teller  # noqa: PLC0415  only who is told needs it
+    from batchkiln.notifications import Dispatcher  # noqa: PLC0415  only who is told needs it
 
     try:
         uid = await reader.read(queue_uid)
@@ -68,12 +68,12 @@ async def _begin(
             return made
 
         channels = channels_of(driver.setting, session)
-        ledgers = [await QueueLedger.open(driver, reader, channel, uid=uid) for channel in channels]
+        ledgers = [await QueueOutbox.open(driver, reader, channel, uid=uid) for channel in channels]
     except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being told of
         log.warning("notifiers_unusable", error=type(error).__name__)
         return []
     clock = ServiceClock()
-    tellers = [Teller(channel, ledger, clock) for channel, ledger in zip(channels, ledgers, strict=True)]
+    tellers = [Dispatcher(channel, ledger, clock) for channel, ledger in zip(channels, ledgers, strict=True)]
     return [asyncio.create_task(teller.run(ended), name="batchkiln-notify") for teller in tellers]
 
 
@@ -119,10 +119,12 @@ async def _drop(tasks: Sequence[asyncio.Task[None]]) -> None:
         await asyncio.wait(tasks)
 
 
-class QueueLedger:
+class QueueOutbox:
     """What one notifier is to be told, and how far it was told; the latter stands in the queue."""
 
-    def __init__(self, driver: Driver, reader: Database, channel: "Channel", *, uid: str, told: Told) -> None:
+    def __init__(
+        self, driver: Engine, reader: Database, channel: "Channel", *, uid: str, told: NotificationCursor
+    ) -> None:
         """Use `open`."""
         self._driver = driver
         self._reader = reader
@@ -134,23 +136,23 @@ class QueueLedger:
         self._waiting: set[str] = set()  # of the last look, what was not told yet
 
     @classmethod
-    async def open(cls, driver: Driver, reader: Database, channel: "Channel", *, uid: str) -> "QueueLedger":
+    async def open(cls, driver: Engine, reader: Database, channel: "Channel", *, uid: str) -> "QueueOutbox":
         """Begin where the last drive ended; a new notifier is told from now on."""
-        told = await reader.read(read_told, channel.name)
-        await driver.database.write(write_told, channel.name, told)  # from now on, also where nothing is told soon
+        told = await reader.read(read_cursor, channel.name)
+        await driver.database.write(write_cursor, channel.name, told)  # from now on, also where nothing is told soon
         return cls(driver, reader, channel, uid=uid, told=told)
 
-    async def look(self) -> Sequence[Notice]:
+    async def look(self) -> Sequence[Notification]:
         """Return what has happened since, and what stands now, but for what was told."""
         self._advance()
-        happened = await self._reader.read(happened_since, self._told.cursor, self._uid)
-        found = [*happened.notices, *await standing(self._driver, self._reader, self._uid)]
+        happened = await self._reader.read(notifications_since, self._told.cursor, self._uid)
+        found = [*happened.notices, *await status_notifications(self._driver, self._reader, self._uid)]
         wanted = [one for one in found if one.id not in self._told.ids and one.is_for(self._name, self._kinds)]
         self._newest = happened.newest
         self._waiting = {notice.id for notice in wanted}
         return wanted
 
-    async def told(self, notice: Notice) -> None:
+    async def told(self, notice: Notification) -> None:
         """Keep that this one was told: durable, so that a crash from here on does not tell it again."""
         self._waiting.discard(notice.id)
         self._told = self._told.also(notice.id)
@@ -161,7 +163,7 @@ class QueueLedger:
         """Keep how far it has looked."""
         self._advance()
         if self._told != self._kept:
-            await self._driver.database.write(write_told, self._name, self._told)
+            await self._driver.database.write(write_cursor, self._name, self._told)
             self._kept = self._told
 
     def news(self) -> asyncio.Event:

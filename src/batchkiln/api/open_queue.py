@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from batchkiln.api.app_context import Setting
+from batchkiln.api.app_context import AppContext
 from batchkiln.api.queue import Queue
 from batchkiln.config import Config, config_of, load_config
 from batchkiln.logs import hand_to_standard_logging
@@ -33,7 +33,7 @@ async def open_queue(
     Raises `InputError` for a wrong configuration, `QueueUnusable` and `QueueBusy` for a file that cannot serve.
     """
     hand_to_standard_logging()
-    setting = Setting(
+    setting = AppContext(
         queue=real_path(Path(path)),
         config=_config(config),
         profile=profile,
@@ -46,7 +46,7 @@ async def open_queue(
 
 
 @asynccontextmanager
-async def opened(setting: Setting) -> AsyncIterator[Queue]:
+async def opened(setting: AppContext) -> AsyncIterator[Queue]:
     """Open the queue of a setting; see `open_queue`."""
     database = await Database.open_for_writing(setting.queue)
     try:

@@ -9,32 +9,32 @@ from io import BytesIO
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
 
-from batchkiln.api.app_context import Setting
+from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
 from batchkiln.api.results import Results
-from batchkiln.api.run_options import Until, Wishes
-from batchkiln.api.run_result import Ending
+from batchkiln.api.run_options import RunOptions, Until
+from batchkiln.api.run_result import RunResult
 from batchkiln.clock import ServiceClock, machine_now
-from batchkiln.core.errors import InputError, NotDriven, QueueInUse
+from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.manifest import spelled
+from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import misunderstood, operations
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.store.driver_status import job_time, lease
 from batchkiln.store.events import ENDED_STATES, LoggedEvent, events_after, last_event_id
-from batchkiln.store.items import ItemStory, ItemSummary, item_by_name, item_story, iter_items
+from batchkiln.store.items import ItemDetail, ItemSummary, item_by_name, item_detail, iter_items
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.name_lookup import job_id_of
 from batchkiln.store.operations import CancelReport, RetryReport
-from batchkiln.store.wakeup import ring
+from batchkiln.store.wakeup import notify
 
 if TYPE_CHECKING:
-    from batchkiln.api.engine import Driver
-    from batchkiln.worker.run_state import Control
+    from batchkiln.api.engine import Engine
+    from batchkiln.worker.run_state import RunState
 
 LOOK_SECONDS: Final = 1.0
 """How often a queue that another process drives is looked at, in real seconds."""
@@ -47,15 +47,15 @@ T = TypeVar("T")
 class Queue:
     """An open queue. Jobs and items go by their names; times are the service's."""
 
-    def __init__(self, database: Database, reader: Database, setting: Setting) -> None:
+    def __init__(self, database: Database, reader: Database, setting: AppContext) -> None:
         """Use `open_queue`."""
         self.setting = setting
         self.reader = reader
         self.writer = database
         self._beside: Database | None = None  # for changes while the other one is busy with driving
         self._changing = asyncio.Lock()
-        self._driver: Driver | None = None
-        self._task: asyncio.Task[Ending] | None = None
+        self._driver: Engine | None = None
+        self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
     # --- putting in ---
@@ -81,7 +81,7 @@ class Queue:
         items = manifest.get("items")
         if not isinstance(items, Iterable) or isinstance(items, str | Mapping):
             raise InputError("a manifest's `items` is a list of prompts; nothing was enqueued")
-        return await self._apply("-", spelled(header, items), "<mapping>", options)
+        return await self._apply("-", as_stream(header, items), "<mapping>", options)
 
     async def enqueue_text(
         self, text: str, *, on_change: Literal["error", "keep"] = "error", prune: bool = False
@@ -103,7 +103,7 @@ class Queue:
         `items` is read once, in another thread, and never held whole: a generator of a million is fine.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
-        return await self._apply("-", spelled({"version": 1} | header, items), "<items>", options)
+        return await self._apply("-", as_stream({"version": 1} | header, items), "<items>", options)
 
     async def apply(
         self,
@@ -137,14 +137,14 @@ class Queue:
     # --- driving ---
 
     @asynccontextmanager
-    async def driving(self, control: "Control", *, command: str) -> AsyncIterator["Driver"]:
+    async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
         """Hold the queue's lock for a drive of one's own making, as the commands do.
 
         Raises `QueueInUse` where anybody drives the queue already.
         """
-        from batchkiln.api.engine import driving  # noqa: PLC0415  slow to import: the client, and the scheduler
+        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the scheduler
 
-        async with driving(self.writer, self.setting, control, command=command) as driver:
+        async with open_engine(self.writer, self.setting, control, command=command) as driver:
             self._driver = driver
             try:
                 yield driver
@@ -172,7 +172,7 @@ class Queue:
             raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
         if max_credits is not None and max_credits < 0:
             raise InputError("max_credits is a number of credits, 0 or more")
-        wishes = Wishes(until=wanted, max_credits=max_credits, is_forever=forever)
+        wishes = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
         ids = [await self.reader.read(job_id_of, job) for job in jobs]
         scope = Scope(frozenset(ids) if jobs else None)
         if self._task is not None and not self._task.done():  # asked last: of two starts at once, one has begun then
@@ -189,26 +189,26 @@ class Queue:
             self._task = None
             task.result()
 
-    async def _drive(self, scope: Scope, wishes: Wishes, jobs: Sequence[str], begun: asyncio.Event) -> Ending:
-        from batchkiln.api.run import Drive  # noqa: PLC0415  slow to import, and only who drives needs them
-        from batchkiln.worker.run_state import Control  # noqa: PLC0415  as above
+    async def _drive(self, scope: Scope, wishes: RunOptions, jobs: Sequence[str], begun: asyncio.Event) -> RunResult:
+        from batchkiln.api.run import Run  # noqa: PLC0415  slow to import, and only who drives needs them
+        from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
 
-        async with self.driving(Control(scope=scope), command="python") as driver:
+        async with self.driving(RunState(scope=scope), command="python") as driver:
             begun.set()
-            return await Drive(driver, self.reader, wishes, jobs=jobs or None).run()
+            return await Run(driver, self.reader, wishes, jobs=jobs or None).run()
 
-    async def join(self) -> Ending:
+    async def join(self) -> RunResult:
         """Wait until the drive has ended by itself, and tell what it has come to; raise what ended it otherwise."""
         task = self._task
         if task is None:
-            raise NotDriven(f"{self.setting.queue}: nobody has begun to drive this queue here; `start` does")
+            raise NoDriver(f"{self.setting.queue}: nobody has begun to drive this queue here; `start` does")
         await asyncio.wait({task})
         if task.cancelled():
-            raise NotDriven(f"{self.setting.queue}: the drive was ended in the middle; `start` goes on")
+            raise NoDriver(f"{self.setting.queue}: the drive was ended in the middle; `start` goes on")
         self._is_failure_told = True
         return task.result()
 
-    async def stop(self) -> Ending | None:
+    async def stop(self) -> RunResult | None:
         """End the drive as soon as what is in hand is recorded; None where there was none.
 
         What the service is generating goes on there, and the next drive picks it up.
@@ -225,8 +225,8 @@ class Queue:
         *jobs: str,
         until: Until | Literal["done", "budget"] = "done",
         max_credits: int | None = None,
-    ) -> Ending:
-        """Drive until the jobs named, or all of the queue, have ended; see `start`. A cancellation ends the drive."""
+    ) -> RunResult:
+        """Run until the jobs named, or all of the queue, have ended; see `start`. A cancellation ends the drive."""
         await self.start(*jobs, until=until, max_credits=max_credits)
         try:
             return await self.join()
@@ -268,14 +268,14 @@ class Queue:
     async def wait_job(self, job: str) -> JobView:
         """Wait until nothing of a job can change any more without a person, whoever drives the queue.
 
-        Raises `NotDriven` where nobody drives it, or no longer, and what ended the drive here where that failed.
+        Raises `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
         """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 view = await self.status(job)
                 if view.summary.is_finished:
                     return view
-        raise NotDriven(f"{job} has not ended, and nobody drives {self.setting.queue} any more; `start` goes on")
+        raise NoDriver(f"{job} has not ended, and nobody drives {self.setting.queue} any more; `start` goes on")
 
     async def wait_item(self, job: str, item: str) -> ItemSummary:
         """Wait until an item has ended, or needs a person; see `wait_job`."""
@@ -284,7 +284,7 @@ class Queue:
                 summary = await self.reader.read(item_by_name, job, item)
                 if summary.state in ENDED_STATES:
                     return summary
-        raise NotDriven(
+        raise NoDriver(
             f"{job}/{item} is {summary.state}, and nobody drives {self.setting.queue} any more; `start` goes on"
         )
 
@@ -361,9 +361,9 @@ class Queue:
                 yield item
             after = page[-1].id
 
-    async def show(self, job: str, item: str) -> ItemStory:
+    async def show(self, job: str, item: str) -> ItemDetail:
         """Tell all of one item: its request, attempts, files and history."""
-        return await self.reader.read(item_story, job, item)
+        return await self.reader.read(item_detail, job, item)
 
     # --- changing ---
 
@@ -416,7 +416,7 @@ class Queue:
             if is_at_work and self._beside is None:
                 self._beside = await Database.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
-        ring(self.setting.queue)
+        notify(self.setting.queue)
 
 
 def _now(connection: Connection, job: str) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 
 from batchkiln.core.states import ItemState
 from batchkiln.store.database import Database
-from batchkiln.store.events import ENDED_STATES, Ended, ended_after, last_event_id
+from batchkiln.store.events import ENDED_STATES, ItemEnded, ended_after, last_event_id
 from batchkiln.store.items import ItemSummary, iter_items, summaries
 
 _EVENTS_AT_ONCE: Final = 1000
@@ -57,7 +57,7 @@ class Results:
         items = summaries(connection, list(states))
         return [item for item in items if item.state is states[item.id]], last
 
-    def _was_given(self, ended: Ended) -> bool:
+    def _was_given(self, ended: ItemEnded) -> bool:
         """Tell whether a page that was read after the event held the item."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)

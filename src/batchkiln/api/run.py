@@ -4,30 +4,30 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from batchkiln.api.run_options import Wishes
-from batchkiln.api.run_result import Ending
+from batchkiln.api.run_options import RunOptions
+from batchkiln.api.run_result import RunResult
 from batchkiln.clock import machine_now
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store.database import Database
 from batchkiln.store.jobs import JobSummary
-from batchkiln.worker.loop import rest_of
+from batchkiln.worker.loop import next_due
 
 if TYPE_CHECKING:
-    from batchkiln.api.engine import Driver
+    from batchkiln.api.engine import Engine
 
 
-class Drive:
+class Run:
     """Drives as wished. `jobs` are those that are to end; None means whatever is in the queue."""
 
-    def __init__(self, driver: "Driver", reader: Database, wishes: Wishes, *, jobs: Sequence[str] | None) -> None:
+    def __init__(self, driver: "Engine", reader: Database, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
         """Use a driver whose scope is set, and a connection that only reads."""
         self.driver = driver
         self.wishes = wishes
         self.jobs = jobs
         self._reader = reader
 
-    async def run(self) -> Ending:
-        """Drive until the jobs have ended or the run is to stop, and tell what it has come to.
+    async def run(self) -> RunResult:
+        """Run until the jobs have ended or the run is to stop, and tell what it has come to.
 
         Raises what keeps it from driving; everything is on disk then, and the next drive goes on from there.
         """
@@ -50,9 +50,9 @@ class Drive:
     def _telling(self) -> AbstractAsyncContextManager[None]:
         if not self.driver.setting.config.notifiers:
             return nullcontext()
-        from batchkiln.api.notify_runner import telling  # noqa: PLC0415  only who is told needs it
+        from batchkiln.api.notify_runner import notifying  # noqa: PLC0415  only who is told needs it
 
-        return telling(self.driver, self._reader)
+        return notifying(self.driver, self._reader)
 
     def _tracing(self) -> AbstractAsyncContextManager[None]:
         traces = self.driver.setting.config.traces
@@ -68,10 +68,10 @@ class Drive:
         control.credits_left = self.wishes.max_credits
         control.waits_for_more = self.wishes.is_forever
 
-    async def _ending(self, before: Overview) -> Ending:
+    async def _ending(self, before: Overview) -> RunResult:
         after = await self.overview(self.jobs)
         blocked = self.driver.control.blocked
-        return Ending(
+        return RunResult(
             views=after.jobs if self.jobs is not None else _touched(before, after),
             may_end_early=self.wishes.may_end_early,
             blocked=tuple(
@@ -79,7 +79,7 @@ class Drive:
                 for lane in self.driver.lanes
                 if lane.account_id in blocked
             ),
-            rests=tuple([(await rest_of(lane)).reason for lane in self.driver.lanes]),
+            rests=tuple([(await next_due(lane)).reason for lane in self.driver.lanes]),
             did_anything=bool(self.driver.lanes),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)

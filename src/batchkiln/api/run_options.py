@@ -6,7 +6,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batchkiln.worker.run_state import Control
+    from batchkiln.worker.run_state import RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Until:
         today = datetime.combine(now.astimezone(UTC).date(), self.at, UTC)
         return today if today > now else today + timedelta(days=1)
 
-    def set_up(self, control: "Control", now: Callable[[], datetime]) -> None:
+    def set_up(self, control: "RunState", now: Callable[[], datetime]) -> None:
         """Tell the run."""
         control.stops_at_reset = self.is_budget
         if self.at is not None:
@@ -36,7 +36,7 @@ class Until:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RunOptions:
     """What was asked of this run. `max_credits` is what it may spend in all; `is_forever` waits for more work."""
 
     until: Until = field(default_factory=Until)

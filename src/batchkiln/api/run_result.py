@@ -5,7 +5,7 @@ from typing import Final
 
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.responses import AccountBlocked, AccountProblem
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.overview import JobView
@@ -13,11 +13,11 @@ from batchkiln.presentation.overview import JobView
 BAD_STATES: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
 _MOVING: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
-_NEEDS_A_PERSON: Final = frozenset({Reason.HELD, Reason.NO_KEY, Reason.NOT_UNDERSTOOD})
+_NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunResult:
     """All that decides how a run has ended. `rests` is a lane's next wait.
 
     `blocked` and `misunderstood` name profile and account.
@@ -27,7 +27,7 @@ class Ending:
     signal_status: int | None = None
     may_end_early: bool = False
     blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
-    rests: tuple[Reason, ...] = ()
+    rests: tuple[WaitReason, ...] = ()
     did_anything: bool = True
     misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
 

@@ -9,12 +9,12 @@ import click
 
 from batchkiln.api.apply_manifests import Applied, told_taken
 from batchkiln.api.queue import Queue
-from batchkiln.api.run_options import Wishes
+from batchkiln.api.run_options import RunOptions
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, tell
+from batchkiln.cli.output import is_terminal, print_status
 from batchkiln.core.errors import InputError
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.presentation.formatting import count
+from batchkiln.presentation.formatting import plural
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.preparations import keep_quotes
 
@@ -35,7 +35,7 @@ async def ask_before_spending(
     manifests: Sequence[str],
     *,
     options: ApplyOptions,
-    wishes: Wishes,
+    wishes: RunOptions,
     catalogues: "Catalogues",
 ) -> Mapping[str, str]:
     """Show what the run would come to, and ask where that is more than `confirm_above_credits`, or may be anything.
@@ -47,11 +47,11 @@ async def ask_before_spending(
     no window is overstepped (Law 5). Raises `InputError` for a no; nothing was enqueued then.
     """
     from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  as above
-    from batchkiln.planning.quotes import Manner  # noqa: PLC0415  as above
-    from batchkiln.planning.request_log import Notes  # noqa: PLC0415  only where it is asked
+    from batchkiln.planning.quotes import QuoteOptions  # noqa: PLC0415  as above
+    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  only where it is asked
 
     database, setting = queue.writer, queue.setting
-    manner = Manner(setting.surroundings, note=Notes(database, setting).note, is_alone=True)
+    manner = QuoteOptions(setting.surroundings, note=RequestLog(database, setting).note, is_alone=True)
     try:
         plan = await make_plan(
             database,
@@ -66,7 +66,7 @@ async def ask_before_spending(
         await _confirm(
             "an unknown number of credits"
             if wishes.max_credits is None
-            else f"at most {count(wishes.max_credits, 'credit')}"
+            else f"at most {plural(wishes.max_credits, 'credit')}"
         )
         return error.digests
     for profile in {job.manifest.profile for job in plan.jobs}:
@@ -87,9 +87,9 @@ async def ask_before_spending(
 def _amount(plan: "Plan", most: int) -> str:
     """Say what may be spent; what has no price yet is told apart, and never guessed from what has one."""
     if not plan.unpriced:
-        return f"about {count(most, 'credit')}"
+        return f"about {plural(most, 'credit')}"
     return (
-        f"at most {count(most, 'credit')} ({plan.credits:,} by quotes, and {count(plan.unpriced, 'item')} without a "
+        f"at most {plural(most, 'credit')} ({plan.credits:,} by quotes, and {plural(plan.unpriced, 'item')} without a "
         "price yet)"
     )
 
@@ -113,7 +113,7 @@ def _show(plan: "Plan") -> None:
     from batchkiln.cli.plan_text import short_lines  # noqa: PLC0415  Rich, and only where it is shown
 
     for line in short_lines(plan):
-        tell(line)
+        print_status(line)
 
 
 async def _confirm(amount: str) -> None:
@@ -126,11 +126,11 @@ async def _is_confirmed(question: str) -> bool:
     try:
         return await asyncio.to_thread(click.confirm, question, err=True)
     except click.Abort:  # the end of input (Ctrl-D); Ctrl-C is a signal, and ends before
-        tell("")
+        print_status("")
         return False
 
 
-def _most(plan: "Plan", wishes: Wishes) -> int:
+def _most(plan: "Plan", wishes: RunOptions) -> int:
     """Return how many credits this run may spend, as far as it is bounded by wish."""
     cost = plan.most
     if wishes.until.is_budget and plan.unpriced:

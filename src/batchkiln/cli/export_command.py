@@ -15,13 +15,13 @@ import click
 
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, print_json, say, tell
-from batchkiln.cli.signals import listening_to_signals
+from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
+from batchkiln.cli.signals import handle_signals
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
-from batchkiln.exports import Export, Format, LeftOut, Link, Outcome, Shapes, Subject, Wishes
-from batchkiln.presentation.formatting import count, one_line
+from batchkiln.exports import Export, Format, LeftOut, Link, Outcome, SchemaInference, Subject, Wishes
+from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.store.database import Database
 from batchkiln.store.export_rows import items_now, iter_rows, iter_shapes
 from batchkiln.store.jobs import JobSummary, job_summary
@@ -128,13 +128,13 @@ async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
     database = await Database.open_for_reading(common.queue)
     stop = threading.Event()
     try:
-        with listening_to_signals() as signals:
+        with handle_signals() as signals:
             signals.stop = stop.set
             work = asyncio.ensure_future(database.run(_run, job, wishes, stop, common.is_quiet))
             try:
                 title, outcome = await asyncio.shield(work)
             except _Interrupted:
-                tell("What was exported stays; the same command goes on from there.")
+                print_status("What was exported stays; the same command goes on from there.")
                 return ExitStatus(signals.exit_status or ExitStatus.INTERRUPTED)
             finally:
                 stop.set()
@@ -144,7 +144,7 @@ async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
         print_json(_document(job, wishes, title, outcome))
     else:
         for line in _sentences(job, title, outcome):
-            say(line)
+            print_result(line)
     return ExitStatus.OK if outcome.files and not outcome.left_count else ExitStatus.ITEMS_NOT_DONE
 
 
@@ -165,7 +165,7 @@ def _run(
     summary = job_summary(connection, job)
     assert summary is not None, "its items were counted"
     with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
-        shapes = Shapes()
+        shapes = SchemaInference()
         for shape in iter_shapes(connection, job, below=below):
             pulse()
             shapes.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
@@ -194,7 +194,7 @@ def _subject(summary: JobSummary) -> Subject:
 class _Display:
     """What a person sees meanwhile: outputs that are left out, items whose metadata were read, rows."""
 
-    left_out: Callable[[LeftOut], None] = lambda left: tell(_left_line(left))
+    left_out: Callable[[LeftOut], None] = lambda left: print_status(_left_line(left))
     looked: Callable[[], None] = lambda: None
     taken: Callable[[DatasetRow], None] = lambda _: None
 
@@ -230,7 +230,7 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
 
 
 def _left_line(left: LeftOut) -> str:
-    return f"left out: {one_line(left.item)}: {one_line(left.path)}: {left.reason}"
+    return f"left out: {sanitize(left.item)}: {sanitize(left.path)}: {left.reason}"
 
 
 def _sentences(job: str, title: str, outcome: Outcome) -> Iterator[str]:
@@ -238,17 +238,17 @@ def _sentences(job: str, title: str, outcome: Outcome) -> Iterator[str]:
         yield f"{job} has no file yet; nothing was written. `batchkiln status {job}` tells how far it is."
         return
     kinds = [(outcome.files - outcome.videos, "image"), (outcome.videos, "video")]
-    held = " and ".join(count(number, noun) for number, noun in kinds if number) or "no file"
-    yield f"{job}: {held} in {one_line(title)} ({outcome.new:,} new, {outcome.there:,} there already)."
+    held = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
+    yield f"{job}: {held} in {sanitize(title)} ({outcome.new:,} new, {outcome.there:,} there already)."
     splits = sorted({split for split, _ in outcome.splits})
     if len(splits) > 1:
         numbers = [f"{split} {outcome.splits[split, False] + outcome.splits[split, True]:,}" for split in splits]
         yield f"Splits: {', '.join(numbers)}."
     for note in outcome.notes:
-        yield f"Note: {one_line(note)}."
+        yield f"Note: {sanitize(note)}."
     if outcome.left_count:
         yield (
-            f"{count(outcome.left_count, 'file')} left out, as told above: bring each back to its place, and run the "
+            f"{plural(outcome.left_count, 'file')} left out, as told above: bring each back to its place, and run the "
             "same command again. Nothing was charged for it anew."
         )
 

@@ -10,7 +10,7 @@ import orjson
 
 from batchkiln.cli.command import command
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import print_json, say
+from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
 
 SCHEMA_NAME: Final = "batchkiln.schema.json"
@@ -38,7 +38,7 @@ def init(common: Common, path: Path) -> ExitStatus:
     if common.is_json:
         print_json({"manifest": str(path), "schema": str(path.with_name(SCHEMA_NAME))})
     else:
-        say(f"Wrote {path}, and {SCHEMA_NAME} for editors. Try it, at no cost: batchkiln run {path}")
+        print_result(f"Wrote {path}, and {SCHEMA_NAME} for editors. Try it, at no cost: batchkiln run {path}")
     return ExitStatus.OK
 
 

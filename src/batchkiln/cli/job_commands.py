@@ -9,16 +9,16 @@ import click
 
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, print_json, say, tell
+from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.confirmations import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
-from batchkiln.presentation.formatting import count
+from batchkiln.presentation.formatting import plural
 from batchkiln.store import operations
 from batchkiln.store.driver_status import job_time
 from batchkiln.store.jobs import job_summary
-from batchkiln.store.open_for_update import changing
+from batchkiln.store.open_for_update import open_for_update
 from batchkiln.store.operations import CancelReport, RetryReport, Skipped
 
 MANY: Final = 20
@@ -43,10 +43,10 @@ def retry(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) 
 
 
 async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
-    async with changing(common.queue) as database:
+    async with open_for_update(common.queue) as database:
         preview = await database.read(operations.preview_retry, job, items)
         number = sum(preview.requeued.values())
-        tell(cost_of_retry(job, preview))
+        print_status(cost_of_retry(job, preview))
         if number and not _is_wanted(number, items, is_agreed=is_agreed):
             return _unchanged()
         now = await database.read(_now, job)
@@ -55,10 +55,10 @@ async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: b
     if common.is_json:
         print_json(_retry_document(job, report))
     else:
-        say(f"{job}: {count(number, 'item')} queued again.")
+        print_result(f"{job}: {plural(number, 'item')} queued again.")
         _say_skipped(report.skipped)
         if number:
-            say("`batchkiln work` runs what is queued.")
+            print_result("`batchkiln work` runs what is queued.")
     return ExitStatus.OK
 
 
@@ -86,10 +86,10 @@ def cancel(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool)
 
 
 async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
-    async with changing(common.queue) as database:
+    async with open_for_update(common.queue) as database:
         preview = await database.read(operations.preview_cancel, job, items)
         number = preview.canceled
-        tell(cost_of_cancel(job, preview))
+        print_status(cost_of_cancel(job, preview))
         if number and not _is_wanted(number, items, is_agreed=is_agreed):
             return _unchanged()
         now = await database.read(_now, job)
@@ -97,7 +97,7 @@ async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: 
     if common.is_json:
         print_json({"job": job, "canceled": report.canceled, "skipped": _skipped_document(report.skipped)})
     else:
-        say(f"{job}: {count(report.canceled, 'item')} canceled.")
+        print_result(f"{job}: {plural(report.canceled, 'item')} canceled.")
         _say_skipped(report.skipped)
     return ExitStatus.OK
 
@@ -110,8 +110,8 @@ def pause(common: Common, job: str) -> ExitStatus:
 
 
 async def _pause(common: Common, job: str) -> ExitStatus:
-    async with changing(common.queue) as database:
-        tell(cost_of_pause(job))
+    async with open_for_update(common.queue) as database:
+        print_status(cost_of_pause(job))
         is_news = await database.write(operations.pause, job, await database.read(_now, job))
     return _said(common, job, is_paused=True, is_news=is_news)
 
@@ -124,10 +124,10 @@ def unpause(common: Common, job: str) -> ExitStatus:
 
 
 async def _unpause(common: Common, job: str) -> ExitStatus:
-    async with changing(common.queue) as database:
+    async with open_for_update(common.queue) as database:
         summary = await database.read(job_summary, job)
         if summary is not None:
-            tell(cost_of_unpause(summary))
+            print_status(cost_of_unpause(summary))
         is_news = await database.write(operations.unpause, job, await database.read(_now, job))
     return _said(common, job, is_paused=False, is_news=is_news)
 
@@ -137,7 +137,7 @@ def _said(common: Common, job: str, *, is_paused: bool, is_news: bool) -> ExitSt
         print_json({"job": job, "paused": is_paused, "changed": is_news})
     else:
         word = "paused" if is_paused else "not paused"
-        say(f"{job} is {word}." if is_news else f"{job} was {word} already.")
+        print_result(f"{job} is {word}." if is_news else f"{job} was {word} already.")
     return ExitStatus.OK
 
 
@@ -150,15 +150,15 @@ def _is_wanted(number: int, items: Sequence[str], *, is_agreed: bool) -> bool:
 
 
 def _unchanged() -> ExitStatus:
-    tell("Nothing was changed.")
+    print_status("Nothing was changed.")
     return ExitStatus.OK
 
 
 def _say_skipped(skipped: Sequence[Skipped]) -> None:
     for entry in skipped[:SKIPPED_SHOWN]:
-        say(f"  left as it is: {entry.name}: {entry.reason}")
+        print_result(f"  left as it is: {entry.name}: {entry.reason}")
     if len(skipped) > SKIPPED_SHOWN:
-        say(f"  and {len(skipped) - SKIPPED_SHOWN:,} more")
+        print_result(f"  and {len(skipped) - SKIPPED_SHOWN:,} more")
 
 
 def _skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:

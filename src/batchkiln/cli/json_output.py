@@ -5,7 +5,7 @@ from typing import Any
 from batchkiln.cli.output import iso
 from batchkiln.core.queue_types import HeldUntil
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.alerts import warnings_of
+from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.store.jobs import UnderWay
 
@@ -46,7 +46,7 @@ def job_document(view: JobView) -> dict[str, Any]:
             for trouble in summary.troubles
         ],
         "estimated_end_at": iso(view.estimated_end_at),
-        "warnings": warnings_of(view),
+        "warnings": alerts_of(view),
     }
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from batchkiln.cli.progress import NOTHING_TO_DO, LaneState, ProgressState, describe
 from batchkiln.cli.text_tables import SafeConsole
-from batchkiln.presentation.formatting import count, moment
+from batchkiln.presentation.formatting import format_minute, plural
 
 _BAR_WIDTH = 40
 _ITEMS_SHOWN = 6
@@ -56,7 +56,7 @@ def panel(state: ProgressState) -> RenderableType:
     if state.is_stopping:
         lines.append(Text("  stopping: finishing what is in hand", style="yellow"))
     elif state.estimated_end_at is not None:
-        lines.append(Text(f"  ends about {moment(state.estimated_end_at)}", style="dim"))
+        lines.append(Text(f"  ends about {format_minute(state.estimated_end_at)}", style="dim"))
     return Group(*lines)
 
 
@@ -66,7 +66,7 @@ def _head(state: ProgressState) -> RenderableType:
     counts = Text(f"{state.ended:,}/{state.total:,}  ")
     counts.append(f"{state.done:,} done", style="green")
     if state.problems:
-        counts.append(f"  {count(state.problems, 'problem')}", style="red")
+        counts.append(f"  {plural(state.problems, 'problem')}", style="red")
     counts.append(f"  {state.left:,} left")
     names = [view.summary.name for view in state.jobs]
     title = names[0] if len(names) == 1 else f"{len(names)} jobs"

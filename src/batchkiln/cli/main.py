@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.options import common_options
-from batchkiln.cli.output import tell
+from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ReaderGone
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
@@ -139,25 +139,25 @@ def _told(error: BaseException, arguments: Sequence[str]) -> int:
     """Say what ended a command in one message, and return its exit status."""
     match error:
         case click.exceptions.Abort() | KeyboardInterrupt():
-            tell("Stopped; nothing is lost.")
+            print_status("Stopped; nothing is lost.")
             return ExitStatus.INTERRUPTED
         case click.ClickException():
             error.show(sys.stderr)
             return ExitStatus.USAGE
         case BatchkilnError():
-            tell(f"batchkiln: {error}")
+            print_status(f"batchkiln: {error}")
             return error.exit_status
         case UnicodeEncodeError() if not can_spell_names():
-            tell(f"batchkiln: {NAMES_UNSPELLED}; what was recorded is not lost")
+            print_status(f"batchkiln: {NAMES_UNSPELLED}; what was recorded is not lost")
             return ExitStatus.USAGE
         case SystemExit():
             return error.code if isinstance(error.code, int) else ExitStatus.UNEXPECTED
         case _:
-            tell(f"batchkiln: unexpected {type(error).__name__}: {error}; nothing that was recorded is lost")
+            print_status(f"batchkiln: unexpected {type(error).__name__}: {error}; nothing that was recorded is lost")
             if _is_verbose(arguments):
                 traceback.print_exception(error)
             else:
-                tell("Run it again with -v to see where it happened.")
+                print_status("Run it again with -v to see where it happened.")
             return ExitStatus.UNEXPECTED
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from batchkiln.api.app_context import Setting
+from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options
 from batchkiln.cli.options import Common
@@ -14,11 +14,11 @@ from batchkiln.cli.output import print_json
 from batchkiln.core.errors import ExitStatus
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
-from batchkiln.planning.quotes import Manner
+from batchkiln.planning.quotes import QuoteOptions
 from batchkiln.planning.request_log import noting_beside
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
-from batchkiln.store.preflight import look
+from batchkiln.store.preflight import check_file
 
 
 @command(
@@ -54,12 +54,12 @@ async def _plan(
 ) -> ExitStatus:
     from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich takes longer than the rest
 
-    setting = Setting(common.queue, common.load_config(), common.profile)
-    is_there = look(common.queue)
+    setting = AppContext(common.queue, common.load_config(), common.profile)
+    is_there = check_file(common.queue)
     database = await (Database.open_for_reading if is_there else Database.open_empty)(common.queue)
     try:
         async with noting_beside(setting) as note:
-            manner = Manner(setting.surroundings, note=note if is_there else None)
+            manner = QuoteOptions(setting.surroundings, note=note if is_there else None)
             made = await make_plan(
                 database,
                 setting,

@@ -13,8 +13,8 @@ from batchkiln.cli.text_tables import console
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import cautions
-from batchkiln.presentation.forecasts import Outlook
-from batchkiln.presentation.formatting import count, duration, moment, one_line
+from batchkiln.presentation.forecasts import JobForecast
+from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
 from batchkiln.store.dry_run import Change, ChangeKind
 
 SHOWN: Final = 6
@@ -53,12 +53,12 @@ def short_lines(plan: Plan) -> Iterator[str]:
     """Give the plan in a few lines, as `run` shows it before it asks."""
     for job in plan.jobs:
         is_over = not job.to_send and not _under_way(job)
-        end = "" if job.end_at is None or is_over else f", done by about {moment(job.end_at)}"
-        yield f"{job.manifest.spec.name}: {_totals(job)}; {count(job.to_send, 'item')} to send{end}"
+        end = "" if job.end_at is None or is_over else f", done by about {format_minute(job.end_at)}"
+        yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
     if plan.costs:
         yield f"Cost: {_cost(plan)}."
     for caution in cautions(plan):
-        yield f"Warning: {_about(caution.job)}{one_line(caution.message)}."
+        yield f"Warning: {_about(caution.job)}{sanitize(caution.message)}."
 
 
 def _show_job(out: Console, job: JobPlan) -> None:
@@ -95,11 +95,11 @@ def _totals(job: JobPlan) -> str:
 
 
 def _line(change: Change, job: JobPlan) -> str:
-    item = one_line(change.item)
-    fields = one_line(", ".join(change.fields))
+    item = sanitize(change.item)
+    fields = sanitize(", ".join(change.fields))
     match change.kind:
         case ChangeKind.NEW:
-            return f"{item}  {one_line(' '.join(change.fields))}"
+            return f"{item}  {sanitize(' '.join(change.fields))}"
         case ChangeKind.UPDATED:
             return f"{item}  {fields} ({change.state})"
         case ChangeKind.REQUEUED:
@@ -126,7 +126,7 @@ def _cost_table(plan: Plan) -> Table:
         unpriced = f" + {cost.unpriced:,} unpriced" if cost.unpriced and priced else ""
         name = f"{cost.profile}/{cost.model}" if is_many else cost.model
         table.add_row(
-            Text(one_line(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
+            Text(sanitize(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
         )
     table.add_row(Text("in all", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
     return table
@@ -140,23 +140,22 @@ def _cost_figure(plan: Plan) -> str:
 def _cost(plan: Plan) -> str:
     if not plan.unpriced:
         return f"{plan.credits:,} credits"
-    return (
-        f"at most {plan.most:,} credits: {plan.credits:,} by quotes, and {count(plan.unpriced, 'item')} without a price"
-    )
+    unpriced = plural(plan.unpriced, "item")
+    return f"at most {plan.most:,} credits: {plan.credits:,} by quotes, and {unpriced} without a price"
 
 
-def _calendar(outlook: Outlook, *, is_one: bool) -> Table:
+def _calendar(outlook: JobForecast, *, is_one: bool) -> Table:
     days = [day for day in outlook.forecast.days if day.items or day.busy]
     table = Table(box=None, pad_edge=False)
     table.add_column("DAY (UTC)" if is_one else f"DAY (UTC), {'+'.join(outlook.accounts)}", no_wrap=True)
     for heading in ("ITEMS", "CREDITS", "SLOT TIME"):
         table.add_column(heading, justify="right", no_wrap=True)
     for day in days[:DAYS_SHOWN]:
-        busy = duration(day.busy.total_seconds())
+        busy = format_duration(day.busy.total_seconds())
         table.add_row(_day(day.starts_at), f"{day.items:,}", f"{day.credits:,}", busy)
     if len(days) > DAYS_SHOWN:
         rest = days[DAYS_SHOWN:]
-        busy = duration(sum(day.busy.total_seconds() for day in rest))
+        busy = format_duration(sum(day.busy.total_seconds() for day in rest))
         items, spent = sum(day.items for day in rest), sum(day.credits for day in rest)
         table.add_row(f"… {len(rest):,} more days", f"{items:,}", f"{spent:,}", busy)
     return table
@@ -165,23 +164,23 @@ def _calendar(outlook: Outlook, *, is_one: bool) -> Table:
 def _day(starts_at: datetime) -> str:
     """Name a day by its date; one that does not begin at midnight, as in a rehearsal, by its instant."""
     starts_at = starts_at.astimezone(UTC)
-    return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else moment(starts_at)
+    return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else format_minute(starts_at)
 
 
 def _last_lines(plan: Plan) -> Iterator[Text]:
     """Give the end, the warnings, and what to do next."""
     for job in plan.jobs:
-        name = one_line(job.manifest.spec.name)
+        name = sanitize(job.manifest.spec.name)
         if job.manifest.is_paused:
             yield Text(f"{name}: paused", style="yellow")
         elif not job.to_send and not _under_way(job):
             yield Text(f"{name}: nothing is left to send")
         elif job.end_at is not None:
-            yield Text(f"{name}: done by about {moment(job.end_at)}")
+            yield Text(f"{name}: done by about {format_minute(job.end_at)}")
         else:
             yield Text(f"{name}: when it will be done cannot be foretold yet")
     for caution in cautions(plan):
-        yield Text(f"Warning: {_about(caution.job)}{one_line(caution.message)}.", style="yellow")
+        yield Text(f"Warning: {_about(caution.job)}{sanitize(caution.message)}.", style="yellow")
     yield Text("Nothing was sent, spent or changed.", style="dim")
 
 
@@ -190,7 +189,7 @@ def _under_way(job: JobPlan) -> int:
 
 
 def _about(job: str | None) -> str:
-    return "" if job is None else f"{one_line(job)}: "
+    return "" if job is None else f"{sanitize(job)}: "
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -279,7 +278,7 @@ def _job_document(job: JobPlan) -> dict[str, Any]:
     }
 
 
-def _calendar_document(outlook: Outlook) -> dict[str, Any]:
+def _calendar_document(outlook: JobForecast) -> dict[str, Any]:
     return {
         "profile": outlook.profile,
         "accounts": list(outlook.accounts),

@@ -5,10 +5,10 @@ from datetime import datetime
 from math import inf
 from typing import Final, Protocol
 
-from batchkiln.cli.output import tell
-from batchkiln.core.planner import Reason
+from batchkiln.cli.output import print_status
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import FINAL_STATES, ItemState
-from batchkiln.presentation.formatting import REASONS, age, count, moment, one_line
+from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
 from batchkiln.store.jobs import UnderWay
 
@@ -16,17 +16,17 @@ LINE_EVERY_SECONDS: Final = 5.0
 STILL_AFTER_SECONDS: Final = 64.0
 NOTHING_TO_DO: Final = "nothing to do"
 
-_NOT_WORTH_SAYING: Final = frozenset({Reason.NOW, Reason.POLL_INTERVAL, Reason.NOTHING})
+_NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
 
 _TROUBLES: Final = frozenset(
     {
-        Reason.THROTTLED,
-        Reason.OTHER_GENERATION,
-        Reason.UNREACHABLE,
-        Reason.UNAVAILABLE,
-        Reason.NOT_UNDERSTOOD,
-        Reason.NO_PRICE,
-        Reason.NO_UPLOAD,
+        WaitReason.THROTTLED,
+        WaitReason.OTHER_GENERATION,
+        WaitReason.UNREACHABLE,
+        WaitReason.UNAVAILABLE,
+        WaitReason.NOT_UNDERSTOOD,
+        WaitReason.NO_PRICE,
+        WaitReason.NO_UPLOAD,
     }
 )
 
@@ -42,7 +42,7 @@ class LaneState:
     creates_limit: int
     reads: int
     reads_limit: int
-    reason: Reason | None
+    reason: WaitReason | None
     until: datetime | None
     trouble: str | None = None  # what the service said last, where something went wrong
 
@@ -51,8 +51,8 @@ class LaneState:
         """Say what it waits for, where a person may wonder."""
         if self.reason is None or self.reason in _NOT_WORTH_SAYING:
             return None
-        until = f" (until {moment(self.until)})" if self.until is not None else ""
-        said = f": {one_line(self.trouble)}" if self.trouble and self.reason in _TROUBLES else ""
+        until = f" (until {format_minute(self.until)})" if self.until is not None else ""
+        said = f": {sanitize(self.trouble)}" if self.trouble and self.reason in _TROUBLES else ""
         return f"waits for {REASONS[self.reason]}{until}{said}"
 
 
@@ -133,7 +133,7 @@ class Display(Protocol):
     """Shows how a run is going."""
 
     def show(self, state: ProgressState, real_seconds: float) -> None:
-        """Show a moment; `real_seconds` is a steady clock of this machine."""
+        """Show a moment; `real_seconds` is a monotonic clock of this machine."""
 
 
 class PlainDisplay:
@@ -152,12 +152,12 @@ class PlainDisplay:
         shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
         if shown != self._said:
             self._said, self._said_at = shown, real_seconds
-            tell(plain_line(state))
+            print_status(plain_line(state))
 
 
 def plain_line(state: ProgressState) -> str:
     """Say all in one line."""
-    counts = f"{state.done:,} of {state.total:,} done, {count(state.problems, 'problem')}, {state.left:,} left"
+    counts = f"{state.done:,} of {state.total:,} done, {plural(state.problems, 'problem')}, {state.left:,} left"
     parts = [counts if state.total else NOTHING_TO_DO]
     parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
     for lane in state.lanes:
@@ -166,11 +166,11 @@ def plain_line(state: ProgressState) -> str:
         if lane.wait is not None:
             parts.append(lane.wait)
     if state.estimated_end_at is not None:
-        parts.append(f"ends {moment(state.estimated_end_at)}")
+        parts.append(f"ends {format_minute(state.estimated_end_at)}")
     return "; ".join(parts)
 
 
 def describe(entry: UnderWay, now: datetime) -> str:
     """Say what is under way, and for how long."""
-    status = f", {one_line(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
-    return f"{entry.state} {entry.item} for {age(entry.since, now)}{status}"
+    status = f", {sanitize(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
+    return f"{entry.state} {entry.item} for {format_age(entry.since, now)}{status}"

@@ -46,7 +46,7 @@ def without_folders(text: str) -> str:
     return _PATH.sub(r"…/\1", text)
 
 
-def plain_link(url: str) -> str:
+def strip_query(url: str) -> str:
     """Leave of a link what names the thing; what may be a signature (query, fragment, user) is cut off."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -54,16 +54,16 @@ def plain_link(url: str) -> str:
 
 def discreet_text(text: str, keys: Sequence[str]) -> str:
     """Make one text fit to be given away."""
-    text = _LINK.sub(lambda found: plain_link(found[0]), without_keys(text, keys))
+    text = _LINK.sub(lambda found: strip_query(found[0]), without_keys(text, keys))
     return without_folders(_BEARER.sub("[key]", text))
 
 
-def discreet(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
+def redacted(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
     """Make a document fit to be given away: every text in it, names of fields as well."""
     if isinstance(value, str):
         return discreet_text(value, keys)
     if isinstance(value, Mapping):
-        return {discreet_text(str(name), keys): discreet(entry, keys) for name, entry in value.items()}
+        return {discreet_text(str(name), keys): redacted(entry, keys) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [discreet(entry, keys) for entry in value]
+        return [redacted(entry, keys) for entry in value]
     return value

@@ -13,13 +13,13 @@ import click
 
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, iso, print_json, say
+from batchkiln.cli.output import is_terminal, iso, print_json, print_result
 from batchkiln.cli.redaction import discreet_text, known_keys, without_folders, without_keys
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.responses import ServiceError
-from batchkiln.presentation.formatting import count
+from batchkiln.core.responses import ErrorInfo
+from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import JobView, read_overview
 from batchkiln.store.database import Database
 from batchkiln.store.items import OutputSummary
@@ -92,7 +92,7 @@ async def _add_all(
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
         if is_telling:
-            sys.stderr.write(f"\r{job}: {taken:,} of {count(total, 'item')}" + ("\n" if taken == total else ""))
+            sys.stderr.write(f"\r{job}: {taken:,} of {plural(total, 'item')}" + ("\n" if taken == total else ""))
             sys.stderr.flush()
 
 
@@ -146,11 +146,11 @@ def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
     return ReportFile(path, name, output.size_bytes, output.media_type, output.saved_at)
 
 
-def _error(error: ServiceError, inputs: Sequence[str], keys: Sequence[str]) -> ServiceError:
+def _error(error: ErrorInfo, inputs: Sequence[str], keys: Sequence[str]) -> ErrorInfo:
     message = error.message
     for path in inputs:  # whole, since a path may hold what ends one in a sentence
         message = message.replace(path, PurePath(path).name)
-    return ServiceError(discreet_text(error.code, keys), discreet_text(message, keys))
+    return ErrorInfo(discreet_text(error.code, keys), discreet_text(message, keys))
 
 
 def _shown(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
@@ -183,9 +183,11 @@ def _say(job: str, written: "Written") -> None:
     from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
 
     first, *more = written.files
-    say(f"{job}: {first.path} ({size_text(first.size_bytes)}, {count(written.sums.items, 'item')})")
+    print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.sums.items, 'item')})")
     if more:
         size = size_text(sum(file.size_bytes for file in more))
-        say(f"  goes on in {count(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
+        print_result(f"  goes on in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
     if written.sums.gone_count:
-        say(f"  {count(written.sums.gone_count, 'file')} no longer where saved; the report names what is gone")
+        print_result(
+            f"  {plural(written.sums.gone_count, 'file')} no longer where saved; the report names what is gone"
+        )

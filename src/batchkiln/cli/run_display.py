@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
-from batchkiln.api.run import Drive
-from batchkiln.api.run_result import Ending
+from batchkiln.api.run import Run
+from batchkiln.api.run_result import RunResult
 from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json_lines
@@ -21,7 +21,7 @@ from batchkiln.presentation.overview import Overview
 from batchkiln.store.database import Database
 from batchkiln.store.events import LoggedEvent, events_after
 from batchkiln.store.pending_work import find_work
-from batchkiln.worker.account_worker import Lane
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
 TICK_SECONDS: Final = 0.25
@@ -32,7 +32,7 @@ _EVENTS_AT_ONCE: Final = 1000
 class Session:
     """Shows a drive as it goes, and lets signals stop it."""
 
-    def __init__(self, common: Common, drive: Drive, reader: Database, signals: Signals, *, after_event: int) -> None:
+    def __init__(self, common: Common, drive: Run, reader: Database, signals: Signals, *, after_event: int) -> None:
         """Begin to tell events behind `after_event`."""
         self._common = common
         self._drive = drive
@@ -42,7 +42,7 @@ class Session:
         self._after_event = after_event
 
     async def run(self) -> ExitStatus:
-        """Drive, tell, and return the exit status that the contract asks for."""
+        """Run, tell, and return the exit status that the contract asks for."""
         self._signals.stop = self._driver.control.stop
         try:
             ending = await self._shown()
@@ -54,7 +54,7 @@ class Session:
 
     # --- while it goes ---
 
-    async def _shown(self) -> Ending:
+    async def _shown(self) -> RunResult:
         ended = asyncio.Event()
         with ExitStack() as stack:
             display = self._display(stack)
@@ -113,7 +113,7 @@ class Session:
 
     # --- when it has ended ---
 
-    async def _end(self, ending: Ending) -> ExitStatus:
+    async def _end(self, ending: RunResult) -> ExitStatus:
         await self._tell_events()
         if self._common.is_json:
             jobs = [job_document(view) for view in ending.views]
@@ -133,7 +133,7 @@ def _event_document(event: LoggedEvent) -> dict[str, Any]:
     return base | {key: value for key, value in event.detail.items() if key not in base}
 
 
-def _lane_state(lane: Lane, overview: Overview) -> LaneState:
+def _lane_state(lane: AccountWorker, overview: Overview) -> LaneState:
     now = lane.ports.clock.now()
     usage = next((view.usage for view in overview.accounts if view.summary.id == lane.account_id), None)
     due = lane.control.slot_rest(lane.account_id)
@@ -141,9 +141,9 @@ def _lane_state(lane: Lane, overview: Overview) -> LaneState:
         account=f"{lane.viewpoint.profile}/{lane.viewpoint.account}",
         credits_today=usage.credits if usage else 0,
         credits_limit=lane.limits.credits_per_day,
-        creates=lane.creates.used(now.steady),
+        creates=lane.creates.used(now.monotonic),
         creates_limit=lane.limits.creates_per_minute,
-        reads=lane.reads.used(now.steady),
+        reads=lane.reads.used(now.monotonic),
         reads_limit=lane.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
         trouble=lane.trouble,

@@ -11,8 +11,8 @@ from rich.text import Text
 from batchkiln.cli.output import printable
 from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.alerts import warnings_of
-from batchkiln.presentation.formatting import REASONS, STYLES, age, count, moment, one_line
+from batchkiln.presentation.alerts import alerts_of
+from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.unread_replies import CALLS, misunderstanding
 from batchkiln.store.jobs import Trouble
@@ -53,7 +53,7 @@ def show_overview(overview: Overview) -> None:
     for line in _misunderstandings(overview.accounts):
         out.print(line)
     for view in overview.jobs:
-        for warning in warnings_of(view):
+        for warning in alerts_of(view):
             out.print(Text(f"Warning: {view.summary.name}: {warning}.", style="yellow"))
 
 
@@ -64,7 +64,7 @@ def show_job(overview: Overview) -> None:
     out = console()
     title = Text(summary.name, style="bold")
     if summary.description:
-        title.append(f"  {one_line(summary.description)}", style="dim")
+        title.append(f"  {sanitize(summary.description)}", style="dim")
     out.print(title)
     out.print(_counts(view))
     for line in job_lines(view):
@@ -84,16 +84,16 @@ def job_lines(view: JobView) -> Iterator[Text]:
         money += f", budget {summary.budget_credits:,}"
     yield Text(money)
     for entry in summary.under_way:
-        status = f", {one_line(entry.status)}" if entry.status else ""
-        yield Text(f"{entry.state}: {entry.item} for {age(entry.since, view.now)}{status}", style="cyan")
+        status = f", {sanitize(entry.status)}" if entry.status else ""
+        yield Text(f"{entry.state}: {entry.item} for {format_age(entry.since, view.now)}{status}", style="cyan")
     yield from problem_lines(view)
     if summary.is_paused:
         yield Text(f"paused: `batchkiln unpause {summary.name}` lets it go on", style="yellow")
     elif summary.is_finished:
         yield Text(f"finished; the files are in {summary.output_dir}")
     elif view.estimated_end_at is not None:
-        yield Text(f"estimated end: {moment(view.estimated_end_at)}")
-    for warning in warnings_of(view):
+        yield Text(f"estimated end: {format_minute(view.estimated_end_at)}")
+    for warning in alerts_of(view):
         yield Text(f"Warning: {warning}.", style="yellow")
 
 
@@ -111,14 +111,14 @@ def problem_lines(view: JobView) -> Iterator[Text]:
 
 
 def _problem(trouble: Trouble) -> str:
-    message = one_line(trouble.example or "")
+    message = sanitize(trouble.example or "")
     if len(message) > _LONGEST_MESSAGE:
         message = message[: _LONGEST_MESSAGE - 1] + "…"
-    return f"{trouble.state}: {trouble.count:,} {one_line(trouble.code)}" + (f" ({message})" if message else "")
+    return f"{trouble.state}: {trouble.count:,} {sanitize(trouble.code)}" + (f" ({message})" if message else "")
 
 
 def _counts(view: JobView) -> Text:
-    text = Text(f"{count(view.summary.total, 'item')}:")
+    text = Text(f"{plural(view.summary.total, 'item')}:")
     for state in ItemState:
         if number := view.summary.items[state]:
             text.append(f"  {number:,} {state}", style=STYLES[state])
@@ -154,7 +154,7 @@ def _end(view: JobView) -> Text:
         return Text("paused", style="yellow")
     if view.summary.is_finished:
         return Text("finished")
-    return Text("not known yet" if view.estimated_end_at is None else moment(view.estimated_end_at))
+    return Text("not known yet" if view.estimated_end_at is None else format_minute(view.estimated_end_at))
 
 
 def _account_table(views: tuple[AccountView, ...]) -> Table:
@@ -181,7 +181,7 @@ def _of(used: int, limit: int | None) -> str:
 
 def _waits(view: AccountView) -> str:
     waits = [
-        f"until {moment(held.until)} for {REASONS[held.reason]}"
+        f"until {format_minute(held.until)} for {REASONS[held.reason]}"
         for held in (view.summary.creates_held, view.summary.reads_held)
         if held is not None and held.until > view.now
     ]
@@ -202,4 +202,6 @@ def _driver(overview: Overview) -> Text:
         is_finished = all(view.summary.is_finished for view in overview.jobs)
         hint = "" if is_finished else "; `batchkiln work` would"
         return Text(f"No process drives this queue now{hint}.", style="dim")
-    return Text(f"Driven by process {lease.pid} on {lease.host} ({lease.command}, since {moment(lease.started_at)}).")
+    return Text(
+        f"Driven by process {lease.pid} on {lease.host} ({lease.command}, since {format_minute(lease.started_at)})."
+    )

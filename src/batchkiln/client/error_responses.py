@@ -17,13 +17,13 @@ from batchkiln.core.responses import (
     AccountProblem,
     Busy,
     EdgeBlocked,
-    KeyConflict,
-    NoReply,
+    ErrorInfo,
+    IdempotencyConflict,
+    NoResponse,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
-    Trouble,
+    TransientError,
     Unavailable,
 )
 
@@ -50,10 +50,10 @@ _INPUT: Final = re.compile(
 )
 _ABOUT_REQUEST: Final = re.compile(r"\b(model|mode|field|parameter|prompt|resolution|aspect|duration|input|option)s?\b")
 
-RefusedOrBusy = Refused | KeyConflict | Busy | Trouble
+RefusedOrBusy = Refused | IdempotencyConflict | Busy | TransientError
 
 
-def read_error(raw: RawReply, guide: Guide = UNGUIDED) -> ServiceError:
+def read_error(raw: RawReply, guide: Guide = UNGUIDED) -> ErrorInfo:
     """Say what the body tells of the failure, in any of the usual shapes; the status' own words otherwise."""
     document = raw.document()
     if document is NOT_JSON:
@@ -67,7 +67,7 @@ def read_error(raw: RawReply, guide: Guide = UNGUIDED) -> ServiceError:
     return _service_error(code or f"http_{raw.status}", message, raw.secrets)
 
 
-def read_error_object(document: object, secrets: tuple[str, ...]) -> ServiceError | None:
+def read_error_object(document: object, secrets: tuple[str, ...]) -> ErrorInfo | None:
     """Read the `error` of a record; None where there is none."""
     if document is None or document in ({}, [], "", False):
         return None
@@ -85,16 +85,16 @@ def create_refusal(raw: RawReply, guide: Guide = UNGUIDED) -> RefusedOrBusy:
     met = met or trouble(raw)
     if met is not None:
         return met
-    return KeyConflict(error) if raw.status == HTTPStatus.CONFLICT else _about_request(raw, error)
+    return IdempotencyConflict(error) if raw.status == HTTPStatus.CONFLICT else _about_request(raw, error)
 
 
-def refusal(raw: RawReply, guide: Guide = UNGUIDED) -> Refused | Trouble:
+def refusal(raw: RawReply, guide: Guide = UNGUIDED) -> Refused | TransientError:
     """Read the refusal of a call that creates nothing: there a busy account is only a wait."""
     met = create_refusal(raw, guide)
     match met:
         case Busy(retry_after=wait, error=error):
             return Throttled(wait, error)
-        case KeyConflict(error=error):
+        case IdempotencyConflict(error=error):
             return Refused(RefusalKind.INVALID, error) if is_api_error(raw) else unlike_api(raw)
         case _:
             return met
@@ -116,7 +116,7 @@ def configured(raw: RawReply, guide: Guide) -> Refused | Busy | AccountBlocked |
             return Refused(RefusalKind(meaning.value), error)
 
 
-def trouble(raw: RawReply, guide: Guide = UNGUIDED) -> Trouble | None:
+def trouble(raw: RawReply, guide: Guide = UNGUIDED) -> TransientError | None:
     """Name the trouble that any call may meet; None for the 4xx that speak of this one request."""
     error = read_error(raw, guide)
     said = configured(raw, guide)
@@ -127,8 +127,8 @@ def trouble(raw: RawReply, guide: Guide = UNGUIDED) -> Trouble | None:
     return _by_status(raw, error)
 
 
-def _by_status(raw: RawReply, error: ServiceError) -> Trouble | None:
-    met: Trouble | None = None
+def _by_status(raw: RawReply, error: ErrorInfo) -> TransientError | None:
+    met: TransientError | None = None
     match raw.status:
         case HTTPStatus.UNAUTHORIZED:
             met = AccountBlocked(AccountProblem.KEY_REFUSED, error)
@@ -141,7 +141,7 @@ def _by_status(raw: RawReply, error: ServiceError) -> Trouble | None:
         case HTTPStatus.LOCKED | HTTPStatus.TOO_EARLY:
             met = Throttled(retry_after(raw), error) if is_api_error(raw) else unlike_api(raw)
         case HTTPStatus.REQUEST_TIMEOUT:
-            met = NoReply(f"the service answered {raw.status} before it had taken the request")
+            met = NoResponse(f"the service answered {raw.status} before it had taken the request")
         case status if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             met = Unavailable(retry_after(raw), error)
         case status if status < HTTPStatus.BAD_REQUEST:
@@ -156,17 +156,17 @@ def is_api_error(raw: RawReply) -> bool:
     return isinstance(raw.document(), dict)
 
 
-def unlike_api(raw: RawReply) -> NoReply:
+def unlike_api(raw: RawReply) -> NoResponse:
     """Say that an address does not answer like this API, without repeating what it said at length."""
     said = read_error(raw)
     kind = safe_text(raw.media_type, CODE_MAX_CHARACTERS, raw.secrets) or "no content type"
-    return NoReply(
+    return NoResponse(
         f"the address does not answer like this API (status {raw.status}, {kind}: {said.message}); check the base URL",
         raw.status,
     )
 
 
-def _by_words(raw: RawReply, error: ServiceError) -> RefusedOrBusy | None:
+def _by_words(raw: RawReply, error: ErrorInfo) -> RefusedOrBusy | None:
     """Read what the API says in its own words; None where the status decides."""
     is_about_request = HTTPStatus.BAD_REQUEST <= raw.status < HTTPStatus.INTERNAL_SERVER_ERROR
     if not is_about_request or not is_api_error(raw) or raw.status == HTTPStatus.UNAUTHORIZED:
@@ -184,7 +184,7 @@ def _by_words(raw: RawReply, error: ServiceError) -> RefusedOrBusy | None:
     return None if meaning is None else _as_meant(raw, meaning, error)
 
 
-def _as_meant(raw: RawReply, meaning: Meaning, error: ServiceError) -> RefusedOrBusy | None:
+def _as_meant(raw: RawReply, meaning: Meaning, error: ErrorInfo) -> RefusedOrBusy | None:
     """Return the reply of a meaning; None where the status is to decide after all."""
     is_paid = raw.status == HTTPStatus.PAYMENT_REQUIRED
     met: RefusedOrBusy | None = None
@@ -194,7 +194,7 @@ def _as_meant(raw: RawReply, meaning: Meaning, error: ServiceError) -> RefusedOr
         case Meaning.LIMIT:
             met = None if is_paid else Throttled(retry_after(raw), error)
         case Meaning.KEY_MISMATCH:
-            met = KeyConflict(error)
+            met = IdempotencyConflict(error)
         case Meaning.NO_CREDITS:
             met = AccountBlocked(AccountProblem.NO_CREDITS, error)
         case Meaning.LOCKED_OUT:
@@ -211,7 +211,7 @@ def _as_meant(raw: RawReply, meaning: Meaning, error: ServiceError) -> RefusedOr
     return met
 
 
-def _about_request(raw: RawReply, error: ServiceError) -> Refused | NoReply:
+def _about_request(raw: RawReply, error: ErrorInfo) -> Refused | NoResponse:
     """Read a 4xx whose words tell nothing special: a refusal only where the API itself said so, in a JSON object.
 
     Anything else may be a proxy speaking, and says nothing about what happened to the request.
@@ -240,7 +240,7 @@ def _is_quota(said: Said) -> bool:
     return any("quota" in code for code in said.codes)
 
 
-def _forbidden(raw: RawReply, error: ServiceError) -> AccountBlocked | EdgeBlocked:
+def _forbidden(raw: RawReply, error: ErrorInfo) -> AccountBlocked | EdgeBlocked:
     if not is_api_error(raw):
         return EdgeBlocked()
     said = said_by(raw)
@@ -252,8 +252,8 @@ def _forbidden(raw: RawReply, error: ServiceError) -> AccountBlocked | EdgeBlock
     return AccountBlocked(AccountProblem.FORBIDDEN, error)
 
 
-def _service_error(code: str, message: str, secrets: tuple[str, ...]) -> ServiceError:
-    return ServiceError(
+def _service_error(code: str, message: str, secrets: tuple[str, ...]) -> ErrorInfo:
+    return ErrorInfo(
         safe_text(code, CODE_MAX_CHARACTERS, secrets),
         safe_text(message, MESSAGE_MAX_CHARACTERS, secrets),
     )

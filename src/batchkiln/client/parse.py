@@ -40,9 +40,10 @@ from batchkiln.core.responses import (
     CreateReply,
     Described,
     DescribeReply,
+    ErrorInfo,
     GenerationStatus,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     NotFound,
     NotUnderstood,
     PrepareReply,
@@ -52,7 +53,6 @@ from batchkiln.core.responses import (
     RecordRead,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     UploadsPrepared,
 )
@@ -74,7 +74,7 @@ def parse_create(raw: RawReply, guide: Guide = UNGUIDED) -> CreateReply:
     if not raw.is_success:
         met = create_refusal(raw, guide)
         if isinstance(met, Refused) and configured(raw, guide) is None and _tells_generation(raw, guide):
-            return KeyConflict(met.error)
+            return IdempotencyConflict(met.error)
         return met
     record = find_record(raw, guide)
     if record is not None:
@@ -180,7 +180,7 @@ def _said_so(raw: RawReply, guide: Guide) -> Refused | Throttled | AccountBlocke
     return Throttled(met.retry_after, met.error) if isinstance(met, Busy) else met
 
 
-def _error_of_asset(place: Place, raw: RawReply) -> ServiceError | None:
+def _error_of_asset(place: Place, raw: RawReply) -> ErrorInfo | None:
     """Return why an asset of a completion failed: an error beside its other fields, and no url."""
     if not isinstance(place.value, Mapping) or not place.path:
         return None
@@ -195,7 +195,7 @@ def _error_of_asset(place: Place, raw: RawReply) -> ServiceError | None:
 
 def _not_understood(
     raw: RawReply, lacking: str, field: ReplyField, guide: Guide, count: int = 1
-) -> NotUnderstood | NoReply:
+) -> NotUnderstood | NoResponse:
     """Say what a success lacks, with its shape, and the configuration line that would tell where it stands.
 
     Only a path is told that finds `count` values in this very reply.

@@ -35,7 +35,7 @@ _IMPOSSIBLE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Observation:
     """A success, in service seconds since its create was answered: at `going_seconds` it still went on.
 
     At `ended_seconds` it was seen to have ended. Where nobody saw it go on, `going_seconds` is 0.
@@ -46,7 +46,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LogNormal:
     """A log-normal distribution of durations; `spread` is the standard deviation of the logarithm."""
 
     median_seconds: float
@@ -66,15 +66,15 @@ class Shape:
         return self.median_seconds * exp(self.spread**2 / 2)
 
 
-class Durations:
+class DurationModel:
     """What is known of one kind of generation: successes, and how likely each shape is by them."""
 
-    def __init__(self, usual_seconds: float, sightings: Iterable[Sighting] = ()) -> None:
+    def __init__(self, usual_seconds: float, sightings: Iterable[Observation] = ()) -> None:
         """Begin with what earlier runs saw, the oldest first; `usual_seconds` is the guess where that is nothing."""
         self._usual_seconds = usual_seconds
         self._seen = deque(sightings, maxlen=REMEMBERED)
         self._surprises: deque[bool] = deque(maxlen=_NEWEST)
-        self._likely: list[tuple[Shape, float]] = []  # with the logarithm of how likely it is
+        self._likely: list[tuple[LogNormal, float]] = []  # with the logarithm of how likely it is
         self._begin()
 
     @property
@@ -82,7 +82,7 @@ class Durations:
         """How many successes this rests on."""
         return len(self._seen)
 
-    def add(self, sighting: Sighting) -> None:
+    def add(self, sighting: Observation) -> None:
         """Learn from one more success. Where most of the newest were odd, the service has changed: begin anew."""
         self._seen.append(sighting)
         self._weigh(sighting)
@@ -90,7 +90,7 @@ class Durations:
             self._seen = deque(list(self._seen)[-_NEWEST:], maxlen=REMEMBERED)
             self._begin()
 
-    def drawn(self, number: float) -> Shape:
+    def drawn(self, number: float) -> LogNormal:
         """Return a shape, each by the square of its likelihood; `number` is uniform from 0 to 1."""
         weights = self._weights(_SHARPNESS)
         reached = number * sum(weights)
@@ -122,11 +122,11 @@ class Durations:
             for number in range(-reach, reach + 1):
                 off = number * step
                 likelihood = log(step) - (off / _GUESS_SPREAD) ** 2 / 2
-                self._likely.append((Shape(exp(guess + off), spread), likelihood))
+                self._likely.append((LogNormal(exp(guess + off), spread), likelihood))
         for sighting in self._seen:
             self._weigh(sighting)
 
-    def _weigh(self, sighting: Sighting) -> None:
+    def _weigh(self, sighting: Observation) -> None:
         """Make each shape as much likelier as it is likelier to give this interval."""
         low, high = sighting.going_seconds, sighting.ended_seconds
         weighed = [
@@ -138,7 +138,7 @@ class Durations:
         self._likely = [(shape, likelihood) for shape, likelihood in weighed if likelihood > top - _LEAST]
 
 
-def _is_odd(shape: Shape, low: float, high: float) -> bool:
+def _is_odd(shape: LogNormal, low: float, high: float) -> bool:
     """Tell whether an interval is more likely of an odd generation than of a regular one."""
     z_low = log(low / shape.median_seconds) if low > 0 else -inf
     z_high = log(high / shape.median_seconds)

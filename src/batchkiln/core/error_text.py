@@ -7,19 +7,19 @@ from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
-    NoReply,
+    ErrorInfo,
+    NoResponse,
     NotUnderstood,
-    ServiceError,
     Throttled,
-    Trouble,
+    TransientError,
     Unavailable,
 )
 
 
-def describe_trouble(trouble: Trouble) -> str:
+def describe_error(trouble: TransientError) -> str:
     """Say in a line what the service did, or did not do."""
     match trouble:
-        case NoReply(reason=reason):
+        case NoResponse(reason=reason):
             return f"the service does not answer ({reason})"
         case NotUnderstood(lacking=lacking, shape=shape, status=status, remedy=remedy):
             came = f"status {status}: {shape}" if status else shape
@@ -37,7 +37,7 @@ def describe_trouble(trouble: Trouble) -> str:
             assert_never(trouble)
 
 
-def told_error(error: ServiceError) -> str:
+def error_text(error: ErrorInfo) -> str:
     """Give what the service said, in a line."""
     return f"{error.code}: {error.message}" if error.code else error.message
 

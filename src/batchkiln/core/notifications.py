@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 
-class NoticeKind(StrEnum):
+class NotificationKind(StrEnum):
     """Why somebody is told. Names are the configuration's, and the type of a webhook's message."""
 
     JOB_ENDED = "job_ended"  # nothing of it can change any more without a person
@@ -18,7 +18,7 @@ class NoticeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class Notification:
     """One thing to tell. The same thing told again, after a crash or a lost reply, has the same `id`.
 
     `at` is service time. `audience` are the notifiers meant, None for all. `text` names jobs and items, and never
@@ -26,7 +26,7 @@ class Notice:
     """
 
     id: str
-    kind: NoticeKind
+    kind: NotificationKind
     at: datetime
     title: str
     text: str

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import ceil, exp, log
 from typing import Final
 
-from batchkiln.core.duration_model import Shape
+from batchkiln.core.duration_model import LogNormal
 
 _MEDIAN_STEP: Final = 0.01  # shapes that differ by less share their moments
 _SPREAD_STEP: Final = 0.05
@@ -21,7 +21,7 @@ _TAIL: Final = 2.6  # deviations looked at; what takes longer is read every inte
 _MOST_STEPS: Final = 4000
 
 
-def next_read_seconds(shape: Shape, *, elapsed_seconds: float, interval_seconds: float) -> float:
+def next_read_seconds(shape: LogNormal, *, elapsed_seconds: float, interval_seconds: float) -> float:
     """Return how long after its create a generation is read next, when it was last touched after `elapsed_seconds`.
 
     At least one interval later (Service rule 4.4); an interval of 0 means at once.
@@ -52,10 +52,10 @@ class _Moments:
 
 @lru_cache(maxsize=1024)
 def _chosen(median_steps: int, spread_steps: int) -> _Moments:
-    return _moments(Shape(exp(median_steps * _MEDIAN_STEP), exp(spread_steps * _SPREAD_STEP)))
+    return _moments(LogNormal(exp(median_steps * _MEDIAN_STEP), exp(spread_steps * _SPREAD_STEP)))
 
 
-def _moments(shape: Shape) -> _Moments:
+def _moments(shape: LogNormal) -> _Moments:
     """Choose for each step the next read, from the last one back. A gap of two intervals has room for one between."""
     horizon = shape.median_seconds * exp(_TAIL * shape.spread) + 1
     steps = min(_FINEST, max(_COARSEST, round(10 / (shape.median_seconds * shape.spread))))

@@ -8,7 +8,7 @@ from enum import StrEnum
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.filenames import render
 from batchkiln.core.job import Attempt, InputFile
-from batchkiln.core.planner import QueueView, Reason
+from batchkiln.core.planner import QueueView, WaitReason
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import ItemState
 
@@ -70,7 +70,7 @@ class HeldUntil:
     """A wait that the service imposed on one kind of request, as kept across restarts."""
 
     until: datetime
-    reason: Reason
+    reason: WaitReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final
 
-from batchkiln.core.timestamps import EPOCH, Now
+from batchkiln.core.timestamps import EPOCH, ClockReading
 
 MIB: Final = 1024 * 1024
 
@@ -41,13 +41,13 @@ class Limits:
         return {name: value for name, value in asdict(self).items() if name != "output_bytes"}
 
 
-class SlidingLog:
+class SlidingWindow:
     """The requests of the last minute: none of its windows, however aligned, holds more than `limit`."""
 
     __slots__ = ("_expiries", "_under_way", "limit", "span_seconds")
 
     def __init__(self, *, limit: int, span_seconds: float, settled_at: Iterable[float] = ()) -> None:
-        """Begin with the requests of an earlier run, by the steady moments at which they were over."""
+        """Begin with the requests of an earlier run, by the monotonic moments at which they were over."""
         self.limit = limit
         self.span_seconds = span_seconds
         self._expiries = deque(sorted(at + span_seconds for at in settled_at))
@@ -63,7 +63,7 @@ class SlidingLog:
         insort(self._expiries, at + self.span_seconds)  # a log of an earlier run may be taken over late
 
     def free_at(self, now: float, *, places: int = 1) -> float:
-        """Return the earliest steady moment at which `places` are free; infinite while others are under way.
+        """Return the earliest monotonic moment at which `places` are free; infinite while others are under way.
 
         `places` above the limit is treated as the limit, so that a reserve never blocks a small window.
         """
@@ -114,15 +114,15 @@ class DayUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Today:
+class CurrentDay:
     """The day's usage and end. Around a reset, the larger of both days' usage counts."""
 
     usage: DayUsage
     resets_at: float
 
     @classmethod
-    def between(cls, earlier: DayUsage, later: DayUsage, *, resets_at: float) -> "Today":
-        """Combine the usage of the days of `Now.instant` and `Now.latest`: mostly one and the same."""
+    def between(cls, earlier: DayUsage, later: DayUsage, *, resets_at: float) -> "CurrentDay":
+        """Combine the usage of the days of `ClockReading.instant` and `ClockReading.latest`: mostly the same day."""
         return cls(
             DayUsage(
                 creates=max(earlier.creates, later.creates),
@@ -135,7 +135,7 @@ class Today:
         )
 
 
-def day_starts(day: ServiceDay, now: Now) -> tuple[datetime, ...]:
+def day_starts(day: ServiceDay, now: ClockReading) -> tuple[datetime, ...]:
     """Return the start of each day in which a request sent now may be counted: one, or two at a reset."""
     first, last = day.start_of(now.instant), day.start_of(now.latest)
     return (first,) if first == last else (first, last)

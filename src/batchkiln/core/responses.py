@@ -46,7 +46,7 @@ _WORDS_FOR_SUCCESS = frozenset({"succeeded", "successful", "completed", "complet
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceError:
+class ErrorInfo:
     """What the service said of a failure; texts are bounded and free of links."""
 
     code: str
@@ -81,7 +81,7 @@ class GenerationRecord:
     created_at: datetime | None
     cost_credits: int | None
     outputs: tuple[OutputLink, ...]
-    error: ServiceError | None
+    error: ErrorInfo | None
 
 
 # --- troubles that any call may meet ------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Throttled:
     """429: a limit. `retry_after` is service time; None where the service did not say."""
 
     retry_after: timedelta | None
-    error: ServiceError
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Unavailable:
     """503 or another 5xx. For a create its outcome is unknown (Service section 7)."""
 
     retry_after: timedelta | None
-    error: ServiceError
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class EdgeBlocked:
 
 
 @dataclass(frozen=True, slots=True)
-class NoReply:
+class NoResponse:
     """The connection failed, timed out, or brought bytes that are no reply of this API.
 
     `status` is None where nothing came at all.
@@ -152,10 +152,10 @@ class AccountBlocked:
     """The API refused the account or the key: nothing was created, and waiting does not mend it."""
 
     problem: AccountProblem
-    error: ServiceError
+    error: ErrorInfo
 
 
-Trouble = Throttled | Unavailable | EdgeBlocked | NoReply | NotUnderstood | AccountBlocked
+TransientError = Throttled | Unavailable | EdgeBlocked | NoResponse | NotUnderstood | AccountBlocked
 
 
 class RefusalKind(StrEnum):
@@ -171,7 +171,7 @@ class Refused:
     """The request was rejected before anything was created; it did not use credits (Service section 7)."""
 
     kind: RefusalKind
-    error: ServiceError
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +182,10 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyConflict:
+class IdempotencyConflict:
     """409: the same key with other bytes (Service rule 4.3)."""
 
-    error: ServiceError
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +196,10 @@ class Busy:
     """
 
     retry_after: timedelta | None
-    error: ServiceError
+    error: ErrorInfo
 
 
-CreateReply = Accepted | Refused | KeyConflict | Busy | Trouble
+CreateReply = Accepted | Refused | IdempotencyConflict | Busy | TransientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +213,10 @@ class RecordRead:
 class NotFound:
     """404 or 410 for an id that the service itself gave."""
 
-    error: ServiceError
+    error: ErrorInfo
 
 
-ReadReply = RecordRead | NotFound | Trouble
+ReadReply = RecordRead | NotFound | TransientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Quoted:
     cost_credits: int
 
 
-QuoteReply = Quoted | Refused | Trouble
+QuoteReply = Quoted | Refused | TransientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +264,9 @@ class AssetsReady:
     urls: tuple[str, ...] = field(repr=False)
 
 
-PrepareReply = UploadsPrepared | Refused | Trouble
-PutReply = BytesStored | TicketRefused | NoReply
-CompleteReply = AssetsReady | Refused | Trouble
+PrepareReply = UploadsPrepared | Refused | TransientError
+PutReply = BytesStored | TicketRefused | NoResponse
+CompleteReply = AssetsReady | Refused | TransientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class BalanceRead:
     credits: int | None
 
 
-BalanceReply = BalanceRead | Trouble
+BalanceReply = BalanceRead | TransientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class CatalogRead:
     models: tuple[ModelEntry, ...]
 
 
-CatalogReply = CatalogRead | Trouble
+CatalogReply = CatalogRead | TransientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class Described:
     document: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
 
-DescribeReply = Described | Trouble
+DescribeReply = Described | TransientError
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +350,7 @@ class NotContinued:
     reason: str
 
 
-DownloadReply = DownloadStarted | LinkRefused | LinkBarred | NotContinued | NoReply
+DownloadReply = DownloadStarted | LinkRefused | LinkBarred | NotContinued | NoResponse
 
 
 class DownloadBroken(Exception):

@@ -62,7 +62,7 @@ class Splits:
         return shares[-1][0]  # their sum may lie a rounding below one
 
 
-def stem(item: str, output: int) -> str:
+def sample_stem(item: str, output: int) -> str:
     """Return the name of an output's file without its extension; no two outputs of a job share one.
 
     A later output has a character in it that no id may hold, so that it gets a hash and cannot be the name of
@@ -71,13 +71,13 @@ def stem(item: str, output: int) -> str:
     return safe_value(item if output == 1 else f"{item}\0{output}")
 
 
-def key(item: str, output: int) -> str:
+def sample_key(item: str, output: int) -> str:
     """Return the key of an output's sample: its stem, made without dots, which would end a key."""
     name = item if output == 1 else f"{item}\0{output}"
     return safe_value(name.replace(".", "\1"))
 
 
-def folder(index: int) -> str:
+def media_dir(index: int) -> str:
     """Return the numbered folder of an item, empty for the first ten thousand; it depends on the item alone."""
     number = index // ITEMS_PER_FOLDER
     return f"{number:04d}/" if number else ""

@@ -39,29 +39,29 @@ def from_milliseconds(milliseconds: int) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class ClockReading:
     """One reading of the clock, taken once per turn and passed down.
 
     The service's own clock stands between `instant` and `latest`: windows open by the first and are
     charged up to the second, so that an uncertain second never oversteps a limit.
     """
 
-    steady: float
+    monotonic: float
     instant: datetime
     latest: datetime
 
-    def steady_of(self, instant: datetime) -> float:
-        """Return when, on the steady clock, the service's clock is sure to show `instant`."""
-        return self.steady + (instant - self.instant).total_seconds()
+    def monotonic_of(self, instant: datetime) -> float:
+        """Return when, on the monotonic clock, the service's clock is sure to show `instant`."""
+        return self.monotonic + (instant - self.instant).total_seconds()
 
-    def instant_of(self, steady: float) -> datetime:
-        """Return the service's instant at a steady moment, for a person or for the disk."""
-        return self.instant + timedelta(seconds=steady - self.steady)
+    def instant_of(self, monotonic: float) -> datetime:
+        """Return the service's instant at a monotonic moment, for a person or for the disk."""
+        return self.instant + timedelta(seconds=monotonic - self.monotonic)
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What one `Date` says of the offset, and when its reply was here (steady)."""
+    """What one `Date` says of the offset, and when its reply was here (monotonic)."""
 
     lowest: float
     highest: float
@@ -73,7 +73,7 @@ class _Word:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """What is known of (service instant - steady seconds): an interval, in seconds since 1970.
+    """What is known of (service instant - monotonic seconds): an interval, in seconds since 1970.
 
     `doubted` is a reply's word that contradicts it, and waits for another reply to agree: a proxy, a copy or one
     host of many may have a wrong clock, and a day that begins too early oversteps every limit (Law 5).
@@ -89,8 +89,8 @@ class ClockOffset:
     ) -> "ClockOffset":
         """Narrow the interval by one `Date` header, which cuts off the fraction of its second.
 
-        The service wrote it between `sent_at` and `received_at` (steady). One that contradicts what was known needs a
-        second witness: this machine's clock, whose word on the offset is `expected`, or another reply. A date that no
+        The service wrote it between `sent_at` and `received_at` (monotonic). One that contradicts what was known needs
+        a second witness: this machine's clock, whose word on the offset is `expected`, or another reply. A date that no
         service has is not heard at all.
         """
         seconds = (date - EPOCH).total_seconds()
@@ -111,10 +111,10 @@ class ClockOffset:
     def _narrowed_by(self, word: _Word) -> "ClockOffset":
         return ClockOffset(max(word.lowest, self.lowest), min(word.highest, self.highest), is_observed=True)
 
-    def now(self, steady: float) -> Now:
-        """Return the reading at a steady moment."""
-        return Now(
-            steady=steady,
-            instant=EPOCH + timedelta(seconds=self.lowest + steady),
-            latest=EPOCH + timedelta(seconds=self.highest + steady),
+    def now(self, monotonic: float) -> ClockReading:
+        """Return the reading at a monotonic moment."""
+        return ClockReading(
+            monotonic=monotonic,
+            instant=EPOCH + timedelta(seconds=self.lowest + monotonic),
+            latest=EPOCH + timedelta(seconds=self.highest + monotonic),
         )

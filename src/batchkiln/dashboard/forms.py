@@ -23,10 +23,10 @@ from batchkiln.presentation.confirmations import (
 from batchkiln.store import operations
 from batchkiln.store.database import Database
 from batchkiln.store.driver_status import job_time
-from batchkiln.store.items import ItemStory, item_story
+from batchkiln.store.items import ItemDetail, item_detail
 from batchkiln.store.jobs import job_summary
 from batchkiln.store.name_lookup import job_id_of
-from batchkiln.store.open_for_update import changing
+from batchkiln.store.open_for_update import open_for_update
 from batchkiln.store.operations import Skipped
 from batchkiln.store.resolution import Decision
 from batchkiln.store.resolution import resolve as resolve_item
@@ -153,7 +153,7 @@ async def act(request: web.Request) -> web.Response:
     context = context_of(request)
     action, job, items = _named(request)
     agreed = (await request.post()).get("agreed")
-    async with changing(context.queue) as database:
+    async with open_for_update(context.queue) as database:
         question = await database.read(action.ask, job, items)
         if not question.is_covered_by(agreed):
             return _asked(context, action, job, items, question, is_changed=True)
@@ -200,7 +200,7 @@ def _now(connection: Connection, context: Context, job: str) -> int:
 async def ask_resolve(request: web.Request) -> web.Response:
     """Show what can be said of a held item, and what each may cost."""
     context = context_of(request)
-    story = await context.database.read(item_story, request.match_info["job"], request.query.get("id", ""))
+    story = await context.database.read(item_detail, request.match_info["job"], request.query.get("id", ""))
     return _resolve_page(context, story)
 
 
@@ -210,7 +210,7 @@ async def act_resolve(request: web.Request) -> web.Response:
     job, item = request.match_info["job"], request.query.get("id", "")
     form = await request.post()
     fields = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
-    async with changing(context.queue) as database:
+    async with open_for_update(context.queue) as database:
         story, problem = await database.write(_decide, context, (job, item), fields)
     if problem is not None:
         return _resolve_page(context, story, problem=problem)
@@ -219,10 +219,10 @@ async def act_resolve(request: web.Request) -> web.Response:
 
 def _decide(
     connection: Connection, context: Context, names: tuple[str, str], fields: Mapping[str, str]
-) -> tuple[ItemStory, str | None]:
+) -> tuple[ItemDetail, str | None]:
     """End the hold; or return what is missing, with nothing changed. Inside one transaction."""
     job, item = names
-    story = item_story(connection, job, item)
+    story = item_detail(connection, job, item)
     problem = _problem(story, fields)
     if problem is None:
         decision, generation_id = Decision(fields["decision"]), fields.get("generation_id") or None
@@ -231,7 +231,7 @@ def _decide(
     return story, problem
 
 
-def _problem(story: ItemStory, fields: Mapping[str, str]) -> str | None:
+def _problem(story: ItemDetail, fields: Mapping[str, str]) -> str | None:
     if fields.get("agreed") != story.hold_asked:
         return "The item has gone on since you were asked. This is how it stands now. Nothing was changed."
     if fields.get("decision") not in {decision.value for decision in Decision}:
@@ -243,7 +243,7 @@ def _problem(story: ItemStory, fields: Mapping[str, str]) -> str | None:
     return None
 
 
-def _resolve_page(context: Context, story: ItemStory, *, problem: str | None = None) -> web.Response:
+def _resolve_page(context: Context, story: ItemDetail, *, problem: str | None = None) -> web.Response:
     if story.item.state is not ItemState.HELD:
         raise InputError(f"the item {story.item.name!r} is {story.item.state}: only a held item can be resolved")
     return context.page(

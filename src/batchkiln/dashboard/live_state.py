@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from batchkiln.api.engine import Driver
+from batchkiln.api.engine import Engine
 from batchkiln.client import RequestMeter
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.account_waits import Wait, wait_of
-from batchkiln.presentation.formatting import one_line
-from batchkiln.worker.account_worker import Lane
+from batchkiln.presentation.formatting import sanitize
+from batchkiln.worker.account_worker import AccountWorker
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AccountLive:
     """An account, as its lane knows it: what its slot waits for, what went wrong last, and what blocks it."""
 
     wait: Wait | None
@@ -22,17 +22,17 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LiveState:
     """All that was known at a moment: the service time of the profiles in use, and the accounts by their id."""
 
     times: Mapping[str, datetime] = field(default_factory=dict)
-    told: Mapping[int, Told] = field(default_factory=dict)
+    told: Mapping[int, AccountLive] = field(default_factory=dict)
 
 
-class Beside:
+class DriverProbe:
     """Looks at a driver in this process; changes nothing of it."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Engine) -> None:
         """Look at this one."""
         self._driver = driver
 
@@ -41,21 +41,21 @@ class Beside:
         """How long the service's replies took."""
         return self._driver.meter
 
-    def facts(self) -> Facts:
+    def facts(self) -> LiveState:
         """Return what is known now; for the event loop's thread, which alone reads the services' clocks."""
         clocks = {name: service.clock for name, service in self._driver.services.items()}
-        return Facts(
+        return LiveState(
             times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
             told={lane.account_id: _told(lane) for lane in self._driver.lanes},
         )
 
 
-def _told(lane: Lane) -> Told:
+def _told(lane: AccountWorker) -> AccountLive:
     due = lane.control.slot_rest(lane.account_id)
     blocked = lane.control.blocked.get(lane.account_id)
-    said = None if blocked is None else one_line(f"{blocked.error.code}: {blocked.error.message}")
-    return Told(
+    said = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
+    return AccountLive(
         wait=None if due is None else wait_of(due, lane.ports.clock.now()),
-        said=one_line(lane.trouble) if lane.trouble else None,
+        said=sanitize(lane.trouble) if lane.trouble else None,
         blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
     )

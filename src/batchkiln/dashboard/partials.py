@@ -7,11 +7,11 @@ from typing import Final
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
-from batchkiln.dashboard.snapshot import Moment, headline
-from batchkiln.presentation.explain import Telling, tell_item
-from batchkiln.presentation.item_context import read_standing
+from batchkiln.dashboard.snapshot import PageSnapshot, headline
+from batchkiln.presentation.explain import Explanation, explain_item
+from batchkiln.presentation.item_context import read_item_context
 from batchkiln.store.item_search import newest_of_job, newest_results
-from batchkiln.store.items import ItemStory, ItemSummary, item_story
+from batchkiln.store.items import ItemDetail, ItemSummary, item_detail
 from batchkiln.store.jobs import job_summary
 from batchkiln.store.operations import RETRYABLE
 from batchkiln.store.usage_history import last_hours
@@ -28,7 +28,7 @@ _OVERVIEW: Final = ("headline", "slots", "jobs", "troubles", "newest", "hours")
 _JOB: Final = ("headline", "job", "troubles", "newest")
 
 
-async def sections(context: Context, job: str | None) -> tuple[dict[str, str], Moment]:
+async def sections(context: Context, job: str | None) -> tuple[dict[str, str], PageSnapshot]:
     """Render the parts of the overview, or of a job's page, from what the queue holds now.
 
     Raises `InputError` for a job that is not there.
@@ -55,7 +55,7 @@ def _newest(connection: Connection, job: str | None) -> list[tuple[str, ItemSumm
     return [(job, item) for item in newest_of_job(connection, job, NEWEST_SHOWN)]
 
 
-def _hours(connection: Connection, now: Moment) -> Chart | None:
+def _hours(connection: Connection, now: PageSnapshot) -> Chart | None:
     """Draw the last day; None while nothing has ended in it."""
     if not now.overview.accounts:
         return None
@@ -83,12 +83,14 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     return {"item": html}
 
 
-def _read_story(connection: Connection, context: Context, job_name: str, item_name: str) -> tuple[ItemStory, Telling]:
-    story = item_story(connection, job_name, item_name)
+def _read_story(
+    connection: Connection, context: Context, job_name: str, item_name: str
+) -> tuple[ItemDetail, Explanation]:
+    story = item_detail(connection, job_name, item_name)
     summary = job_summary(connection, job_name)
     assert summary is not None, "the item was found in it"
-    standing = read_standing(connection, context.config, story, summary, context.machine_now())
-    return story, tell_item(story, summary, standing)
+    standing = read_item_context(connection, context.config, story, summary, context.machine_now())
+    return story, explain_item(story, summary, standing)
 
 
 def _actions(state: ItemState) -> tuple[str, ...]:

@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.config import Config
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
 from batchkiln.core.states import WORKING_STATES, ItemState
-from batchkiln.dashboard.live_state import Facts, Told
-from batchkiln.presentation.account_waits import Look, Wait, look_at
-from batchkiln.presentation.alerts import warnings_of
-from batchkiln.presentation.formatting import REASONS, count, moment
+from batchkiln.dashboard.live_state import AccountLive, LiveState
+from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
+from batchkiln.presentation.alerts import alerts_of
+from batchkiln.presentation.formatting import REASONS, format_minute, plural
 from batchkiln.presentation.overview import AccountView, JobView, Overview, read_overview
 from batchkiln.presentation.unread_replies import misunderstanding
 from batchkiln.store.jobs import UnderWay, job_names
@@ -85,7 +85,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PageSnapshot:
     """All that the live parts of the pages show."""
 
     overview: Overview
@@ -98,7 +98,7 @@ class Moment:
         return any(slot.under_way for slot in self.slots)
 
 
-_NEED_A_PERSON: Final = frozenset({Reason.HELD, Reason.NOT_UNDERSTOOD})
+_NEED_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
 
 
 class Level(StrEnum):
@@ -119,8 +119,8 @@ class Headline:
 
 
 def read_moment(
-    connection: sqlite3.Connection, config: Config, machine_now: datetime, facts: Facts, job: str | None = None
-) -> Moment:
+    connection: sqlite3.Connection, config: Config, machine_now: datetime, facts: LiveState, job: str | None = None
+) -> PageSnapshot:
     """Read one job, or those at work and the newest, from one snapshot. Raises `InputError` for an unknown job."""
     names, is_all = ([job], False) if job is not None else _names(connection)
     overview = read_overview(connection, config, names, machine_now, facts.times)
@@ -129,7 +129,7 @@ def read_moment(
         _slot(connection, view, overview.jobs, config, facts.told.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
-    return Moment(overview, slots, is_all)
+    return PageSnapshot(overview, slots, is_all)
 
 
 def _names(connection: sqlite3.Connection) -> tuple[list[str], bool]:
@@ -147,13 +147,13 @@ def _slot(
     view: AccountView,
     jobs: Sequence[JobView],
     config: Config,
-    told: Told | None,
+    told: AccountLive | None,
     *,
     is_driven: bool,
 ) -> Slot:
     summary = view.summary
     profile = config.profiles.get(summary.profile)
-    look = look_at(connection, view, profile) if profile is not None else None
+    look = account_status(connection, view, profile) if profile is not None else None
     wait = look.wait if look is not None else None
     if told is not None and told.wait is not None:
         wait = told.wait
@@ -183,7 +183,7 @@ def _credits(view: AccountView) -> Gauge | None:
     return Gauge("credits_per_day", "Credits, day", view.usage.credits, view.limits.credits_per_day)
 
 
-def _gauges(view: AccountView, limits: Limits, look: Look) -> Iterator[Gauge]:
+def _gauges(view: AccountView, limits: Limits, look: AccountStatus) -> Iterator[Gauge]:
     usage, minute = view.usage, look.minute
     yield Gauge("creates_per_minute", "Creates, minute", minute.creates, limits.creates_per_minute)
     yield Gauge("reads_per_minute", "Reads, minute", minute.reads, limits.reads_per_minute)
@@ -194,7 +194,7 @@ def _gauges(view: AccountView, limits: Limits, look: Look) -> Iterator[Gauge]:
     yield Gauge("upload_bytes_per_day", "Uploads, day", usage.upload_bytes, limits.upload_bytes_per_day, is_bytes=True)
 
 
-def headline(now: Moment) -> Headline:
+def headline(now: PageSnapshot) -> Headline:
     """Say in one line whether a person is needed, and for what."""
     needs = tuple(_needs(now))
     if needs:
@@ -204,12 +204,12 @@ def headline(now: Moment) -> Headline:
     bad = sum(view.summary.items[state] for view in now.overview.jobs for state in _ENDED_BADLY)
     text = _course(now)
     if bad:
-        more = f"{count(bad, 'item')} failed, rejected or expired: nothing is lost by waiting"
+        more = f"{plural(bad, 'item')} failed, rejected or expired: nothing is lost by waiting"
         return Headline(Level.LOOK, text, (more,))
     return Headline(Level.FINE, text)
 
 
-def _needs(now: Moment) -> Iterator[str]:
+def _needs(now: PageSnapshot) -> Iterator[str]:
     """Give what stays as it is, or is lost, unless a person acts."""
     for slot in now.slots:
         if slot.blocked is not None:
@@ -219,16 +219,16 @@ def _needs(now: Moment) -> Iterator[str]:
     for view in now.overview.jobs:
         if held := view.summary.items[ItemState.HELD]:
             verb = "is held and waits" if held == 1 else "are held and wait"
-            yield f"{count(held, 'item')} of {view.summary.name} {verb} for you"
-        for warning in warnings_of(view):
+            yield f"{plural(held, 'item')} of {view.summary.name} {verb} for you"
+        for warning in alerts_of(view):
             yield f"{view.summary.name}: {warning}"
     left = _left(now)
     if left and now.overview.lease is None:
         verb = "is" if left == 1 else "are"
-        yield f"No process drives this queue, and {count(left, 'item')} {verb} left: `batchkiln work` drives it"
+        yield f"No process drives this queue, and {plural(left, 'item')} {verb} left: `batchkiln work` drives it"
 
 
-def _left(now: Moment) -> int:
+def _left(now: PageSnapshot) -> int:
     """Count the items that a driver would move on."""
     return sum(
         view.summary.items[state]
@@ -238,22 +238,22 @@ def _left(now: Moment) -> int:
     )
 
 
-def _course(now: Moment) -> str:
+def _course(now: PageSnapshot) -> str:
     """Say how it goes where nobody is needed."""
     jobs = now.overview.jobs
     if not jobs:
         return "The queue is empty"
     if not _left(now):
         paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
-        return f"All that is left is paused ({count(paused, 'job')})" if paused else "Everything has ended"
+        return f"All that is left is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
     ends = [view.estimated_end_at for view in jobs if not view.summary.is_finished]
     known = [at for at in ends if at is not None]
-    end = f"; ends about {moment(max(known))}" if known and len(known) == len(ends) else ""
+    end = f"; ends about {format_minute(max(known))}" if known and len(known) == len(ends) else ""
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_worth_saying]
     if any(slot.is_busy for slot in now.slots) or not waits:
-        return f"Working: {count(_left(now), 'item')} left{end}"
+        return f"Working: {plural(_left(now), 'item')} left{end}"
     wait = min(waits, key=lambda one: (one.until is None, one.until or one.reason))
-    until = f" until {moment(wait.until)}" if wait.until is not None else ""
-    if wait.reason is Reason.ENOUGH:
+    until = f" until {format_minute(wait.until)}" if wait.until is not None else ""
+    if wait.reason is WaitReason.ENOUGH:
         return f"Stopping: {REASONS[wait.reason]}"
     return f"Waiting{until} for {REASONS[wait.reason]}{end}"

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeVar
 
-from batchkiln.api.engine import Driver
+from batchkiln.api.engine import Engine
 from batchkiln.client import ObservingClient
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.planner import AccountView, Reason
+from batchkiln.core.planner import AccountView, WaitReason
 from batchkiln.core.queue_types import RequestKind
 from batchkiln.core.responses import Throttled, Unavailable
-from batchkiln.presentation.formatting import REASONS, duration
-from batchkiln.worker.account_worker import Lane
-from batchkiln.worker.run_state import Control
-from batchkiln.worker.startup import synchronise
+from batchkiln.presentation.formatting import REASONS, format_duration
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.run_state import RunState
+from batchkiln.worker.startup import sync_clock
 
 T = TypeVar("T")
 
@@ -38,14 +38,14 @@ class NoPlace(Exception):
 class Counted:
     """One account's way to the service, with its windows."""
 
-    lane: Lane
+    lane: AccountWorker
     client: ObservingClient
 
     @classmethod
-    async def of(cls, driver: Driver, profile: str, account: str) -> "Counted":
+    async def of(cls, driver: Engine, profile: str, account: str) -> "Counted":
         """Build the way. Raises `InputError` where the account has no key."""
         lane = await driver.lane_of(profile, account, client_type=ObservingClient)
-        lane.control = Control()  # the end of a drive is not the end of this
+        lane.control = RunState()  # the end of a drive is not the end of this
         if not isinstance(lane.ports.service, ObservingClient):
             raise InvariantBroken("a lane has another client than it was built with")
         return cls(lane, lane.ports.service)
@@ -54,7 +54,7 @@ class Counted:
         """Learn the service's time from its description, and take over the windows. Raises `NoPlace`."""
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
-                await synchronise(self.lane)
+                await sync_clock(self.lane)
         except TimeoutError:
             raise NoPlace("the service does not answer any more") from None
 
@@ -71,7 +71,7 @@ class Counted:
         if isinstance(reply, Throttled | Unavailable) and reply.retry_after is not None:
             until = lane.ports.clock.now().latest + reply.retry_after
             is_create = kind.is_create
-            await lane.ports.queue.hold(lane.account_id, creates=is_create, until=until, reason=Reason.THROTTLED)
+            await lane.ports.queue.hold(lane.account_id, creates=is_create, until=until, reason=WaitReason.THROTTLED)
         return reply
 
     async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
@@ -80,8 +80,8 @@ class Counted:
         now = lane.ports.clock.now()
         _, account, _ = await lane.look(now)
         due, limits, used = due_of(account, now), lane.limits, account.today.usage
-        if due.at - now.steady > LONGEST_WAIT_SECONDS:
-            how_long = "" if due.at == inf else f" {duration(due.at - now.steady)}"
+        if due.at - now.monotonic > LONGEST_WAIT_SECONDS:
+            how_long = "" if due.at == inf else f" {format_duration(due.at - now.monotonic)}"
             raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
         if used.upload_files + files > limits.upload_files_per_day or (
             used.upload_bytes + size_bytes > limits.upload_bytes_per_day

@@ -11,7 +11,7 @@ from typing import Final
 
 import batchkiln
 from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
-from batchkiln.doctor.check_results import Finding, fail, ok, warn
+from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 from batchkiln.store.database import OLDEST_SQLITE
 
 LITTLE_ROOM_BYTES: Final = 1024**3
@@ -19,7 +19,7 @@ NO_ROOM_BYTES: Final = 32 * 1024**2
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
-def check_program() -> Finding:
+def check_program() -> CheckResult:
     """Name the versions that a report of a problem should name."""
     versions = f"batchkiln {batchkiln.__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -28,14 +28,14 @@ def check_program() -> Finding:
     return ok("program", versions)
 
 
-def check_names() -> Finding:
+def check_names() -> CheckResult:
     """Tell whether every character may stand in a file's name, as Python was started here."""
     if can_spell_names():
         return ok("file names", "any character may stand in them")
     return fail("file names", NAMES_UNSPELLED)
 
 
-def check_proxies(environ: Mapping[str, str]) -> Finding:
+def check_proxies(environ: Mapping[str, str]) -> CheckResult:
     """Tell of proxies, which are not used; what they are set to may hold a password, and is not shown."""
     found = sorted(name for name in environ if name.lower() in _PROXIES and environ[name])
     if not found:
@@ -47,7 +47,7 @@ def check_proxies(environ: Mapping[str, str]) -> Finding:
     )
 
 
-def check_folder(check: str, folder: Path) -> Finding:
+def check_folder(check: str, folder: Path) -> CheckResult:
     """Tell whether files can be written to a folder, or to where it would be made; leaves nothing behind."""
     place = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
     where = str(folder) if place == folder else f"{folder} (to be made in {place})"
@@ -68,7 +68,7 @@ def check_folder(check: str, folder: Path) -> Finding:
     return ok(check, f"{where} can be written; {free / 1024**3:,.1f} GiB are free")
 
 
-def check_folders(queue: Path, outputs: Iterable[Path]) -> list[Finding]:
+def check_folders(queue: Path, outputs: Iterable[Path]) -> list[CheckResult]:
     """Check where the queue is, and each folder that the jobs at work write to."""
     found = [check_folder("queue's folder", queue.absolute().parent)]
     found += [check_folder("outputs", folder) for folder in dict.fromkeys(outputs)]

@@ -7,13 +7,13 @@ from pathlib import Path
 from batchkiln.client import fingerprint
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable
-from batchkiln.doctor.check_results import Finding, fail, ok, warn
+from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 from batchkiln.store.database import SCHEMA_VERSION
 from batchkiln.store.preflight import is_open_to_others
 from batchkiln.store.queue_health import QueueHealth, queue_health
 
 
-def check_queue(path: Path) -> tuple[Finding, QueueHealth | None]:
+def check_queue(path: Path) -> tuple[CheckResult, QueueHealth | None]:
     """Look at the queue as a run does before it builds on it; None where there is none, or it cannot be used."""
     try:
         health = queue_health(path)
@@ -33,7 +33,7 @@ def check_queue(path: Path) -> tuple[Finding, QueueHealth | None]:
     return ok("queue", f"{path}: sound, schema {health.version}, {jobs}, {driver}"), health
 
 
-def check_private(path: Path) -> Iterator[Finding]:
+def check_private(path: Path) -> Iterator[CheckResult]:
     """Tell where others may read a queue: one of an earlier version, or copied by hand."""
     beside = [Path(f"{path}{ending}") for ending in ("", "-wal", "-shm")]
     if found := [str(file) for file in beside if is_open_to_others(file)]:
@@ -41,7 +41,7 @@ def check_private(path: Path) -> Iterator[Finding]:
         yield warn("queue", message, f"chmod 600 {shlex.join(found)}")
 
 
-def check_work(health: QueueHealth, config: Config) -> Iterator[Finding]:
+def check_work(health: QueueHealth, config: Config) -> Iterator[CheckResult]:
     """Tell jobs whose profile is gone, and paid work that waits for an API key which is not configured."""
     for job in health.work.jobs:
         if job.profile not in config.profiles:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from batchkiln.api.app_context import Surroundings
-from batchkiln.api.local_service import throwaway_service
+from batchkiln.api.app_context import Environment
+from batchkiln.api.local_service import temporary_service
 from batchkiln.client import Guide, ObservingClient, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import Described, DescribeReply
-from batchkiln.doctor.check_results import Finding, fail, warn
+from batchkiln.doctor.check_results import CheckResult, fail, warn
 from batchkiln.doctor.configuration import (
     check_address,
     check_configuration,
@@ -30,17 +30,17 @@ from batchkiln.doctor.service import check_accounts, check_clock, check_descript
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class CheckContext:
     """What is examined: the queue, the configuration named (None: where it is found), and the profile named."""
 
     queue: Path
     config_path: Path | None
     profile: str | None
     environ: Mapping[str, str]
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    surroundings: Environment = field(default_factory=Environment)
 
 
-async def examine(patient: Patient) -> AsyncIterator[Finding]:
+async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
     """Give the findings, check by check. No create and no upload is sent, and nothing is changed."""
     yield check_program()
     yield check_names()
@@ -70,7 +70,7 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         yield finding
 
 
-async def _examine_service(patient: Patient, profile: Profile) -> AsyncIterator[Finding]:
+async def _examine_service(patient: CheckContext, profile: Profile) -> AsyncIterator[CheckResult]:
     try:
         async with _visit(patient, profile) as visit:
             reply = await visit.client({}).describe()
@@ -94,8 +94,8 @@ async def _examine_service(patient: Patient, profile: Profile) -> AsyncIterator[
 
 
 def _unchanged(
-    patient: Patient, profile: Profile, reply: DescribeReply, made: Sequence[ObservingClient]
-) -> Iterator[Finding]:
+    patient: CheckContext, profile: Profile, reply: DescribeReply, made: Sequence[ObservingClient]
+) -> Iterator[CheckResult]:
     """Hold what was read against what the last probe learned."""
     learned = load_learned(patient.queue, profile.name, profile.base_url or "embedded")
     seen: dict[str, Types] = {}
@@ -126,12 +126,12 @@ class _Visit:
 
 
 @asynccontextmanager
-async def _visit(patient: Patient, profile: Profile) -> AsyncIterator[_Visit]:
+async def _visit(patient: CheckContext, profile: Profile) -> AsyncIterator[_Visit]:
     """Open a way to the service; the local one is started in a folder that is gone afterwards."""
     async with AsyncExitStack() as stack:
         base_url = str(profile.base_url)
         if profile.is_embedded:
-            base_url = (await stack.enter_async_context(throwaway_service(profile))).base_url
+            base_url = (await stack.enter_async_context(temporary_service(profile))).base_url
         session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
         yield _Visit(session, base_url, clock, Guide(profile.replies))

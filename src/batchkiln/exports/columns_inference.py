@@ -63,7 +63,7 @@ class _Seen:
     values: int = 0
 
 
-class Shapes:
+class SchemaInference:
     """Learns the types of a job's metadata and parameters from all of its items, done or not."""
 
     def __init__(self) -> None:

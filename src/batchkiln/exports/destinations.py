@@ -20,7 +20,7 @@ class Link(StrEnum):
     COPY = "copy"
 
 
-class Place(Protocol):
+class Destination(Protocol):
     """Where a dataset is written. Names are relative, with slashes. Raises `OutputsUnwritable`."""
 
     title: str

@@ -11,12 +11,12 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-from batchkiln.core.errors import InputError, OutputsUnwritable
+from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.exports.card import Subject, card_text, first_card_text, front_matter, told_of
-from batchkiln.exports.columns_inference import Columns, Shapes
+from batchkiln.exports.columns_inference import Columns, SchemaInference
 from batchkiln.exports.csv_file import CsvFile
-from batchkiln.exports.destinations import CARD, Link, Place, needs_extra
+from batchkiln.exports.destinations import CARD, Destination, Link, needs_extra
 from batchkiln.exports.folder_destination import FolderPlace
 from batchkiln.exports.imagefolder import kind_of, metadata_names
 from batchkiln.exports.imagefolder import spot_of as folder_spot_of
@@ -66,7 +66,7 @@ class Export:
         self,
         wishes: Wishes,
         subject: Subject,
-        shapes: Shapes,
+        shapes: SchemaInference,
         *,
         pulse: Callable[[], None],
         tell: Callable[[LeftOut], None],
@@ -135,7 +135,7 @@ class Export:
         try:
             yield
         except OSError as error:
-            raise OutputsUnwritable(
+            raise OutputDirNotWritable(
                 f"{self.title}: {error.strerror or error}. What was exported stays, nothing was charged; run the same "
                 "command again once that is mended: it goes on from there"
             ) from error
@@ -215,7 +215,7 @@ class Export:
         return [f"{split}{_TABLES[self._wishes.format].suffix}" for split in splits]
 
 
-def _open_place(to: str, link: Link | None) -> Place:
+def _open_place(to: str, link: Link | None) -> Destination:
     """Open a folder, or a URL of fsspec, which `://` tells. Raises `InputError`."""
     if "://" not in to:
         return FolderPlace(Path(to), link)

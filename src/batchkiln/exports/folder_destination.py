@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from batchkiln.core.errors import InputError, OutputsUnwritable
+from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.exports.destinations import CARD, HEAD_BYTES, Link
 
 _STAGING: Final = ".batchkiln-export-"  # and the process, so that two exports never share a file
@@ -156,11 +156,11 @@ class FolderPlace:
         except OSError as error:
             raise self._unwritable(name, error) from error
 
-    def _unwritable(self, name: str, error: OSError) -> OutputsUnwritable:
+    def _unwritable(self, name: str, error: OSError) -> OutputDirNotWritable:
         remedy = "run the same command again once that is mended: it goes on from there"
         if error.errno in _NO_LINKS and self._link is Link.HARD:
             remedy = "hard links cannot be made from the outputs to there: use --link copy"
-        return OutputsUnwritable(
+        return OutputDirNotWritable(
             f"{self.title}/{name}: {error.strerror or error}. What was exported stays, nothing was charged; {remedy}"
         )
 

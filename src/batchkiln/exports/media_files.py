@@ -5,8 +5,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from batchkiln.core.sample_names import DatasetRow, folder, stem
-from batchkiln.exports.destinations import Place
+from batchkiln.core.sample_names import DatasetRow, media_dir, sample_stem
+from batchkiln.exports.destinations import Destination
 from batchkiln.exports.source_files import Sources
 from batchkiln.outputs.file_formats import extension_of
 
@@ -20,13 +20,13 @@ class Brought(Enum):
 
 def file_name(row: DatasetRow) -> str:
     """Return where an output stands below the folder of its kind: it depends on its item alone."""
-    return f"{folder(row.index)}{stem(row.item, row.output)}.{extension_of(row.media_type)}"
+    return f"{media_dir(row.index)}{sample_stem(row.item, row.output)}.{extension_of(row.media_type)}"
 
 
 class MediaFiles:
     """Takes rows in the order of their index, so that one listing per folder is all that is held."""
 
-    def __init__(self, place: Place, sources: Sources) -> None:
+    def __init__(self, place: Destination, sources: Sources) -> None:
         """Bring files to `place` after `sources` has looked at them."""
         self._place: Final = place
         self._sources: Final = sources

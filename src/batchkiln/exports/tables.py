@@ -8,7 +8,7 @@ from typing import Protocol
 
 from batchkiln.core.sample_names import DatasetRow
 from batchkiln.exports.columns_inference import Columns, Record
-from batchkiln.exports.destinations import Place
+from batchkiln.exports.destinations import Destination
 from batchkiln.exports.media_files import MediaFiles, file_name
 from batchkiln.exports.result import Outcome
 
@@ -40,7 +40,7 @@ class Tables:
 
     def __init__(
         self,
-        place: Place,
+        place: Destination,
         media: MediaFiles,
         *,
         spot_of: Callable[[DatasetRow, str], Spot],

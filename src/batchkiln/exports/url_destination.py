@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from batchkiln.core.errors import InputError, OutputsUnwritable
+from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.exports.destinations import CARD, HEAD_BYTES, needs_extra
 
 _PUT_AT_ONCE: Final = 64  # object stores take many at once
@@ -123,9 +123,9 @@ class UrlPlace:
         except Exception as error:
             raise self._failed(error) from error
 
-    def _failed(self, error: Exception) -> OutputsUnwritable:
+    def _failed(self, error: Exception) -> OutputDirNotWritable:
         said = redacted(" ".join(str(error).split()))[:300]
-        return OutputsUnwritable(
+        return OutputDirNotWritable(
             f"{self.title}: {type(error).__name__}: {said}. What was exported stays, and nothing was charged; run the "
             "same command again once that is mended: it goes on from there"
         )

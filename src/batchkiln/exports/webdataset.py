@@ -15,9 +15,9 @@ from typing import IO, Final
 
 import orjson
 
-from batchkiln.core.sample_names import DatasetRow, key
+from batchkiln.core.sample_names import DatasetRow, sample_key
 from batchkiln.exports.columns_inference import Columns
-from batchkiln.exports.destinations import Place
+from batchkiln.exports.destinations import Destination
 from batchkiln.exports.media_files import Brought
 from batchkiln.exports.result import Outcome
 from batchkiln.exports.source_files import Sources
@@ -58,7 +58,7 @@ class Shards:
 
     def __init__(
         self,
-        place: Place,
+        place: Destination,
         sources: Sources,
         *,
         columns_of: Callable[[DatasetRow], Columns],
@@ -91,7 +91,7 @@ class Shards:
         self._place.settle()
 
     def _sample(self, row: DatasetRow, extension: str) -> _Sample:
-        name = key(row.item, row.output)
+        name = sample_key(row.item, row.output)
         record = self._columns_of(row).record(row, f"{name}.{extension}")
         return _Sample(row, name, extension, orjson.dumps(record))
 

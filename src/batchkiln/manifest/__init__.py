@@ -4,6 +4,6 @@ from batchkiln.manifest.example import EXAMPLE
 from batchkiln.manifest.inline_items import PlacedItem
 from batchkiln.manifest.reader import Manifest, open_manifest
 from batchkiln.manifest.schema import json_schema
-from batchkiln.manifest.serialize import spelled
+from batchkiln.manifest.serialize import as_stream
 
-__all__ = ["EXAMPLE", "Manifest", "PlacedItem", "json_schema", "open_manifest", "spelled"]
+__all__ = ["EXAMPLE", "Manifest", "PlacedItem", "as_stream", "json_schema", "open_manifest"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
 
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 
 MISTAKES_KEPT: Final = 50
 SHOWN_WIDTH: Final = 160
@@ -57,7 +57,7 @@ class _Finding:
     entry_line: int
 
 
-class Findings:
+class Diagnostics:
     """The mistakes found so far: the first 50 are kept, the others counted.
 
     `file` is the manifest as the person named it; `paths` tells where each shown file is read from.
@@ -73,9 +73,9 @@ class Findings:
     def __bool__(self) -> bool:
         return bool(self._kept)
 
-    def copy(self) -> "Findings":
+    def copy(self) -> "Diagnostics":
         """Give findings of their own that begin with these, and share the known files."""
-        twin = Findings(self.file, self.paths[self.file])
+        twin = Diagnostics(self.file, self.paths[self.file])
         twin.paths, twin.omitted, twin._kept = self.paths, self.omitted, dict(self._kept)
         return twin
 
@@ -113,21 +113,21 @@ class Findings:
         return InputError([_mistake(finding, lines) for finding in ordered], omitted=self.omitted)
 
 
-def _mistake(finding: _Finding, lines: dict[str, dict[int, str]]) -> Mistake:
+def _mistake(finding: _Finding, lines: dict[str, dict[int, str]]) -> Diagnostic:
     place = finding.place
     text = lines.get(place.file, {}).get(place.line or 0)
     column = place.column
     if column is None and place.line is not None:  # a whole line is meant: its text begins there
         column = 1 if text is None else len(text) - len(text.lstrip()) + 1
     source_line, mark = (None, None) if text is None else excerpt(text, column)
-    return Mistake(
-        reason=shown(finding.reason, 600),
+    return Diagnostic(
+        reason=quoted(finding.reason, 600),
         file=place.file,
         line=place.line,
         column=column,
         source_line=source_line,
         mark=mark,
-        remedy=None if finding.remedy is None else shown(finding.remedy, 600),
+        remedy=None if finding.remedy is None else quoted(finding.remedy, 600),
     )
 
 
@@ -146,7 +146,7 @@ def excerpt(line: str, column: int | None) -> tuple[str, int | None]:
     return _UNPRINTABLE.sub("\ufffd", f"{'…' if start else ''}{part}{more}"), mark
 
 
-def shown(text: str, width: int = 60) -> str:
+def quoted(text: str, width: int = 60) -> str:
     """Give a text of the person's for use inside a sentence: bounded, and without control characters."""
     cut = text if len(text) <= width else text[: width - 1] + "…"
     return _UNPRINTABLE.sub("\ufffd", cut)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from batchkiln.core import filenames
 from batchkiln.core.catalogue import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec
-from batchkiln.manifest.diagnostics import Findings, Place
+from batchkiln.manifest.diagnostics import Diagnostics, Place
 from batchkiln.manifest.prompts import NotAllowed, checked_id, checked_prompt
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import SettingsReader, describe
@@ -47,7 +47,7 @@ class PlacedItem:
 class Frame:
     """What all entries of a manifest share. `stem` begins the ids of items without one."""
 
-    findings: Findings
+    findings: Diagnostics
     settings: SettingsReader
     pattern: str
     pattern_fields: frozenset[str]  # those that are not built in

@@ -41,7 +41,7 @@ class _Slot:
     node: Node
 
 
-class Maker:
+class ItemTemplate:
     """An entry in compiled form. `columns` are the known variables, None where each row has its own."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 from batchkiln.manifest.diagnostics import Mark, Place
 from batchkiln.manifest.inline_items import MAX_COMBINATIONS, Frame, NotMade, PlacedItem
-from batchkiln.manifest.row_template import Maker
+from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
 from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, open_source, source_for
 from batchkiln.manifest.validation import check, check_names
@@ -50,7 +50,7 @@ def _rows_to_items(
         rows = Rows(source, stream, frame.findings)
         columns = None if rows.columns is None else [*rows.columns, "row", "col"]
         default_id = _literal(f"{source.stem}-") + "{{ row }}"
-        maker = Maker(frame, entry, columns, file=file, defaults={"prompt": "{{ prompt }}", "id": default_id})
+        maker = ItemTemplate(frame, entry, columns, file=file, defaults={"prompt": "{{ prompt }}", "id": default_id})
         chosen = maker.chosen(rows)
         if steer.offset or steer.limit is not None:
             offset = steer.offset or 0
@@ -108,7 +108,7 @@ def _matrix_items(frame: Frame, entry: MapNode) -> Iterator[PlacedItem]:
         raise NotMade
     default_id = "-".join(f"{{{{ col[{name!r}] }}}}" for name in names)
     defaults = {"prompt": "", "id": default_id}
-    maker = Maker(frame, entry, [*names, "row", "col"], file=frame.findings.file, defaults=defaults)
+    maker = ItemTemplate(frame, entry, [*names, "row", "col"], file=frame.findings.file, defaults=defaults)
     line = entry.start_mark.line + 1
     rows = (
         (line, number, dict(zip(names, combination, strict=True)))

@@ -18,7 +18,7 @@ _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uf
 _PIECE_SIZE_BYTES: Final = 1 << 16
 
 
-def spelled(header: Mapping[str, object], items: Iterable[object]) -> BinaryIO:
+def as_stream(header: Mapping[str, object], items: Iterable[object]) -> BinaryIO:
     """Give a manifest as a stream of its text; `items` is read as the stream is, and never held whole.
 
     Reading raises `InputError` for a value that JSON does not hold.

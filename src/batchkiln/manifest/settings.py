@@ -8,7 +8,7 @@ import orjson
 
 from batchkiln.core.catalogue import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe
-from batchkiln.manifest.diagnostics import Findings, Mark, shown
+from batchkiln.manifest.diagnostics import Diagnostics, Mark, quoted
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings
 from batchkiln.manifest.validation import check
@@ -41,7 +41,7 @@ class SettingsReader:
     """Merges and checks the settings of items; remembers those that were good."""
 
     def __init__(
-        self, defaults: MapNode | None, images: Images, findings: Findings, catalogue: Catalogue | None = None
+        self, defaults: MapNode | None, images: Images, findings: Diagnostics, catalogue: Catalogue | None = None
     ) -> None:
         self._defaults: Pairs = defaults.pairs if defaults is not None else {}
         self._images = images
@@ -272,4 +272,4 @@ def _canonical(values: Mapping[str, Any]) -> str | None:
 
 def describe(node: Node) -> str:
     """Name what a node is, for a sentence."""
-    return "a mapping" if isinstance(node, MapNode) else "a list" if isinstance(node, SeqNode) else shown(node.value)
+    return "a mapping" if isinstance(node, MapNode) else "a list" if isinstance(node, SeqNode) else quoted(node.value)

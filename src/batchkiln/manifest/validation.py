@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from batchkiln.manifest.diagnostics import Findings, Mark, Remedy, shown
+from batchkiln.manifest.diagnostics import Diagnostics, Mark, Remedy, quoted
 from batchkiln.manifest.scalars import type_names
 from batchkiln.manifest.yaml_tree import MapNode, Node, SeqNode, plain_value
 
@@ -33,7 +33,7 @@ _COMPARED_NAMES: Final = 300
 _GROUPS: Final = frozenset({"a mapping", "a list"})
 
 
-def check(model: type[Model], tree: MapNode, findings: Findings, *, home: str = "") -> Model | None:
+def check(model: type[Model], tree: MapNode, findings: Diagnostics, *, home: str = "") -> Model | None:
     """Validate a mapping; None, and findings, where it is not valid. `home` names it in sentences."""
     try:
         return model.model_validate(plain_value(tree))
@@ -46,12 +46,12 @@ def check(model: type[Model], tree: MapNode, findings: Findings, *, home: str = 
     return None
 
 
-def check_names(tree: MapNode, known: Iterable[str], findings: Findings) -> None:
+def check_names(tree: MapNode, known: Iterable[str], findings: Diagnostics) -> None:
     """Report the keys that are no fields."""
     names = list(known)
     for name, (key, _) in tree.pairs.items():
         if name not in names:
-            findings.at(key.start_mark, f"unknown field `{shown(name)}`", partial(suggestion, name, names))
+            findings.at(key.start_mark, f"unknown field `{quoted(name)}`", partial(suggestion, name, names))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -79,10 +79,10 @@ def _without_echoes(details: list[ErrorDetails]) -> Iterable[ErrorDetails]:
 _UNION_TAGS: Final = frozenset({"str", "int", "float", "bool"})
 
 
-def _report(detail: ErrorDetails, tree: MapNode, findings: Findings, *, model: type[BaseModel], home: str) -> None:
+def _report(detail: ErrorDetails, tree: MapNode, findings: Diagnostics, *, model: type[BaseModel], home: str) -> None:
     location = [part for part in detail["loc"] if part != "[key]"]
     mark, node = _locate(tree, location, at_key=detail["type"] == "extra_forbidden" or "[key]" in detail["loc"])
-    field = home + "".join(f"[{part + 1}]" if isinstance(part, int) else f".{shown(part)}" for part in location)
+    field = home + "".join(f"[{part + 1}]" if isinstance(part, int) else f".{quoted(part)}" for part in location)
     field = field.removeprefix(".")
     remedy: Remedy
     reason, remedy = _sentence(detail, field, _found(node))
@@ -115,7 +115,7 @@ def _found(node: Node) -> str:
     value = plain_value(node)
     if value is None:
         return "nothing"
-    return f"{type_names[type(value)]} ({shown(str(node.value))})"
+    return f"{type_names[type(value)]} ({quoted(str(node.value))})"
 
 
 def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | None]:

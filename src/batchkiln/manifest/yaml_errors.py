@@ -7,7 +7,7 @@ from typing import Final
 
 import yaml
 
-from batchkiln.manifest.diagnostics import Findings, Place
+from batchkiln.manifest.diagnostics import Diagnostics, Place
 
 _CHUNK_SIZE_BYTES: Final = 1 << 20
 # A line that begins in the first column with anything but a hyphen and a space, or a comment, may be a key of the
@@ -61,7 +61,7 @@ def encoding_mistake(path: Path) -> str | None:
     return None
 
 
-def report_syntax(error: yaml.YAMLError, path: Path, findings: Findings) -> None:
+def report_syntax(error: yaml.YAMLError, path: Path, findings: Diagnostics) -> None:
     """Add a parser's error to the findings."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark

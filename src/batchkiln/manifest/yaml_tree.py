@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
-from batchkiln.manifest.diagnostics import Findings, Mark, Unreadable
+from batchkiln.manifest.diagnostics import Diagnostics, Mark, Unreadable
 from batchkiln.manifest.scalars import Value, resolve
 from batchkiln.manifest.yaml_events import (
     AliasEvent,
@@ -111,7 +111,7 @@ class EntryTooLarge(Exception):
 class TreeReader:
     """Reads one document by its events. Every method may raise `Unreadable`, or YAMLError for broken syntax."""
 
-    def __init__(self, stream: BinaryIO, findings: Findings) -> None:
+    def __init__(self, stream: BinaryIO, findings: Diagnostics) -> None:
         self._stream = BoundedStream(stream)
         self._parser = YamlParser(self._stream)
         self._get = self._parser.get_event

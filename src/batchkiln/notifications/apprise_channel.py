@@ -4,8 +4,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from batchkiln.core.notifications import Notice, NoticeKind
-from batchkiln.notifications.channel import Receipt
+from batchkiln.core.notifications import Notification, NotificationKind
+from batchkiln.notifications.channel import DeliveryResult
 
 if TYPE_CHECKING:
     from apprise import Apprise
@@ -14,12 +14,12 @@ TIMEOUT_SECONDS: Final = 60.0
 """Apprise bounds each request itself; this bounds what its services make of several."""
 
 _TYPES: Final = {
-    NoticeKind.JOB_ENDED: "success",
-    NoticeKind.BUDGET_SPENT: "info",
-    NoticeKind.ITEM_HELD: "warning",
-    NoticeKind.RESULTS_EXPIRING: "warning",
-    NoticeKind.NOT_UNDERSTOOD: "failure",
-    NoticeKind.ACCOUNT_BLOCKED: "failure",
+    NotificationKind.JOB_ENDED: "success",
+    NotificationKind.BUDGET_SPENT: "info",
+    NotificationKind.ITEM_HELD: "warning",
+    NotificationKind.RESULTS_EXPIRING: "warning",
+    NotificationKind.NOT_UNDERSTOOD: "failure",
+    NotificationKind.ACCOUNT_BLOCKED: "failure",
 }
 
 
@@ -45,7 +45,7 @@ class AppriseChannel:
             raise ValueError("Apprise does not know this kind of URL, or something is missing in it")
         return cls(name, target)
 
-    async def send(self, notice: Notice) -> Receipt:
+    async def send(self, notice: Notification) -> DeliveryResult:
         """Send once; why it failed, Apprise tells nobody."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -53,5 +53,5 @@ class AppriseChannel:
                     body=notice.text, title=notice.title, notify_type=_TYPES[notice.kind]
                 )
         except Exception as error:  # noqa: BLE001  a plug-in of somebody else may raise anything
-            return Receipt(f"Apprise raised {type(error).__name__}")
-        return Receipt() if is_sent else Receipt("Apprise could not send it")
+            return DeliveryResult(f"Apprise raised {type(error).__name__}")
+        return DeliveryResult() if is_sent else DeliveryResult("Apprise could not send it")

@@ -10,8 +10,8 @@ from typing import Final
 import structlog
 
 from batchkiln.core.backoff import delay_seconds
-from batchkiln.core.notifications import Notice
-from batchkiln.notifications.channel import Channel, Clock, Ledger, Receipt
+from batchkiln.core.notifications import Notification
+from batchkiln.notifications.channel import Channel, Clock, DeliveryResult, Outbox
 
 TRIES: Final = 8
 """Sendings of one notice in all: the waits between them come to about two minutes."""
@@ -27,10 +27,10 @@ LONGEST_WAIT_SECONDS: Final = 300.0
 log = structlog.get_logger()
 
 
-class Teller:
+class Dispatcher:
     """Looks, sends, waits. Ends when `ended` is set and what there was to tell then is told or given up."""
 
-    def __init__(self, channel: Channel, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, channel: Channel, ledger: Outbox, clock: Clock) -> None:
         """Tell nothing yet."""
         self._channel = channel
         self._ledger = ledger
@@ -56,7 +56,7 @@ class Teller:
                 await self._pause(news, ended)
         await self._ledger.keep()
 
-    async def _deliver(self, notice: Notice, ended: asyncio.Event) -> None:
+    async def _deliver(self, notice: Notification, ended: asyncio.Event) -> None:
         """Send until it has arrived or is given up. The end of the run shortens one wait, and bounds the rest."""
         for tries in range(1, TRIES + 1):
             receipt = await self._channel.send(notice)
@@ -71,7 +71,7 @@ class Teller:
             wake = asyncio.Event() if ended.is_set() else ended
             await self._clock.sleep_until(self._clock.monotonic() + self._wait_seconds(receipt, tries), wake)
 
-    def _wait_seconds(self, receipt: Receipt, tries: int) -> float:
+    def _wait_seconds(self, receipt: DeliveryResult, tries: int) -> float:
         own = delay_seconds(tries, self._clock.draw())
         return min(max(own, receipt.retry_after_seconds or 0.0), LONGEST_WAIT_SECONDS)
 
@@ -81,5 +81,5 @@ class Teller:
         if not ended.is_set():
             await self._clock.sleep_until(self._clock.monotonic() + GATHER_SECONDS, ended)
 
-    def _warn(self, event: str, notice: Notice, receipt: Receipt, tries: int) -> None:
+    def _warn(self, event: str, notice: Notification, receipt: DeliveryResult, tries: int) -> None:
         log.warning(event, notifier=self._channel.name, kind=notice.kind.value, reason=receipt.trouble, number=tries)

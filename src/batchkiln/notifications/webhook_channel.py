@@ -14,8 +14,8 @@ from typing import Final
 import aiohttp
 import orjson
 
-from batchkiln.core.notifications import Notice
-from batchkiln.notifications.channel import Receipt
+from batchkiln.core.notifications import Notification
+from batchkiln.notifications.channel import DeliveryResult
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105  the standard's mark, no secret
@@ -36,7 +36,7 @@ class WebhookChannel:
         self._session = session
         self._wall = wall
 
-    async def send(self, notice: Notice) -> Receipt:
+    async def send(self, notice: Notification) -> DeliveryResult:
         """Post once. The URL is a secret: of an error only its kind is told."""
         body = body_of(notice)
         headers = headers_of(notice.id, body, key=self._key, now=self._wall())
@@ -46,7 +46,7 @@ class WebhookChannel:
             ) as reply:
                 return _receipt(reply.status, reply.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return Receipt(f"no reply ({type(error).__name__})")
+            return DeliveryResult(f"no reply ({type(error).__name__})")
 
 
 def key_of(secret: str) -> bytes:
@@ -62,7 +62,7 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def body_of(notice: Notice) -> bytes:
+def body_of(notice: Notification) -> bytes:
     """Return the message: its type, its instant, and what there is to know."""
     return orjson.dumps(
         {
@@ -84,9 +84,9 @@ def headers_of(message_id: str, body: bytes, *, key: bytes | None, now: datetime
     return headers
 
 
-def _receipt(status: int, retry_after: str | None) -> Receipt:
+def _receipt(status: int, retry_after: str | None) -> DeliveryResult:
     if _OK <= status < _REDIRECT:
-        return Receipt()
+        return DeliveryResult()
     is_final = status < _SERVER_ERROR and status not in _TRIED_AGAIN
     seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return Receipt(f"status {status}", is_final=is_final, retry_after_seconds=seconds)
+    return DeliveryResult(f"status {status}", is_final=is_final, retry_after_seconds=seconds)

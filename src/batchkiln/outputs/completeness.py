@@ -38,7 +38,7 @@ _EBML_SEGMENT: Final = b"\x18\x53\x80\x67"
 _EBML_HEAD_BYTES: Final = 12  # the longest: four bytes of kind, eight of length
 
 
-def is_whole(media: Media, size_bytes: int, read_at: ReadAt) -> bool:
+def is_complete(media: Media, size_bytes: int, read_at: ReadAt) -> bool:
     """Tell whether a file has the end that its format demands."""
     check = _CHECKS.get(media.extension)
     return check is None or check(size_bytes, read_at)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from batchkiln.core.errors import OutputsUnwritable
+from batchkiln.core.errors import OutputDirNotWritable
 
 _REMEDIES: Final = {
     errno.ENOSPC: "Free some space on that disk, then start again.",
@@ -29,14 +29,14 @@ _REMEDIES: Final = {
 _REMEDY: Final = "Check the disk and the folder, then start again."
 
 
-def unwritable(path: Path, reason: str, remedy: str) -> OutputsUnwritable:
+def unwritable(path: Path, reason: str, remedy: str) -> OutputDirNotWritable:
     """Make the error: what has been paid stays known, so that starting again goes on where it stopped."""
-    return OutputsUnwritable(f"{path}: {reason}. {remedy}")
+    return OutputDirNotWritable(f"{path}: {reason}. {remedy}")
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn an `OSError` into `OutputsUnwritable` about `path`."""
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` into `OutputDirNotWritable` about `path`."""
     try:
         yield
     except OSError as fault:

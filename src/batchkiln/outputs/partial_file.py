@@ -10,21 +10,21 @@ from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.responses import DownloadBroken, DownloadUnusable
 from batchkiln.outputs.file_formats import SNIFFED_BYTES
 from batchkiln.outputs.filesystem import FileSystem
-from batchkiln.outputs.os_errors import explained
+from batchkiln.outputs.os_errors import translate_os_errors
 
 # Smaller pieces would cost more in changing threads than in writing.
 BUFFER_BYTES: Final = 256 * 1024
 
 
 class WrongLength(DownloadBroken):
-    """The file has not the length that was announced. A shorter one can be continued at `Part.size_bytes`."""
+    """The file has not the length that was announced. A shorter one can be continued at `PartialFile.size_bytes`."""
 
 
 class WrongMedia(DownloadUnusable):
-    """The bytes are no output: nothing, or a text in its place; only `Part.restart` can mend that."""
+    """The bytes are no output: nothing, or a text in its place; only `PartialFile.restart` can mend that."""
 
 
-class Part:
+class PartialFile:
     """A temporary file. `size_bytes` counts what came so far: the offset to continue from.
 
     One coroutine at a time uses it. The lock is for its cancellation: a thread that still writes is
@@ -97,7 +97,7 @@ class Part:
         if not chunk:
             return
         self._is_damaged = True
-        with explained(self.path):
+        with translate_os_errors(self.path):
             self._files.write(self.handle, chunk)
         self._digest.update(chunk)
         self._is_damaged = False
@@ -118,7 +118,7 @@ class Part:
     def _truncate(self) -> None:
         with self.lock:
             self._is_damaged = True
-            with explained(self.path):
+            with translate_os_errors(self.path):
                 self._files.truncate(self.handle)
             self._digest = hashlib.sha256()
             self._buffered, self._buffered_bytes = [], 0
@@ -128,7 +128,7 @@ class Part:
     def _remove(self) -> None:
         with self.lock:
             if self.is_open:
-                with explained(self.path):
+                with translate_os_errors(self.path):
                     self.release()
                     self._files.unlink(self.path)
 

@@ -4,16 +4,16 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from batchkiln.api.app_context import Setting, kept_seconds
+from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.config import Profile
-from batchkiln.planning.quotes import Known
+from batchkiln.planning.quotes import AccountState
 from batchkiln.presentation.forecasts import usage_today
 from batchkiln.store.driver_status import present_time
 from batchkiln.store.jobs import AccountSummary, account_summaries
 from batchkiln.store.usage import logged_requests
 
 
-def known_accounts(connection: sqlite3.Connection, setting: Setting) -> dict[tuple[str, str], Known]:
+def known_accounts(connection: sqlite3.Connection, setting: AppContext) -> dict[tuple[str, str], AccountState]:
     """Return what there is of all accounts, by profile and name. For `Database.read`."""
     profiles = setting.config.profiles
     now = setting.surroundings.wall()
@@ -27,12 +27,14 @@ def known_of(
     accounts: Iterable[AccountSummary],
     profiles: Mapping[str, Profile],
     times: Mapping[str, datetime],
-) -> dict[tuple[str, str], Known]:
+) -> dict[tuple[str, str], AccountState]:
     """Return it at these times of the services; `accounts` are those that the queue has."""
-    known = {(name, account): Known(times[name]) for name in profiles for account in profiles[name].account_names}
+    known = {
+        (name, account): AccountState(times[name]) for name in profiles for account in profiles[name].account_names
+    }
     for summary in accounts:
         profile, now = profiles[summary.profile], times[summary.profile]
-        known[summary.profile, summary.name] = Known(
+        known[summary.profile, summary.name] = AccountState(
             now=now,
             usage=usage_today(summary, profile, now),
             logged=tuple(logged_requests(connection, summary.profile, kept_seconds(profile.limits))),

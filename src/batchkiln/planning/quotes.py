@@ -13,32 +13,32 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Final, assert_never
 
-from batchkiln.api.app_context import Surroundings
-from batchkiln.api.local_service import throwaway_service
+from batchkiln.api.app_context import Environment
+from batchkiln.api.local_service import temporary_service
 from batchkiln.client import Guide, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
-from batchkiln.core.error_text import describe_trouble
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
 from batchkiln.core.queue_types import LoggedRequest, RequestKind
-from batchkiln.core.rate_limits import DayUsage, Limits, SlidingLog
+from batchkiln.core.rate_limits import DayUsage, Limits, SlidingWindow
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import (
     AccountBlocked,
     AssetsReady,
     BalanceRead,
     EdgeBlocked,
-    NoReply,
+    ErrorInfo,
+    NoResponse,
     NotUnderstood,
     Quoted,
     Refused,
-    ServiceError,
     Throttled,
-    Trouble,
+    TransientError,
     Unavailable,
     UploadsPrepared,
 )
-from batchkiln.core.timestamps import Now
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.inputs import LocalInputs
 from batchkiln.store.dry_run import PriceQuestion
 
@@ -50,7 +50,7 @@ _FILES_PER_REQUEST: Final = 5  # Service section 8
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AccountState:
     """What the queue knows of an account whose prices are asked: today's usage, recent requests, an imposed wait."""
 
     now: datetime
@@ -59,7 +59,7 @@ class Known:
     account_id: int | None = None
     reads_held_until: datetime | None = None
 
-    def after_a_read(self) -> "Known":
+    def after_a_read(self) -> "AccountState":
         """Return it with one more read, which may not have been noted in the queue."""
         used = replace(self.usage, reads=self.usage.reads + 1)
         request = LoggedRequest(self.account_id or 0, RequestKind.READ, self.now)
@@ -67,7 +67,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
+class QuoteFailure:
     """Why an account could not be asked, or not everything. `exit_status` is what `run` would come to; OK if unsure."""
 
     profile: str
@@ -77,17 +77,17 @@ class Hindrance:
 
 
 @dataclass(slots=True)
-class PriceBook:
+class Quotes:
     """What was learned. Prices and refusals go by profile and price key, balances by profile and account.
 
     `times` is what the services themselves said, by profile.
     """
 
     prices: dict[tuple[str, str], int] = field(default_factory=dict)
-    refused: dict[tuple[str, str], ServiceError] = field(default_factory=dict)
+    refused: dict[tuple[str, str], ErrorInfo] = field(default_factory=dict)
     lacking_uploads: set[tuple[str, str]] = field(default_factory=set)
     balances: dict[tuple[str, str], int] = field(default_factory=dict)
-    hindrances: list[Hindrance] = field(default_factory=list)
+    hindrances: list[QuoteFailure] = field(default_factory=list)
     times: dict[str, datetime] = field(default_factory=dict)
 
     def of(self, profile: str) -> dict[str, int]:
@@ -95,52 +95,52 @@ class PriceBook:
         return {key: cost for (name, key), cost in self.prices.items() if name == profile}
 
 
-Note = Callable[[str, str, Now], Awaitable[None]]
+Note = Callable[[str, str, ClockReading], Awaitable[None]]
 """(profile, account, now): writes a read down before it leaves, where the queue may be written (Law 5)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class QuoteOptions:
     """How to ask: what opens connections, and where a read is noted.
 
     `is_alone`: reads are noted, and the queue's lock is held, so that no other process fills the same minute.
     """
 
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    surroundings: Environment = field(default_factory=Environment)
     note: Note | None = None
     is_alone: bool = False
 
 
-async def ask_prices(
+async def ask_quotes(
     questions: Iterable[PriceQuestion],
     *,
     profiles: Mapping[str, Profile],
-    known: Mapping[tuple[str, str], Known],
+    known: Mapping[tuple[str, str], AccountState],
     wants_balance: Iterable[tuple[str, str]] = (),
-    manner: Manner,
-) -> PriceBook:
+    manner: QuoteOptions,
+) -> Quotes:
     """Ask all questions, account by account, and the balances of accounts that are not local.
 
-    Never raises for a service that does not answer or refuses: what could not be learned is a `Hindrance`.
+    Never raises for a service that does not answer or refuses: what could not be learned is a `QuoteFailure`.
     """
     by_account: dict[tuple[str, str], list[PriceQuestion]] = {place: [] for place in wants_balance}
     for question in questions:
         by_account.setdefault((question.profile, question.account), []).append(question)
-    book = PriceBook()
+    book = Quotes()
     for place, asked in by_account.items():
         name, account = place
         if profiles[name].is_embedded and not asked:
             continue
         try:
-            async with open_desk(profiles[name], account, known[place], manner) as desk:
+            async with open_quote_session(profiles[name], account, known[place], manner) as desk:
                 await _Visit(desk, name, account, book).make(asked)
         except InputError as error:
-            book.hindrances.append(Hindrance(name, account, str(error), error.exit_status))
+            book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
     return book
 
 
 @dataclass(slots=True)
-class Desk:
+class QuoteSession:
     """Where one account's prices are asked, within its read window. `is_ours`: a local service, gone afterwards.
 
     `is_shared`: another process may drive the queue, and does not learn of these reads before its next start.
@@ -149,13 +149,13 @@ class Desk:
     client: ServiceClient
     clock: ServiceClock
     limits: Limits
-    reads: SlidingLog
-    machine: SlidingLog
+    reads: SlidingWindow
+    machine: SlidingWindow
     reads_left: int
     held_until: datetime | None
     is_ours: bool
     is_shared: bool
-    note: Callable[[Now], Awaitable[None]] | None
+    note: Callable[[ClockReading], Awaitable[None]] | None
 
     async def place(self, *, patience_seconds: float = inf) -> str | None:
         """Wait for a place of the window, and note it; tell why there is none, or none that is near enough."""
@@ -167,14 +167,14 @@ class Desk:
         # A drive keeps its minute in memory: half is left to one that goes on beside. The day it reads from the queue.
         kept = self.limits.reads_per_minute // 2 if self.is_shared else 0
         at = max(
-            self.reads.free_at(now.steady, places=1 + kept),
-            self.machine.free_at(now.steady, places=1 + kept),
-            now.steady if self.held_until is None else now.steady_of(self.held_until),
+            self.reads.free_at(now.monotonic, places=1 + kept),
+            self.machine.free_at(now.monotonic, places=1 + kept),
+            now.monotonic if self.held_until is None else now.monotonic_of(self.held_until),
         )
-        if at > now.steady + patience_seconds:
+        if at > now.monotonic + patience_seconds:
             return "this minute's reads are used up"
-        if at > now.steady:
-            await self.pause(at - now.steady)
+        if at > now.monotonic:
+            await self.pause(at - now.monotonic)
         self.reads_left -= 1
         if self.note is not None:
             try:
@@ -200,11 +200,13 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(profile: Profile, account: str, known: Known, manner: Manner) -> AsyncIterator[Desk]:
+async def open_quote_session(
+    profile: Profile, account: str, known: AccountState, manner: QuoteOptions
+) -> AsyncIterator[QuoteSession]:
     """Open a desk. Raises `InputError` where the account has no key."""
     async with AsyncExitStack() as stack:
         if profile.is_embedded:
-            service = await stack.enter_async_context(throwaway_service(profile))
+            service = await stack.enter_async_context(temporary_service(profile))
             base_url, keys = service.base_url, [service.api_key(account)]
         else:
             base_url, keys = str(profile.base_url), profile.keys(account)
@@ -214,7 +216,7 @@ async def open_desk(profile: Profile, account: str, known: Known, manner: Manner
         client = ServiceClient(session, base_url=base_url, keys=named, clock=clock, guide=Guide(profile.replies))
         reads, machine = _windows(profile.limits, known, clock.now())
         note = None if profile.is_embedded else manner.note
-        yield Desk(
+        yield QuoteSession(
             client=client,
             clock=clock,
             limits=profile.limits,
@@ -228,17 +230,17 @@ async def open_desk(profile: Profile, account: str, known: Known, manner: Manner
         )
 
 
-def _windows(limits: Limits, known: Known, now: Now) -> tuple[SlidingLog, SlidingLog]:
+def _windows(limits: Limits, known: AccountState, now: ClockReading) -> tuple[SlidingWindow, SlidingWindow]:
     """Begin with the requests of the last two minutes as if they were over only now: some may be under way."""
-    reads = SlidingLog(limit=limits.reads_per_minute, span_seconds=limits.minute_seconds)
-    machine = SlidingLog(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds)
+    reads = SlidingWindow(limit=limits.reads_per_minute, span_seconds=limits.minute_seconds)
+    machine = SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds)
     recent = timedelta(seconds=2 * limits.minute_seconds)
     for request in known.logged:
         if now.instant - request.sent_at < recent:
             is_ours = request.account_id == known.account_id and request.kind.is_read
             for log in (machine, reads) if is_ours else (machine,):
                 log.start()
-                log.settle(now.steady)
+                log.settle(now.monotonic)
     return reads, machine
 
 
@@ -246,10 +248,10 @@ def _windows(limits: Limits, known: Known, now: Now) -> tuple[SlidingLog, Slidin
 class _Visit:
     """All that is asked of one account, until something makes further questions useless."""
 
-    desk: Desk
+    desk: QuoteSession
     profile: str
     account: str
-    book: PriceBook
+    book: Quotes
     is_over: bool = False
 
     async def make(self, questions: Sequence[PriceQuestion]) -> None:
@@ -257,7 +259,7 @@ class _Visit:
         if self.desk.clock.is_doubted:
             await self.desk.clock.await_witness()
             described = await self.desk.client.describe()
-        if isinstance(described, NoReply | EdgeBlocked | Unavailable):
+        if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
             self._give_up(described)
             return
         if self.desk.clock.is_observed and not self.desk.is_ours:
@@ -291,16 +293,16 @@ class _Visit:
                 case AccountBlocked() | NotUnderstood():
                     self._give_up(reply)
                     return
-                case Throttled() | Unavailable() | NoReply() | EdgeBlocked():
+                case Throttled() | Unavailable() | NoResponse() | EdgeBlocked():
                     if number == TRIES or not await self._waited(reply):
                         self._give_up(reply)
                         return
                 case _:
                     assert_never(reply)
 
-    async def _waited(self, reply: Throttled | Unavailable | NoReply | EdgeBlocked) -> bool:
+    async def _waited(self, reply: Throttled | Unavailable | NoResponse | EdgeBlocked) -> bool:
         """Wait as the service asks; tell whether that was short enough to do."""
-        if isinstance(reply, NoReply):
+        if isinstance(reply, NoResponse):
             return False
         asked = None if isinstance(reply, EdgeBlocked) else reply.retry_after
         seconds = self.desk.limits.minute_seconds if asked is None else asked.total_seconds()
@@ -347,10 +349,10 @@ class _Visit:
         elif isinstance(reply, AccountBlocked):
             self._give_up(reply)
 
-    def _give_up(self, trouble: Trouble) -> None:
+    def _give_up(self, trouble: TransientError) -> None:
         is_blocked = isinstance(trouble, AccountBlocked)
-        self._stop(describe_trouble(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
+        self._stop(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
 
     def _stop(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
         self.is_over = True
-        self.book.hindrances.append(Hindrance(self.profile, self.account, reason, exit_status))
+        self.book.hindrances.append(QuoteFailure(self.profile, self.account, reason, exit_status))

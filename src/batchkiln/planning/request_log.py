@@ -4,32 +4,32 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from batchkiln.api.app_context import Setting, kept_seconds
+from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.core.queue_types import RequestKind, RequestNote
 from batchkiln.core.rate_limits import day_starts
-from batchkiln.core.timestamps import Now
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.store.database import Database
-from batchkiln.store.store import News, QueueStore
+from batchkiln.store.store import ChangeNotifier, Store
 
 if TYPE_CHECKING:
     from batchkiln.planning.quotes import Note
 
 
-class Notes:
+class RequestLog:
     """Writes reads down by way of a connection that may write."""
 
-    def __init__(self, database: Database, setting: Setting) -> None:
+    def __init__(self, database: Database, setting: AppContext) -> None:
         """Take the queue, and the profiles whose days and windows count."""
         self._database = database
         self._setting = setting
         self._ids: dict[tuple[str, str], int] = {}
 
-    async def note(self, profile: str, account: str, now: Now) -> None:
+    async def note(self, profile: str, account: str, now: ClockReading) -> None:
         """Write down a read that is about to leave. Raises `QueueBusy`."""
         used = self._setting.config.profiles[profile]
         kept = kept_seconds(used.limits)
-        store = QueueStore(self._database, News(), profile=profile, day=used.day, keep_requests_seconds=kept)
+        store = Store(self._database, ChangeNotifier(), profile=profile, day=used.day, keep_requests_seconds=kept)
         if (profile, account) not in self._ids:
             self._ids[profile, account] = await store.account(account)
         days = day_starts(used.day, now)
@@ -37,7 +37,7 @@ class Notes:
 
 
 @asynccontextmanager
-async def noting_beside(setting: Setting) -> AsyncIterator["Note"]:
+async def noting_beside(setting: AppContext) -> AsyncIterator["Note"]:
     """Give what notes reads in a queue that is there, beside whoever drives it.
 
     Each is a write of one row, as short as one of `enqueue`, and takes no lock but SQLite's own. The queue is opened
@@ -45,9 +45,9 @@ async def noting_beside(setting: Setting) -> AsyncIterator["Note"]:
     beside a drive, or not at all, leaves half of each minute free in any case.
     """
     async with AsyncExitStack() as stack:
-        opened: list[Notes | None] = []
+        opened: list[RequestLog | None] = []
 
-        async def note(profile: str, account: str, now: Now) -> None:
+        async def note(profile: str, account: str, now: ClockReading) -> None:
             if not opened:
                 opened.append(await _opened(setting, stack))
             (notes,) = opened
@@ -57,10 +57,10 @@ async def noting_beside(setting: Setting) -> AsyncIterator["Note"]:
         yield note
 
 
-async def _opened(setting: Setting, stack: AsyncExitStack) -> Notes | None:
+async def _opened(setting: AppContext, stack: AsyncExitStack) -> RequestLog | None:
     try:
         database = await Database.open_for_writing(setting.queue)
     except (QueueBusy, QueueUnusable):
         return None
     stack.push_async_callback(database.close)
-    return Notes(database, setting)
+    return RequestLog(database, setting)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.formatting import count
-from batchkiln.store.items import ItemStory
+from batchkiln.presentation.formatting import plural
+from batchkiln.store.items import ItemDetail
 from batchkiln.store.jobs import JobSummary
 from batchkiln.store.operations import CancelReport, RetryReport
 from batchkiln.store.resolution import Decision
@@ -16,11 +16,13 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
     number = sum(preview.requeued.values())
     if not number:
         return f"{job}: nothing to retry; it costs nothing."
-    parts = [f"{job}: retrying {count(number, 'item')} ({_by_state(preview.requeued)})"]
+    parts = [f"{job}: retrying {plural(number, 'item')} ({_by_state(preview.requeued)})"]
     if preview.may_cost is not None:
-        parts.append(f"may cost {count(preview.may_cost, 'credit')} by the quotes known")
+        parts.append(f"may cost {plural(preview.may_cost, 'credit')} by the quotes known")
     if preview.unquoted:
-        parts.append(f"{count(preview.unquoted, 'item')} of them {'has' if preview.unquoted == 1 else 'have'} no quote")
+        parts.append(
+            f"{plural(preview.unquoted, 'item')} of them {'has' if preview.unquoted == 1 else 'have'} no quote"
+        )
     if preview.paying_again:
         parts.append(f"{preview.paying_again:,} may have been paid before and would be paid again")
     return "; ".join(parts) + "."
@@ -28,7 +30,7 @@ def cost_of_retry(job: str, preview: RetryReport) -> str:
 
 def cost_of_cancel(job: str, preview: CancelReport) -> str:
     """Say what canceling costs: nothing."""
-    items = count(preview.canceled, "queued item")
+    items = plural(preview.canceled, "queued item")
     return f"{job}: canceling {items}; it costs nothing, and what was sent is still fetched."
 
 
@@ -39,13 +41,13 @@ def cost_of_pause(job: str) -> str:
 
 def cost_of_unpause(summary: JobSummary) -> str:
     """Say what the queued items of a job may cost once it goes on."""
-    queued = count(summary.items[ItemState.QUEUED], "item")
+    queued = plural(summary.items[ItemState.QUEUED], "item")
     unquoted = f", and {summary.queued_unquoted:,} without a quote on top" if summary.queued_unquoted else ""
-    cost = count(summary.queued_cost, "credit")
+    cost = plural(summary.queued_cost, "credit")
     return f"{summary.name}: {queued} queued, which may cost {cost} by the quotes known{unquoted}."
 
 
-def cost_of_resolve(decision: Decision, story: ItemStory) -> str:
+def cost_of_resolve(decision: Decision, story: ItemDetail) -> str:
     """Say what a decision about a held item may cost."""
     name = f"{story.job}/{story.item.name}"
     price = f"about {story.quote_credits} credits" if story.quote_credits is not None else "the price of one item"
@@ -65,13 +67,13 @@ def cost_of_resolve(decision: Decision, story: ItemStory) -> str:
                 f"service still knows the key, and {price} where it has forgotten it or never got it."
             )
         case Decision.SAVED:
-            files = count(len(story.item.outputs), "file")
+            files = plural(len(story.item.outputs), "file")
             return f"{name} is done with the {files} on disk. This costs nothing; the rest of it is not fetched."
         case Decision.GENERATION:
             return _cost_of_fetching(name, price, story)
 
 
-def _cost_of_fetching(name: str, price: str, story: ItemStory) -> str:
+def _cost_of_fetching(name: str, price: str, story: ItemDetail) -> str:
     if story.attempts and story.attempts[-1].state is AttemptState.SUCCEEDED:
         return f"{name} is fetched again; it is paid already, and this costs nothing."
     return (

@@ -12,7 +12,7 @@ from batchkiln.store.queued_load import QueuedLoad
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class JobForecast:
     """What is to come of the jobs that the same accounts carry; they are taken to go one after the other."""
 
     profile: str
@@ -21,13 +21,13 @@ class Outlook:
     forecast: Forecast
 
 
-def outlooks(
+def job_forecasts(
     loads: Iterable[QueuedLoad],
     *,
     profiles: Mapping[str, Profile],
     times: Mapping[str, datetime],
     usages: Mapping[tuple[str, str], DayUsage],
-) -> list[Outlook]:
+) -> list[JobForecast]:
     """Return how the loads are worked off. `times` is service time by profile; `usages` today's, by profile and name.
 
     Loads of a profile that is not configured are left out.
@@ -38,7 +38,7 @@ def outlooks(
             accounts = queued.accounts or profiles[queued.profile].account_names[:1]
             groups.setdefault((queued.profile, accounts), []).append(queued)
     return [
-        Outlook(
+        JobForecast(
             profile=name,
             accounts=accounts,
             jobs=tuple(queued.load.name for queued in group),

@@ -10,7 +10,7 @@ from batchkiln.config import Config
 from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
-from batchkiln.presentation.forecasts import Outlook, outlooks, usage_today
+from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.store.driver_status import Lease, lease, present_time, trouble_items
 from batchkiln.store.jobs import AccountSummary, JobSummary, account_summaries, job_names, job_summary
 from batchkiln.store.name_lookup import job_id_of
@@ -141,9 +141,9 @@ def _outlooks(
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
-) -> list[Outlook]:
+) -> list[JobForecast]:
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
     loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
-    return list(outlooks(loads, profiles=profiles, times=times, usages=usages))
+    return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages))

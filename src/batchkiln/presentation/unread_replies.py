@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.presentation.formatting import one_line
+from batchkiln.presentation.formatting import sanitize
 
 CALLS: Final[Mapping[Call, str]] = {
     Call.CREATE: "a request to generate",
@@ -35,9 +35,9 @@ _GOES_ON: Final[Mapping[Call, str]] = {
 
 def misunderstanding(entry: Misunderstood, account: str) -> str:
     """Say in sentences, without the last full stop, what came and what it means. `account` is PROFILE/NAME."""
-    remedy = f". To have it found, put this into the configuration: {one_line(entry.remedy)}" if entry.remedy else ""
-    came = f"status {entry.status}, shape {one_line(entry.shape)}" if entry.status else one_line(entry.shape)
+    remedy = f". To have it found, put this into the configuration: {sanitize(entry.remedy)}" if entry.remedy else ""
+    came = f"status {entry.status}, shape {sanitize(entry.shape)}" if entry.status else sanitize(entry.shape)
     return (
-        f"Not understood on account {account}: the reply to {CALLS[entry.call]} {one_line(entry.lacking)} "
+        f"Not understood on account {account}: the reply to {CALLS[entry.call]} {sanitize(entry.lacking)} "
         f"({came}). {_GOES_ON.get(entry.call, _RESTS)}{remedy}"
     )

@@ -70,7 +70,7 @@ class Cut:
     path: str
 
 
-class CutConnections:
+class ConnectionCuts:
     """The weather of a rehearsal: some of the program's requests lose their connection, and which is remembered."""
 
     def __init__(self, level: Level, seed: int, *, sender: str) -> None:

@@ -40,7 +40,7 @@ _OK, _REDIRECT = 200, 300
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Incident:
     """One kind of trouble at an endpoint, how often it was met, and how often it ended in which way."""
 
     kind: str
@@ -60,7 +60,7 @@ class LostRequest:
 
 
 @dataclass(slots=True)
-class Tale:
+class IncidentLog:
     """All troubles while they are read; `generations` are those that a fault struck, by kind and endpoint."""
 
     endings: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -93,13 +93,13 @@ class Tale:
         for (kind, endpoint), times in self.stored.items():
             self.endings[kind, endpoint, ending if endpoint == "download" else "sent again"] += times
 
-    def troubles(self) -> list[Trouble]:
+    def troubles(self) -> list[Incident]:
         """Return each kind once, the most frequent first."""
         found: dict[tuple[str, str], Counter[str]] = {}
         for (kind, endpoint, ending), times in self.endings.items():
             found.setdefault((kind, endpoint), Counter())[ending] += times
         every = [
-            Trouble(kind, endpoint, ended.total(), dict(ended.most_common()))
+            Incident(kind, endpoint, ended.total(), dict(ended.most_common()))
             for (kind, endpoint), ended in found.items()
         ]
         return sorted(every, key=lambda trouble: (-trouble.times, trouble.kind, trouble.endpoint))
@@ -114,9 +114,9 @@ def endpoint_of(path: str) -> str:
     return _POLL if path.startswith("/generations/") else ENDPOINTS.get(path, path)
 
 
-def tell(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> Tale:
+def tell(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> IncidentLog:
     """Read the request log, in order, beside the requests that were cut on their way, in order."""
-    tale = Tale()
+    tale = IncidentLog()
     waiting: dict[str, deque[tuple[str, str | None]]] = {}
     cut = deque(lost)
     for seen in log:
@@ -138,7 +138,7 @@ def tell(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> Tale:
     return tale
 
 
-def _lose(tale: Tale, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
+def _lose(tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
     endpoint = endpoint_of(request.path)
     if endpoint in _STORAGE.values():  # the service keeps no log of these
         tale.stored[f"connection_{request.kind}", endpoint] += 1
@@ -154,7 +154,9 @@ def _trouble(seen: LoggedRequest) -> str | None:
     return None if _OK <= seen.status < _REDIRECT else f"refused: {seen.code or seen.status}"
 
 
-def _end(tale: Tale, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest) -> None:
+def _end(
+    tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
+) -> None:
     """Let what waited for this success be over."""
     still: deque[tuple[str, str | None]] = deque()
     for kind, key in waiting.pop(endpoint):

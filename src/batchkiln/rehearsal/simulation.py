@@ -19,16 +19,16 @@ from typing import BinaryIO, Final
 
 import aiohttp
 
-from batchkiln.api.app_context import Setting, Surroundings
+from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import Applied, apply_manifests, scope_of
-from batchkiln.api.engine import Driver, driving
+from batchkiln.api.engine import Engine, open_engine
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.outputs import RealFiles
-from batchkiln.rehearsal.fault_profiles import CutConnections, Level, fault_rules
-from batchkiln.rehearsal.incidents import Trouble, lost_requests, tell
+from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rules
+from batchkiln.rehearsal.incidents import Incident, lost_requests, tell
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
@@ -38,7 +38,7 @@ from batchkiln.store.database import Database
 from batchkiln.store.jobs import JobSummary, job_summary
 from batchkiln.store.rehearsal_rows import Paid, name_queue, paid, states_by_generation
 from batchkiln.store.sync_database import InlineDatabase
-from batchkiln.worker.run_state import Control
+from batchkiln.worker.run_state import RunState
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"
@@ -47,7 +47,7 @@ PROGRESS_SECONDS: Final = 6 * 3600.0  # of virtual time
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RehearsalOptions:
     """What is to be rehearsed: manifests, how much goes wrong, and the seed that all chance comes from.
 
     `on_progress` is told the virtual time and how many items are left, a few times a virtual day.
@@ -62,7 +62,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RehearsalResult:
     """How a rehearsal went: the queue's word in `jobs` and `paid`, the service's in `report` and `troubles`."""
 
     profile: Profile
@@ -71,7 +71,7 @@ class Outcome:
     jobs: tuple[JobSummary, ...]
     paid: Paid
     report: Report
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[Incident, ...]
 
     @property
     def charged_twice(self) -> int:
@@ -121,7 +121,7 @@ class VirtualServiceClock:
         await asyncio.sleep(seconds)  # noqa: TID251  a clock of its own
 
 
-class PassingFiles(RealFiles):
+class UnsyncedFileSystem(RealFiles):
     """Files that nobody will ever need: what a disk may lose is not flushed."""
 
     def sync_folder(self, path: Path) -> None:
@@ -134,21 +134,21 @@ class PassingFiles(RealFiles):
         """Leave the file as it is."""
 
 
-def rehearse(setting: Setting, wish: Wish) -> Outcome:
+def rehearse(setting: AppContext, wish: RehearsalOptions) -> RehearsalResult:
     """Run manifests to their end, in virtual time and in a folder that is removed afterwards.
 
     Raises `InputError` for what is wrong in them. SIGINT ends it between two steps, and everything is closed in order
     before `KeyboardInterrupt` is raised: in the middle of a step it could be lost in a library, or tear a transaction.
     A second SIGINT is raised at once.
     """
-    cuts = CutConnections(wish.level, wish.seed, sender=PROGRAM)
+    cuts = ConnectionCuts(wish.level, wish.seed, sender=PROGRAM)
     network = MemoryNetwork(cuts)
     network.on_bytes.append(cuts.see)
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(network)) as runner:
         return runner.run(_played(setting, wish, cuts))
 
 
-async def _played(setting: Setting, wish: Wish, cuts: CutConnections) -> Outcome:
+async def _played(setting: AppContext, wish: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
     """Play in a folder that is made and removed where no signal can come in between."""
     with tempfile.TemporaryDirectory(prefix="batchkiln-rehearsal-") as folder:
         return await _Stage(Path(folder), setting, wish, cuts).play()
@@ -169,7 +169,7 @@ def _raising_signals() -> Iterator[None]:
 class _Stage:
     """One rehearsal in its folder: `queue.db`, `out/`, and `service/` with the books."""
 
-    def __init__(self, folder: Path, setting: Setting, wish: Wish, cuts: CutConnections) -> None:
+    def __init__(self, folder: Path, setting: AppContext, wish: RehearsalOptions, cuts: ConnectionCuts) -> None:
         self._folder = folder
         self._wish = wish
         self._cuts = cuts
@@ -179,16 +179,16 @@ class _Stage:
             queue=folder / "queue.db",
             config=_staged(setting.config, self._books),
             output_root=folder / "out",
-            surroundings=Surroundings(
+            surroundings=Environment(
                 wall=self._wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
-                files=PassingFiles,
+                files=UnsyncedFileSystem,
                 suspended=None,
                 seed=wish.seed,
             ),
         )
 
-    async def play(self) -> Outcome:
+    async def play(self) -> RehearsalResult:
         """Apply the manifests, run them, and look at what is left."""
         with as_node(PROGRAM):
             database = await InlineDatabase.open_for_writing(self._setting.queue)
@@ -209,17 +209,17 @@ class _Stage:
                 await database.close()
 
     async def _drive(self, database: Database, profile: Profile, applied: Sequence[Applied]) -> None:
-        control = Control(scope=scope_of(applied))
+        control = RunState(scope=scope_of(applied))
         alone = Config({profile.name: profile}, profile.name)  # here all profiles have the one service, and its keys
         setting = replace(self._setting, config=alone)
-        async with driving(database, setting, control, command="rehearse") as driver:
+        async with open_engine(database, setting, control, command="rehearse") as driver:
             progress = asyncio.create_task(self._tell_progress(driver, control), name="progress")
             try:
                 await driver.run()
             finally:
                 progress.cancel()
 
-    async def _tell_progress(self, driver: Driver, control: Control) -> None:
+    async def _tell_progress(self, driver: Engine, control: RunState) -> None:
         while True:
             self._wish.on_progress(self._wall(), (await driver.outstanding(control.scope)).total)
             await asyncio.sleep(PROGRESS_SECONDS)  # noqa: TID251  virtual time
@@ -248,14 +248,14 @@ class _Stage:
 
     def _outcome(
         self, connection: Connection, profile: Profile, applied: Sequence[Applied], report: Report, ends_at: datetime
-    ) -> Outcome:
+    ) -> RehearsalResult:
         lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._wish.starts_at))
         tale = tell(logged_requests(self._books), lost)
         tale.add_generations(states_by_generation(connection, tale.struck_generations))
         summaries = [job_summary(connection, entry.job.name) for entry in applied]
         jobs = tuple(summary for summary in summaries if summary is not None)
         tale.add_stored(report.faults, jobs)
-        return Outcome(
+        return RehearsalResult(
             profile=profile,
             starts_at=self._wish.starts_at,
             ends_at=ends_at,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from batchkiln.core.job import Charge, Mode
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 
 
@@ -58,7 +58,7 @@ class ReportItem:
     parameters: tuple[tuple[str, str | int | bool], ...]
     inputs: tuple[str, ...]
     metadata: Mapping[str, Any]
-    error: ServiceError | None
+    error: ErrorInfo | None
     generation_id: str | None
     files: tuple[ReportFile, ...]
     charges: tuple[Charge, ...]

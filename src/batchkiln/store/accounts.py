@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from batchkiln.core.budget import JobMoney
+from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.queue_types import HeldUntil
 from batchkiln.core.rate_limits import DayUsage
@@ -66,10 +66,10 @@ def account_standing(
     )
 
 
-def job_money(connection: sqlite3.Connection, job_name: str, day: datetime) -> JobMoney:
+def job_money(connection: sqlite3.Connection, job_name: str, day: datetime) -> JobCredits:
     """Return a job's credits as the planner sees them on a service day."""
     row = connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-    return JobMoney(
+    return JobCredits(
         reserved=row["reserved"],
         charged=row["charged"],
         refunded=row["refunded"],

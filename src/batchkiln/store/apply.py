@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from batchkiln.core.budget import Obstacle
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store.diff import Difference, Verdict, all_differences, differences_after, take_over
+from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
 from batchkiln.store.notification_cursor import remember_audience
 from batchkiln.store.sql import query
 from batchkiln.store.staging import MistakeAt, Placed, Staging, staging_of, transaction
-from batchkiln.store.transitions import move_all, note_job
+from batchkiln.store.transitions import log_job_event, transition_all
 
 ITEMS_AT_ONCE: Final = 20_000
 """New items in one transaction: a fraction of a second."""
@@ -71,7 +71,7 @@ class ApplyReport:
     missing: int = 0
     pruned: int = 0
     digest: str = field(default="", compare=False)
-    warnings: tuple[Mistake, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def apply_manifest(
@@ -104,7 +104,7 @@ def compared(
     options: ApplyOptions,
     mistake_at: MistakeAt,
     observe: Callable[[Difference], None] = lambda _: None,
-) -> Iterator["Intake"]:
+) -> Iterator["ManifestApplication"]:
     """Give a manifest as it is staged and compared with its job; the staging lasts as long as the context.
 
     The arguments are those of `apply_manifest`, and so are the mistakes. `observe` is told each difference of a known
@@ -114,7 +114,7 @@ def compared(
         mistakes = staging.fill(placed)
         mistakes += staging.duplicates(mistake_at)
         mistakes += staging.collisions(mistake_at)
-        intake = Intake(connection, staging, spec=spec, profile=profile, now=now, options=options)
+        intake = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
         mistakes += intake.profile_mistakes()
         mistakes += intake.disagreement(staging.digest) if not mistakes else []
         intake.report = replace(intake.compare(mistake_at, observe), digest=staging.digest)
@@ -127,7 +127,7 @@ def compared(
         yield intake
 
 
-def _in_order(mistakes: list[Mistake], files: list[str]) -> list[Mistake]:
+def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
     """Give the mistakes file by file, the manifest's first, each from top to bottom."""
     ranks: dict[str | None, int] = {None: -1}
     for file in [*(mistake.file for mistake in mistakes), *files]:
@@ -135,7 +135,7 @@ def _in_order(mistakes: list[Mistake], files: list[str]) -> list[Mistake]:
     return sorted(mistakes, key=lambda mistake: (ranks[mistake.file], mistake.line or 0))
 
 
-class Intake:
+class ManifestApplication:
     """One application of a manifest whose items are staged; `report` says what it would do."""
 
     def __init__(
@@ -149,7 +149,7 @@ class Intake:
         options: ApplyOptions,
     ) -> None:
         """Find the job; nothing is compared yet."""
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[Diagnostic] = []
         self.omitted = 0
         self.report = ApplyReport(job_id=None)
         self._connection = connection
@@ -162,7 +162,7 @@ class Intake:
         self._job_id: int | None = found[0] if found else None
         self._old_profile: str | None = found[1] if found else None
 
-    def profile_mistakes(self) -> list[Mistake]:
+    def profile_mistakes(self) -> list[Diagnostic]:
         """Refuse another profile for a job that has been sent: its generations belong to an account there."""
         if self._old_profile in {None, self._profile} or not self._one("has_attempts"):
             return []
@@ -171,15 +171,15 @@ class Intake:
             "what was sent there can only be fetched there"
         )
         remedy = f"use --profile {self._old_profile}, or give the job another name"
-        return [Mistake(reason, file=self._spec.manifest_path, remedy=remedy)]
+        return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
-    def disagreement(self, digest: str) -> list[Mistake]:
+    def disagreement(self, digest: str) -> list[Diagnostic]:
         """Refuse what is not what a person was shown: the manifest, its rows or its images changed meanwhile."""
         if self._options.agreed in {None, digest}:
             return []
         reason = "the manifest, its rows or its images changed after what it would cost was shown; nothing was enqueued"
         remedy = "run the same command again, which shows it anew"
-        return [Mistake(reason, file=self._spec.manifest_path, remedy=remedy)]
+        return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
 
     def compare(self, mistake_at: MistakeAt, observe: Callable[[Difference], None]) -> ApplyReport:
         """Work out what applying does, without changing the queue; `mistakes` gets what forbids it."""
@@ -202,14 +202,14 @@ class Intake:
         for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
             observe(difference)
             verdict = difference.verdict
-            if verdict is Verdict.TAKE_OVER and self._staging.has_objections:
+            if verdict is DiffKind.TAKE_OVER and self._staging.has_objections:
                 self._staging.object_to(difference.seq)
-            if verdict is Verdict.SENT:
+            if verdict is DiffKind.SENT:
                 changed += 1
                 if changed <= CHANGED_SHOWN:
                     shown.append(difference)
                 continue
-            updated += verdict is not Verdict.SAME
+            updated += verdict is not DiffKind.SAME
             requeued += difference.requeues
         if changed and self._options.on_change == "error" and not self._options.dry_run:
             self.mistakes = [self._changed_mistake(difference, mistake_at) for difference in shown]
@@ -218,7 +218,7 @@ class Intake:
         kept = changed if self._options.on_change == "keep" else 0
         return replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
 
-    def _changed_mistake(self, difference: Difference, mistake_at: MistakeAt) -> Mistake:
+    def _changed_mistake(self, difference: Difference, mistake_at: MistakeAt) -> Diagnostic:
         fields = " and ".join(difference.request_fields)
         return mistake_at(
             self._staging.files[difference.file],
@@ -249,7 +249,7 @@ class Intake:
         with transaction(self._connection):
             counts = {name: getattr(report, name) for name in _COUNTED}
             detail = counts | {"items": self._one("job_items"), "manifest": self._spec.manifest_path}
-            note_job(self._connection, "manifest_applied", job_id=job_id, now=self._now, detail=detail)
+            log_job_event(self._connection, "manifest_applied", job_id=job_id, now=self._now, detail=detail)
         return report
 
     def _store_job(self) -> int:
@@ -263,7 +263,7 @@ class Intake:
             job_id = self._connection.execute(query("insert_job"), self._settings()).lastrowid
             assert job_id is not None
             detail = {"manifest": self._spec.manifest_path}
-            note_job(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
+            log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
             return job_id
 
     def _take_over_all(self, report: ApplyReport) -> ApplyReport:
@@ -274,11 +274,11 @@ class Intake:
             with transaction(self._connection):
                 page = differences_after(self._connection, seq, MOVES_AT_ONCE)
                 for difference in page:
-                    take_over(self._connection, difference, self._now)
-                    if difference.verdict is Verdict.SENT:
+                    apply_change(self._connection, difference, self._now)
+                    if difference.verdict is DiffKind.SENT:
                         sent += 1
                         names.append(difference.name)
-                    updated += difference.verdict not in {Verdict.SAME, Verdict.SENT}
+                    updated += difference.verdict not in {DiffKind.SAME, DiffKind.SENT}
                     requeued += difference.requeues
             is_over = not page
             seq = page[-1].seq if page else seq
@@ -313,7 +313,7 @@ class Intake:
         """
         places = self._settings() | {"ids": json.dumps(ids)}
         found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), places)]
-        move_all(self._connection, found, expected=_WISHES[event][0], event=event, now=self._now)
+        transition_all(self._connection, found, expected=_WISHES[event][0], event=event, now=self._now)
         return len(found)
 
     def _insert_fresh(self, count: int) -> int:
@@ -362,5 +362,5 @@ _WISHES: Final = {
     Event.REQUEUED: (ItemState.HELD, "inputs_back"),
     Event.CANCEL_REQUESTED: (ItemState.QUEUED, "unsent_missing"),
 }
-_OBSTACLES: Final = json.dumps([obstacle.value for obstacle in Obstacle])
+_OBSTACLES: Final = json.dumps([obstacle.value for obstacle in BudgetLimit])
 _COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "missing", "pruned")

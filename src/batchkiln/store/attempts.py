@@ -6,21 +6,21 @@ Every function takes a connection inside a transaction. `now` is milliseconds of
 import sqlite3
 from typing import Final
 
-from batchkiln.core.duration_model import Sighting
+from batchkiln.core.duration_model import Observation
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.outcomes import OUTCOMES, Answer, Stale
 from batchkiln.core.queue_types import NewAttempt, RequestNote
 from batchkiln.core.request import idempotency_key, request_body
-from batchkiln.core.responses import GenerationRecord, GenerationStatus, ServiceError
+from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.charges import cost_of, day_of_charge, made_at_of, note_overcharge, recharge
-from batchkiln.store.integrity import attempt_checksum, is_as_recorded
+from batchkiln.store.integrity import attempt_checksum, checksum_matches
 from batchkiln.store.preparations import asset_urls
 from batchkiln.store.row_types import attempt_of, is_for, recipe_of
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import move, move_through, note
+from batchkiln.store.transitions import log_event, transition, transition_through
 from batchkiln.store.usage import DayOf, give_back_credits, job_credits, take_credits, write_request
 
 REFUSALS_IN_A_ROW: Final = 5
@@ -62,7 +62,7 @@ def record_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_seco
     )
     _change_money(connection, row["job_id"], reserved=new.cost_credits)
     write_request(connection, new.request, keep_seconds=keep_seconds)
-    move(
+    transition(
         connection,
         item_id=new.item_id,
         expected=ItemState.QUEUED,
@@ -112,7 +112,7 @@ def record_replay(
     Returns None where the disk no longer gives what was recorded (Law 2): held then, as by a 409 (Service rule 4.3).
     """
     row = _row(connection, attempt_id)
-    if not is_as_recorded(row):
+    if not checksum_matches(row):
         record_hold(connection, attempt_id, Event.KEY_CONFLICT, _DAMAGED, to_milliseconds(request.at))
         return None
     day = to_milliseconds(request.days[-1])
@@ -133,7 +133,7 @@ def record_answer(
     connection: sqlite3.Connection,
     attempt_id: int,
     answer: Answer,
-    error: ServiceError,
+    error: ErrorInfo,
     now: int,
     *,
     is_contact: bool = True,
@@ -156,7 +156,7 @@ def record_answer(
     )
     if outcome.event is None:
         kind = _POSTPONED.get(answer, "create_refused")
-        note(connection, kind, item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
+        log_event(connection, kind, item_id=row["item_id"], now=now, attempt_id=attempt_id, error=error)
         return ItemState.SUBMITTING
     if outcome.event is Event.OUTCOME_UNKNOWN:
         return _move(connection, row, ItemState.SUBMITTING, outcome.event, now, detail={"reason": error.said})
@@ -195,9 +195,7 @@ def record_withdrawn(connection: sqlite3.Connection, attempt_id: int, now: int) 
     _move(connection, row, ItemState.SUBMITTING, Event.NOT_CREATED, now, detail={"withdrawn": True})
 
 
-def record_hold(
-    connection: sqlite3.Connection, attempt_id: int, event: Event, error: ServiceError, now: int
-) -> ItemState:
+def record_hold(connection: sqlite3.Connection, attempt_id: int, event: Event, error: ErrorInfo, now: int) -> ItemState:
     """Hand an attempt over to a person: the slot is free, and the credits stay reserved, since nobody knows.
 
     An attempt that the firewall alone has answered created nothing, and is refused instead. Where another one of the
@@ -228,7 +226,7 @@ def record_accepted(
     row = connection.execute(query("attempt_and_claim"), claim).fetchone()
     if row["is_known"]:
         message = f"the service answered with the generation {record.id}, which another item has"
-        record_hold(connection, attempt_id, Event.KEY_CONFLICT, ServiceError("generation_known", message), now)
+        record_hold(connection, attempt_id, Event.KEY_CONFLICT, ErrorInfo("generation_known", message), now)
         return ItemState.HELD
     made_at, cost = made_at_of(row, record, now), cost_of(row, record)
     day = day_of_charge(row, made_at, now, day_of)
@@ -254,7 +252,7 @@ def record_accepted(
     note_overcharge(connection, row, cost, now)
     detail = {"generation_id": record.id, "cost_credits": cost, "is_replay": row["sends"] > 1}
     steps = [(Event.ACCEPTED, detail), (Event.OUTPUTS_READY, None)][: 1 + has_succeeded]
-    state = move_through(
+    state = transition_through(
         connection,
         item_id=row["item_id"],
         expected=ItemState.SUBMITTING,
@@ -272,7 +270,7 @@ def record_generation(
     now: int,
     day_of: DayOf,
     *,
-    sighting: Sighting | None = None,
+    sighting: Observation | None = None,
 ) -> ItemState:
     """Take over what the service says of the active generation; a word that is not known means not ended.
 
@@ -287,7 +285,7 @@ def record_generation(
         _note_duration(connection, attempt_id, sighting)
     if record.status_word != row["generation_status"] or row["lost_since"] is not None:
         connection.execute(query("note_status"), {"attempt_id": attempt_id, "status": record.status_word})
-        note(
+        log_event(
             connection,
             "status_seen",
             item_id=row["item_id"],
@@ -304,7 +302,7 @@ def record_generation(
             return _record_failed(connection, row, record, now)
         case GenerationStatus.CANCELED:
             _end(connection, row, AttemptState.CANCELED, now)
-            error = record.error or ServiceError("canceled_by_service", "the service canceled the generation")
+            error = record.error or ErrorInfo("canceled_by_service", "the service canceled the generation")
             return _move(connection, row, ItemState.ACTIVE, Event.GENERATION_CANCELED, now, error=error)
         case GenerationStatus.EXPIRED:
             _end(connection, row, AttemptState.EXPIRED, now)
@@ -313,7 +311,7 @@ def record_generation(
             return ItemState.ACTIVE
 
 
-def _note_duration(connection: sqlite3.Connection, attempt_id: int, sighting: Sighting) -> None:
+def _note_duration(connection: sqlite3.Connection, attempt_id: int, sighting: Observation) -> None:
     going, ended = (round(seconds * 1000) for seconds in (sighting.going_seconds, sighting.ended_seconds))
     parameters = {"attempt_id": attempt_id, "going": going, "ended": max(1, ended)}
     connection.execute(query("note_duration"), parameters)
@@ -323,7 +321,7 @@ def _note_unknown_word(connection: sqlite3.Connection, row: sqlite3.Row, record:
     """Say in the history under which word a result was taken for a success."""
     if GenerationStatus.of(record.status_word) is GenerationStatus.UNKNOWN:
         kind, detail = "unknown_status_taken_for_success", {"status": record.status_word}
-        note(connection, kind, item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
+        log_event(connection, kind, item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
 
 
 def _confirm(
@@ -346,10 +344,10 @@ def _confirm(
     return _row(connection, row["id"])
 
 
-_DAMAGED: Final = ServiceError(
+_DAMAGED: Final = ErrorInfo(
     "attempt_damaged", "key or request changed on the disk since they were sent; they were not sent again"
 )
-_EXPIRED: Final = ServiceError("expired", "paid, but the service no longer holds the outputs")
+_EXPIRED: Final = ErrorInfo("expired", "paid, but the service no longer holds the outputs")
 
 
 def _record_failed(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int) -> ItemState:
@@ -358,13 +356,11 @@ def _record_failed(connection: sqlite3.Connection, row: sqlite3.Row, record: Gen
     _change_money(connection, row["job_id"], refunded=row["cost_credits"])
     failures, allowed = connection.execute(query("count_failure"), {"item_id": row["item_id"]}).fetchone()
     event = Event.GENERATION_FAILED if failures < allowed else Event.TRIES_EXHAUSTED
-    error = record.error or ServiceError("generation_failed", "the service verified that the generation failed")
+    error = record.error or ErrorInfo("generation_failed", "the service verified that the generation failed")
     return _move(connection, row, ItemState.ACTIVE, event, now, error=error, detail={"failures": failures})
 
 
-def record_lost(
-    connection: sqlite3.Connection, attempt_id: int, error: ServiceError, now: int, after: int
-) -> ItemState:
+def record_lost(connection: sqlite3.Connection, attempt_id: int, error: ErrorInfo, now: int, after: int) -> ItemState:
     """Note that the service denies the id; hold the item once it has done so for `after` milliseconds."""
     parameters = {"attempt_id": attempt_id, "now": now}
     lost_since = connection.execute(query("note_lost"), parameters).fetchone()[0]
@@ -382,7 +378,7 @@ def record_key_missing(
     row = _row(connection, attempt_id)
     fate = "refused by the service" if is_refused else "not configured"
     message = f"the API key {row['key_fingerprint']} that made the request is {fate}"
-    _move(connection, row, state, Event.KEY_MISSING, now, error=ServiceError("key_missing", message))
+    _move(connection, row, state, Event.KEY_MISSING, now, error=ErrorInfo("key_missing", message))
 
 
 def resume_held_for_key(connection: sqlite3.Connection, account_id: int, fingerprints: frozenset[str], now: int) -> int:
@@ -391,7 +387,7 @@ def resume_held_for_key(connection: sqlite3.Connection, account_id: int, fingerp
     for row in connection.execute(query("held_for_key"), {"account_id": account_id}).fetchall():
         if row["key_fingerprint"] in fingerprints:
             event = _RESUMED[AttemptState(row["state"])]
-            move(
+            transition(
                 connection,
                 item_id=row["id"],
                 expected=ItemState.HELD,
@@ -434,10 +430,10 @@ def _move(  # the attempt's item, with the attempt named in its history
     event: Event,
     now: int,
     *,
-    error: ServiceError | None = None,
+    error: ErrorInfo | None = None,
     detail: dict[str, str | int | bool | None] | None = None,
 ) -> ItemState:
-    return move(
+    return transition(
         connection,
         item_id=row["item_id"],
         expected=expected,

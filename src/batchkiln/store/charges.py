@@ -10,7 +10,7 @@ from typing import Final
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import note, note_job
+from batchkiln.store.transitions import log_event, log_job_event
 from batchkiln.store.usage import DayOf, take_credits
 
 CLOCKS_APART_MS: Final = 2 * 60 * 1000
@@ -84,9 +84,9 @@ def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int,
     if cost <= _booked(row):
         return
     detail = {"cost_credits": cost, "max_cost_credits": row["quote_credits"]}
-    note(connection, "overcharged", item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
+    log_event(connection, "overcharged", item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
     if connection.execute(query("pause_job"), {"job_id": row["job_id"], "is_paused": True}).rowcount == 1:
-        note_job(connection, "job_paused", job_id=row["job_id"], now=now, detail={"reason": "overcharged"})
+        log_job_event(connection, "job_paused", job_id=row["job_id"], now=now, detail={"reason": "overcharged"})
 
 
 def charge_beyond(row: sqlite3.Row, cost: int | None) -> int:

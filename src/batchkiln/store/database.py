@@ -15,17 +15,17 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 import aiosqlite
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.store.integrity import check_sound
+from batchkiln.store.integrity import check_integrity
 from batchkiln.store.preflight import (
     APPLICATION_ID,
+    check_file,
     check_log,
     check_there,
-    damaged,
-    has_traces,
-    look,
+    corruption_error,
+    locked_error,
     make_folder,
     make_private,
-    was_locked,
+    was_used_before,
 )
 
 JOINED_AT_MOST: Final = 8
@@ -74,7 +74,7 @@ class Database:
         """
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise QueueUnusable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or later is needed")
-        look(path)  # before the connection makes an empty file, which cannot be told from one that lost all
+        check_file(path)  # before the connection makes an empty file, which cannot be told from one that lost all
         try:
             make_folder(path.parent)
         except OSError as error:
@@ -151,7 +151,7 @@ class Database:
         except sqlite3.DatabaseError as error:
             raise translated(error, self.path) from error
         except UnicodeDecodeError as error:  # met by the module in SQLite's own words about a damaged schema
-            raise damaged(self.path, "a text in it is not UTF-8") from error
+            raise corruption_error(self.path, "a text in it is not UTF-8") from error
         return result
 
 
@@ -249,20 +249,20 @@ def look_without_changing(path: Path) -> None:
     may only read; yet for such a one SQLite leaves the CHECKs out of what it checks. A file that a kill left in its
     first moment, empty, with a journal and not yet with a log, is left to SQLite, which rolls it back as it is opened.
     """
-    if not look(path, is_connected=True) or Path(f"{path}-journal").exists():
+    if not check_file(path, is_connected=True) or Path(f"{path}-journal").exists():
         return
     uri = path.absolute().as_uri()
     with closing(sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as last:
         if version := _check_ours(last, path, may_be_empty=True):
             with closing(sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=BUSY_SECONDS)) as reader:
                 reader.execute("PRAGMA query_only = ON")
-                check_sound(reader, path, is_current=version == SCHEMA_VERSION, has_log=check_log(path))
+                check_integrity(reader, path, is_current=version == SCHEMA_VERSION, has_log=check_log(path))
 
 
 def prepare_for_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Check that the file is ours and of this version."""
     connection.row_factory = sqlite3.Row
-    look(path)  # a reader, too, would have SQLite delete the log of an empty file
+    check_file(path)  # a reader, too, would have SQLite delete the log of an empty file
     _check_ours(connection, path, may_be_empty=False)
     connection.execute("PRAGMA query_only = ON")
 
@@ -277,16 +277,18 @@ def _prepare_empty(connection: sqlite3.Connection, path: Path) -> None:
 
 def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool) -> int:
     """Return the file's schema version, 0 for an empty file; raise where it is nothing that may become a queue."""
-    was_driven = was_locked(path)  # asked first: who makes a queue locks it only when it is whole
+    was_driven = locked_error(path)  # asked first: who makes a queue locks it only when it is whole
     application_id, version, tables, ours = _marks(connection, path)
     is_empty = application_id == 0 and version == 0 and tables == 0
-    if is_empty and was_driven and look(path, is_connected=True):
-        raise damaged(path, "nothing is in it, yet it was driven; to begin anew on purpose, remove it and its -wal")
+    if is_empty and was_driven and check_file(path, is_connected=True):
+        raise corruption_error(
+            path, "nothing is in it, yet it was driven; to begin anew on purpose, remove it and its -wal"
+        )
     if is_empty and may_be_empty:
         return 0
     if application_id != APPLICATION_ID:
         if was_driven or ours:
-            raise damaged(path, "the mark of a queue is gone from its header")
+            raise corruption_error(path, "the mark of a queue is gone from its header")
         raise QueueUnusable(f"{path}: this SQLite file is no queue of batchkiln; name another with --queue")
     if version > SCHEMA_VERSION:
         raise QueueUnusable(
@@ -294,7 +296,7 @@ def _check_ours(connection: sqlite3.Connection, path: Path, *, may_be_empty: boo
             f"{SCHEMA_VERSION}); nothing was changed: update batchkiln"
         )
     if version < 1:
-        raise damaged(path, f"its header says schema {version}, which never was")
+        raise corruption_error(path, f"its header says schema {version}, which never was")
     if version < SCHEMA_VERSION and not may_be_empty:
         raise QueueUnusable(f"{path}: the queue has an older schema; `batchkiln work` brings it up to date")
     return version
@@ -311,8 +313,10 @@ def _marks(connection: sqlite3.Connection, path: Path) -> list[int]:
     try:
         return [int(connection.execute(statement).fetchone()[0]) for statement in statements]
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and has_traces(path):  # these statements have no mistakes
-            raise damaged(path, str(error)) from error
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR and was_used_before(
+            path
+        ):  # these statements have no mistakes
+            raise corruption_error(path, str(error)) from error
         raise
 
 
@@ -354,10 +358,10 @@ def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | Queu
     if "decode to UTF-8" in str(error):  # the module's error about a row, without a code
         code = sqlite3.SQLITE_CORRUPT
     match code:
-        case sqlite3.SQLITE_NOTADB if not has_traces(path):
+        case sqlite3.SQLITE_NOTADB if not was_used_before(path):
             return QueueUnusable(f"{path}: this file is no queue: {error}; name another with --queue")
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return damaged(path, str(error))
+            return corruption_error(path, str(error))
         case code if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
             return QueueBusy(f"{path}: the disk is full; nothing is lost: make room and run the same command again")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

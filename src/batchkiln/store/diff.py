@@ -8,7 +8,7 @@ from typing import Final
 
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import move, note
+from batchkiln.store.transitions import log_event, transition
 
 _REQUEST_FIELDS: Final = ("model", "mode", "prompt", "inputs", "parameters")
 _INPUT_PATHS: Final = "paths of inputs"
@@ -21,7 +21,7 @@ _EVENTS: Final = {
 }
 
 
-class Verdict(Enum):
+class DiffKind(Enum):
     """What becomes of an item that the manifest has otherwise."""
 
     SAME = auto()  # only in what an item of its state has no use for
@@ -52,13 +52,13 @@ class Difference:
     new_recipe_id: int
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> DiffKind:
         """The rule: a request is free until it was sent, settings until the item is done, metadata for ever."""
         if self.request_fields:
-            return Verdict.SENT if self.was_sent else Verdict.TAKE_OVER
+            return DiffKind.SENT if self.was_sent else DiffKind.TAKE_OVER
         if self.settings and self.state is not ItemState.DONE:
-            return Verdict.SETTINGS
-        return Verdict.METADATA if self.metadata_differs else Verdict.SAME
+            return DiffKind.SETTINGS
+        return DiffKind.METADATA if self.metadata_differs else DiffKind.SAME
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class Difference:
     @property
     def requeues(self) -> bool:
         """Whether taking it over brings the item back into the queue."""
-        return self.verdict is Verdict.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
+        return self.verdict is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
 
 
 def differences_after(connection: sqlite3.Connection, seq: int, limit: int) -> list[Difference]:
@@ -119,18 +119,18 @@ def _difference(row: sqlite3.Row) -> Difference:
     )
 
 
-def take_over(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
+def apply_change(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
     """Give the item what the manifest asks for, inside the caller's transaction, as far as the verdict allows."""
     place = {"seq": difference.seq, "item_id": difference.item_id}
     match difference.verdict:
-        case Verdict.TAKE_OVER:
+        case DiffKind.TAKE_OVER:
             connection.execute(query("take_over_item"), place)
             _tell(connection, difference, now)
-        case Verdict.SETTINGS:
+        case DiffKind.SETTINGS:
             connection.execute(query("take_over_settings"), place)
-        case Verdict.METADATA:
+        case DiffKind.METADATA:
             connection.execute(query("take_over_metadata"), place)
-        case Verdict.SAME | Verdict.SENT:
+        case DiffKind.SAME | DiffKind.SENT:
             pass
 
 
@@ -138,6 +138,6 @@ def _tell(connection: sqlite3.Connection, difference: Difference, now: int) -> N
     detail = {"fields": ", ".join(difference.request_fields)}
     event = _EVENTS.get(difference.state)
     if event is None:  # given up by a person before it was sent: it stays so
-        note(connection, Event.REQUEST_CHANGED, item_id=difference.item_id, now=now, detail=detail)
+        log_event(connection, Event.REQUEST_CHANGED, item_id=difference.item_id, now=now, detail=detail)
         return
-    move(connection, item_id=difference.item_id, expected=difference.state, event=event, now=now, detail=detail)
+    transition(connection, item_id=difference.item_id, expected=difference.state, event=event, now=now, detail=detail)

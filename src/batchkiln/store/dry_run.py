@@ -17,7 +17,7 @@ from batchkiln.core.job import InputFile, JobSpec, Recipe
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
-from batchkiln.store.diff import Difference, Verdict
+from batchkiln.store.diff import Difference, DiffKind
 from batchkiln.store.name_lookup import job_id_of
 from batchkiln.store.new_items import names_of_staged
 from batchkiln.store.queued_load import Means, QueuedLoad, RecipeCount, item_classes, recipe_counts, seen_means
@@ -194,7 +194,7 @@ class _Survey:
         self._numbers[change.kind] += 1
         if self._numbers[change.kind] <= CHANGES_SHOWN:
             self._named.append(change)
-        if difference.verdict not in {Verdict.TAKE_OVER, Verdict.SETTINGS}:
+        if difference.verdict not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS}:
             return
         if difference.state is ItemState.QUEUED:
             self._queued[difference.old_recipe_id] -= 1
@@ -342,13 +342,13 @@ def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
 
 def _change_of(difference: Difference) -> Change | None:
     match difference.verdict:
-        case Verdict.SAME:
+        case DiffKind.SAME:
             return None
-        case Verdict.SENT:
+        case DiffKind.SENT:
             kind, fields = ChangeKind.REFUSED, difference.request_fields
-        case Verdict.METADATA:
+        case DiffKind.METADATA:
             kind, fields = ChangeKind.UPDATED, ("metadata",)
-        case Verdict.SETTINGS | Verdict.TAKE_OVER:
+        case DiffKind.SETTINGS | DiffKind.TAKE_OVER:
             kind, fields = ChangeKind.REQUEUED if difference.requeues else ChangeKind.UPDATED, difference.fields
     return Change(kind, difference.name, difference.state, fields)
 

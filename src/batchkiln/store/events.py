@@ -51,7 +51,7 @@ def last_event_id(connection: sqlite3.Connection) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ItemEnded:
     """That an item came into a state which only a person can change."""
 
     event_id: int
@@ -60,11 +60,11 @@ class Ended:
     state: ItemState
 
 
-def ended_after(connection: sqlite3.Connection, after: int, limit: int = 1000) -> tuple[list[Ended], int]:
+def ended_after(connection: sqlite3.Connection, after: int, limit: int = 1000) -> tuple[list[ItemEnded], int]:
     """Look through the next `limit` events for items that ended; return them, and the last event looked at."""
     rows = connection.execute(query("moves_after"), {"after": after, "limit": limit}).fetchall()
     ended = [
-        Ended(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))
+        ItemEnded(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))
         for row in rows
         if row["state"] in ENDED_STATES
     ]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.store.preflight import damaged
+from batchkiln.store.preflight import corruption_error
 from batchkiln.store.sql import query
 
 CHECKED_WHOLE_BYTES: Final = 4 * 1024 * 1024
@@ -29,17 +29,17 @@ _OF_MONEY: Final = ("meta", "account", "account_day", "job", "job_day", "request
 """Checked at any size: they stay small, and say what may be spent and which keys are drawn."""
 
 
-def check_sound(connection: sqlite3.Connection, path: Path, *, is_current: bool, has_log: bool) -> None:
+def check_integrity(connection: sqlite3.Connection, path: Path, *, is_current: bool, has_log: bool) -> None:
     """Raise `QueueUnusable` for the first damage that is found. Changes nothing; errors of SQLite pass.
 
     `is_current`: the schema is this version's, so that its queries apply. `has_log`: not all is in the file itself.
     """
     try:
         for what in _damage(connection, is_current=is_current, has_log=has_log):
-            raise damaged(path, what)
+            raise corruption_error(path, what)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # these statements have no mistakes: JSON in a CHECK has
-            raise damaged(path, str(error)) from error
+            raise corruption_error(path, str(error)) from error
         raise
 
 
@@ -79,6 +79,6 @@ def attempt_checksum(attempt: Mapping[str, Any] | sqlite3.Row) -> int:
     return zlib.crc32("\n".join(words).encode() + b"\n" + attempt["body"])
 
 
-def is_as_recorded(attempt: sqlite3.Row) -> bool:
+def checksum_matches(attempt: sqlite3.Row) -> bool:
     """Tell whether an attempt's row still holds what was written down before it was first sent (Law 1)."""
     return bool(attempt_checksum(attempt) == attempt["checksum"])

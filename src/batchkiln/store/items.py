@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from batchkiln.core.job import AttemptState, InputFile, Recipe
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.name_lookup import items_of, job_id_of
@@ -53,12 +53,12 @@ class ItemSummary:
     generation_id: str | None
     credits: int
     outputs: tuple[OutputSummary, ...]
-    error: ServiceError | None
+    error: ErrorInfo | None
     metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptStory:
+class AttemptDetail:
     """One attempt, told to a person; the key is named by its fingerprint only (Law 8)."""
 
     id: int
@@ -87,7 +87,7 @@ class AttemptStory:
 
 
 @dataclass(frozen=True, slots=True)
-class EventStory:
+class EventRecord:
     """One fact of the history. `state` is the item's after it, None where it did not change."""
 
     id: int
@@ -99,7 +99,7 @@ class EventStory:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemStory:
+class ItemDetail:
     """All that the queue knows of one item. `arrival` is the job's event of the manifest that brought it."""
 
     job: str
@@ -110,9 +110,9 @@ class ItemStory:
     failures: int
     quote_credits: int | None
     inputs: tuple[InputFile, ...]
-    attempts: tuple[AttemptStory, ...]
-    events: tuple[EventStory, ...]
-    arrival: EventStory | None
+    attempts: tuple[AttemptDetail, ...]
+    events: tuple[EventRecord, ...]
+    arrival: EventRecord | None
 
     @property
     def hold_asked(self) -> str:
@@ -121,7 +121,7 @@ class ItemStory:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestStory:
+class RequestRecord:
     """The request of one attempt, to the byte."""
 
     number: int
@@ -154,14 +154,14 @@ def item_by_name(connection: sqlite3.Connection, job_name: str, item_name: str) 
     return summaries(connection, [item_id])[0]
 
 
-def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemStory:
+def item_detail(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemDetail:
     """Tell all of one item. Raises `InputError` for a job or item that is not there."""
     job_id = job_id_of(connection, job_name)
     item_id, _ = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
     place = {"job_id": job_id, "item_id": item_id}
     row = connection.execute(query("story_item"), place).fetchone()
     arrival = connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
-    return ItemStory(
+    return ItemDetail(
         job=job_name,
         item=summaries(connection, [item_id])[0],
         recipe=recipe_of(row),
@@ -176,10 +176,10 @@ def item_story(connection: sqlite3.Connection, job_name: str, item_name: str) ->
     )
 
 
-def item_requests(connection: sqlite3.Connection, item_id: int) -> tuple[RequestStory, ...]:
+def item_requests(connection: sqlite3.Connection, item_id: int) -> tuple[RequestRecord, ...]:
     """Give what each attempt of an item has sent."""
     rows = connection.execute(query("story_bodies"), {"item_id": item_id})
-    return tuple(RequestStory(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
+    return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
 
 def summaries(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
@@ -205,7 +205,7 @@ def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
         generation_id=row["generation_id"],
         credits=row["credits"] or 0,
         outputs=tuple(sorted(outputs, key=lambda output: output.number)),
-        error=None if code is None else ServiceError(code, row["error_message"] or ""),
+        error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
         metadata=json.loads(row["metadata"] or "{}"),
     )
 
@@ -223,8 +223,8 @@ def _output(row: sqlite3.Row) -> OutputSummary:
     )
 
 
-def _attempt(row: sqlite3.Row) -> AttemptStory:
-    return AttemptStory(
+def _attempt(row: sqlite3.Row) -> AttemptDetail:
+    return AttemptDetail(
         id=row["id"],
         number=row["number"],
         state=AttemptState(row["state"]),
@@ -246,8 +246,8 @@ def _attempt(row: sqlite3.Row) -> AttemptStory:
     )
 
 
-def _event(row: sqlite3.Row) -> EventStory:
-    return EventStory(
+def _event(row: sqlite3.Row) -> EventRecord:
+    return EventRecord(
         id=row["id"],
         at=from_milliseconds(row["at"]),
         kind=row["kind"],

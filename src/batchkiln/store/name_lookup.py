@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.states import ItemState
 from batchkiln.store.sql import query
 
@@ -27,7 +27,7 @@ def items_of(
 ) -> dict[str, tuple[int, ItemState]]:
     """Return id and state of each item named. Raises one `InputError` for all that the job does not have."""
     found: dict[str, tuple[int, ItemState]] = {}
-    mistakes: list[Mistake] = []
+    mistakes: list[Diagnostic] = []
     for name in dict.fromkeys(names):
         row = connection.execute(query("named_item"), {"job_id": job_id, "name": name}).fetchone()
         if row is not None:
@@ -49,7 +49,7 @@ def _names_near(connection: sqlite3.Connection, job_id: int, name: str) -> list[
     return []
 
 
-def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Mistake:
+def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Diagnostic:
     near = difflib.get_close_matches(name, names)
     hint = f"did you mean {' or '.join(repr(one) for one in near)}? {remedy}" if near else remedy
-    return Mistake(reason, remedy=hint)
+    return Diagnostic(reason, remedy=hint)

@@ -21,19 +21,19 @@ EXPIRING_SHOWN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NotificationCursor:
     """How far a notifier was told: the history up to an event; and notices, by their ids, the newest last."""
 
     cursor: int
     ids: tuple[str, ...] = ()
 
-    def also(self, notice_id: str) -> "Told":
+    def also(self, notice_id: str) -> "NotificationCursor":
         """Return this with one more that was told."""
-        return Told(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
+        return NotificationCursor(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
 
-    def at(self, cursor: int) -> "Told":
+    def at(self, cursor: int) -> "NotificationCursor":
         """Return this with the history told up to an event."""
-        return Told(cursor, self.ids)
+        return NotificationCursor(cursor, self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ def audience_of(connection: sqlite3.Connection, jobs: Iterable[str]) -> frozense
     return frozenset(names)
 
 
-def read_told(connection: sqlite3.Connection, notifier: str) -> Told:
+def read_cursor(connection: sqlite3.Connection, notifier: str) -> NotificationCursor:
     """Return how far a notifier was told; a new one is told from now on."""
     row = connection.execute(query("get_meta"), {"key": f"told/{notifier}"}).fetchone()
     if row is None:
-        return Told(connection.execute(query("last_event")).fetchone()[0])
+        return NotificationCursor(connection.execute(query("last_event")).fetchone()[0])
     kept = json.loads(row["value"])
-    return Told(kept["cursor"], tuple(kept["ids"]))
+    return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
 
 
-def write_told(connection: sqlite3.Connection, notifier: str, told: Told) -> None:
+def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
     """Keep how far a notifier was told. For `Database.write`."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
     connection.execute(query("set_meta"), {"key": f"told/{notifier}", "value": value})

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from batchkiln.store.database import Database
 from batchkiln.store.preflight import check_there
-from batchkiln.store.wakeup import ring
+from batchkiln.store.wakeup import notify
 
 
 @asynccontextmanager
-async def changing(path: Path) -> AsyncIterator[Database]:
+async def open_for_update(path: Path) -> AsyncIterator[Database]:
     """Open a queue that is there, and wake who drives it afterwards. A mistyped path makes no new queue."""
     check_there(path)
     database = await Database.open_for_writing(path)
@@ -18,4 +18,4 @@ async def changing(path: Path) -> AsyncIterator[Database]:
         yield database
     finally:
         await database.close()
-    ring(path)
+    notify(path)

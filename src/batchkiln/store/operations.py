@@ -17,7 +17,7 @@ from batchkiln.core.states import Event, ItemState
 from batchkiln.store.name_lookup import items_of, job_id_of
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
-from batchkiln.store.transitions import move_all, note_job
+from batchkiln.store.transitions import log_job_event, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
 
@@ -110,7 +110,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
 
     def requeue(item_ids: Sequence[int], state: ItemState) -> None:
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
-        move_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
+        transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, _RETRIED_UNNAMED)
     counts = _each(connection, pages, RETRYABLE, requeue)
@@ -139,7 +139,7 @@ def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[s
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
 
     def drop(item_ids: Sequence[int], state: ItemState) -> None:
-        move_all(connection, item_ids, expected=state, event=Event.CANCEL_REQUESTED, now=now)
+        transition_all(connection, item_ids, expected=state, event=Event.CANCEL_REQUESTED, now=now)
 
     queued = (ItemState.QUEUED,)
     pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
@@ -162,7 +162,7 @@ def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_p
     place = {"job_id": job_id, "is_paused": is_paused}
     is_news = connection.execute(query("pause_job"), place).rowcount == 1
     if is_news:
-        note_job(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
+        log_job_event(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
     return is_news
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from batchkiln.core.budget import JobMoney
-from batchkiln.core.duration_model import Sighting
+from batchkiln.core.budget import JobCredits
+from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.planner import Candidate, QueueView
 from batchkiln.core.queue_types import Kind, Outstanding, Scope, Snapshot, Viewpoint
@@ -68,13 +68,13 @@ def _is_unwanted(
     )
 
 
-def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, Sighting]]:
+def durations(connection: sqlite3.Connection, profile: str) -> list[tuple[Kind, Observation]]:
     """Return what was seen of the durations of a profile's newest successes, the oldest first."""
     rows = connection.execute(query("durations"), {"profile": profile, "newest": ATTEMPTS_LOOKED_AT})
     return [
         (
             Kind(row["price_key"], bool(row["is_video"])),
-            Sighting(row["seen_going_ms"] / 1000, row["seen_ended_ms"] / 1000),
+            Observation(row["seen_going_ms"] / 1000, row["seen_ended_ms"] / 1000),
         )
         for row in rows
     ]
@@ -97,7 +97,7 @@ def _candidate(
     connection: sqlite3.Connection,
     viewpoint: Viewpoint,
     row: sqlite3.Row,
-    money: JobMoney,
+    money: JobCredits,
     job_is_working: bool,  # noqa: FBT001
 ) -> Candidate | None:
     limit = UPLOAD_LOOKAHEAD if row["inputs_count"] else 1
@@ -133,9 +133,9 @@ def _missing_inputs(connection: sqlite3.Connection, account_id: int, heads: list
     return tuple(input_id for input_id in wanted if input_id not in ready)
 
 
-def _money(connection: sqlite3.Connection, row: sqlite3.Row, days: Sequence[datetime]) -> JobMoney:
+def _money(connection: sqlite3.Connection, row: sqlite3.Row, days: Sequence[datetime]) -> JobCredits:
     has_day_budget = row["budget_credits_per_day"] is not None
-    return JobMoney(
+    return JobCredits(
         reserved=row["reserved"],
         charged=row["charged"],
         refunded=row["refunded"],

@@ -29,7 +29,7 @@ _FIRST_PAGE_BYTES: Final = 4096
 """A queue is this large when it leaves its journal for a log, before anything is in it."""
 
 
-def damaged(path: Path, what: str) -> QueueUnusable:
+def corruption_error(path: Path, what: str) -> QueueUnusable:
     """Return the error of a damaged queue, with what a person can do."""
     return QueueUnusable(
         f"{path}: the queue is damaged ({what}); nothing more is sent. Move the file, its -wal and its -shm "
@@ -85,24 +85,28 @@ def is_open_to_others(path: Path) -> bool:
         return False
 
 
-def look(path: Path, *, is_connected: bool = False) -> bool:
+def check_file(path: Path, *, is_connected: bool = False) -> bool:
     """Tell whether a file with content stands there. An absent or empty one may become a queue.
 
     Raises `QueueUnusable` where it was one, or where SQLite would drop a log; `QueueBusy` where nobody may look.
     `is_connected`: a connection has made an absent file, so that an empty one beside a lock is no damage.
     """
     # Asked first: who makes a queue writes its log and locks it only when the file has content.
-    was_driven = was_locked(path)
+    was_driven = locked_error(path)
     has_log = check_log(path)
     status = _status(path)
     if status is None:
         if has_log:
-            raise damaged(path, "it is gone and its -wal is left; to begin anew on purpose, remove that as well")
+            raise corruption_error(
+                path, "it is gone and its -wal is left; to begin anew on purpose, remove that as well"
+            )
         return False
     if not stat.S_ISREG(status.st_mode):
         raise QueueUnusable(f"{path}: this is no file; name another with --queue")
     if status.st_size == 0 and (has_log or (was_driven and not is_connected)):
-        raise damaged(path, "it is empty, yet held something; to begin anew on purpose, remove it and its -wal")
+        raise corruption_error(
+            path, "it is empty, yet held something; to begin anew on purpose, remove it and its -wal"
+        )
     if status.st_size > _FIRST_PAGE_BYTES and _is_hot(_beside(path, "-journal")):
         raise _beside_a_journal(path)
     return status.st_size > 0
@@ -110,11 +114,11 @@ def look(path: Path, *, is_connected: bool = False) -> bool:
 
 def check_there(path: Path) -> None:
     """Raise `QueueUnusable` where no queue is, for commands that make none: a mistyped path is told."""
-    if not look(path) and not path.exists():
+    if not check_file(path) and not path.exists():
         raise QueueUnusable(f"{path}: there is no queue; `batchkiln run` or `batchkiln enqueue` makes one")
 
 
-def was_locked(path: Path) -> bool:
+def locked_error(path: Path) -> bool:
     """Tell whether a process has ever driven a queue of this name."""
     return _status(_beside(path, ".lock")) is not None
 
@@ -123,14 +127,16 @@ def check_log(path: Path) -> bool:
     """Tell whether a log with content lies beside the file. Raises `QueueUnusable` for what is no log of SQLite."""
     magic = _log_magic(path)
     if magic and magic not in (*_LOG_MAGIC, _NO_LOG_YET):
-        raise damaged(path, "its -wal is no log of SQLite")
+        raise corruption_error(path, "its -wal is no log of SQLite")
     return bool(magic)
 
 
-def has_traces(path: Path) -> bool:
+def was_used_before(path: Path) -> bool:
     """Tell whether a file that SQLite cannot read was a queue: by its lock, its log, or our mark in its header."""
     mark = APPLICATION_ID.to_bytes(4)
-    return was_locked(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
+    return (
+        locked_error(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
+    )
 
 
 def _resolved(link: Path) -> Path:
@@ -169,7 +175,7 @@ def _log_magic(path: Path) -> bytes:
     if status is None:
         return b""
     if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-        raise damaged(path, "its -wal is no file")
+        raise corruption_error(path, "its -wal is no file")
     return _read(log, len(_NO_LOG_YET))
 
 

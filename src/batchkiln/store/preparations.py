@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from batchkiln.core.budget import Obstacle
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.job import SavedFile
 from batchkiln.core.planner import Candidate
 from batchkiln.core.queue_types import DownloadTask, WantedInput
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.row_types import attempt_of, input_file_of, input_ids_of, instant
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import move, note
+from batchkiln.store.transitions import log_event, transition
 
 REJECTED_AT_ONCE = 500
 """Items rejected in one transaction: a million that never fit must not block the queue for a minute."""
@@ -33,7 +33,7 @@ def record_quote(
     """Keep the price of the recipe that was asked, by way of an item; it serves all items that share it."""
     parameters = {"profile": profile, "recipe_id": recipe_id, "cost": cost, "now": now}
     connection.execute(query("set_quote"), parameters)
-    note(connection, "quoted", item_id=item_id, now=now, detail={"cost_credits": cost})
+    log_event(connection, "quoted", item_id=item_id, now=now, detail={"cost_credits": cost})
 
 
 def note_failing(
@@ -45,7 +45,7 @@ def note_failing(
     kind = "price_not_had" if input_id is None else "upload_not_had"
     for head in heads:
         if input_id is None or input_id in input_ids_of(head["inputs"]):
-            note(connection, kind, item_id=head["id"], now=now, detail={"reason": reason})
+            log_event(connection, kind, item_id=head["id"], now=now, detail={"reason": reason})
             return
 
 
@@ -83,33 +83,33 @@ def drop_assets(connection: sqlite3.Connection, item_id: int, account_id: int) -
     connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": account_id})
 
 
-def reject_item(connection: sqlite3.Connection, item_id: int, error: ServiceError, now: int) -> None:
+def reject_item(connection: sqlite3.Connection, item_id: int, error: ErrorInfo, now: int) -> None:
     """End an item whose quote the service refused; nothing was sent, nothing charged."""
     if _is_queued(connection, item_id):
-        move(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.REFUSED, now=now, error=error)
+        transition(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.REFUSED, now=now, error=error)
 
 
 def reject_class(
-    connection: sqlite3.Connection, job_id: int, recipe_id: int, error: ServiceError, now: int, *, event: Event
+    connection: sqlite3.Connection, job_id: int, recipe_id: int, error: ErrorInfo, now: int, *, event: Event
 ) -> int:
     """End queued items of one recipe with the same reason, some hundred at once; return how many."""
     parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": REJECTED_AT_ONCE}
     heads = connection.execute(query("queued_heads"), parameters).fetchall()
     for head in heads:
-        move(connection, item_id=head["id"], expected=ItemState.QUEUED, event=event, now=now, error=error)
+        transition(connection, item_id=head["id"], expected=ItemState.QUEUED, event=event, now=now, error=error)
     return len(heads)
 
 
-def obstacle_error(obstacle: Obstacle, cost: int, limit: int | None) -> ServiceError:
+def obstacle_error(obstacle: BudgetLimit, cost: int, limit: int | None) -> ErrorInfo:
     """Say why an item can never be paid."""
     what = {
-        Obstacle.OVER_CAP: "its own cap",
-        Obstacle.OVER_JOB_BUDGET: "what is left of the job's budget",
-        Obstacle.OVER_JOB_DAY: "the job's daily budget",
-        Obstacle.OVER_DAY: "the account's daily budget",
+        BudgetLimit.OVER_CAP: "its own cap",
+        BudgetLimit.OVER_JOB_BUDGET: "what is left of the job's budget",
+        BudgetLimit.OVER_JOB_DAY: "the job's daily budget",
+        BudgetLimit.OVER_DAY: "the account's daily budget",
     }[obstacle]
     amount = "" if limit is None else f" ({limit})"
-    return ServiceError(obstacle, f"its quote of {cost} credits exceeds {what}{amount}; nothing was sent or charged")
+    return ErrorInfo(obstacle, f"its quote of {cost} credits exceeds {what}{amount}; nothing was sent or charged")
 
 
 def wanted_inputs(connection: sqlite3.Connection, input_ids: Sequence[int], item_id: int) -> tuple[WantedInput, ...]:
@@ -141,8 +141,8 @@ def hold_for_input(
     held = 0
     for head in connection.execute(query("queued_heads"), parameters).fetchall():
         if input_id in input_ids_of(head["inputs"]):
-            error = ServiceError("input_lost", message)
-            move(
+            error = ErrorInfo("input_lost", message)
+            transition(
                 connection, item_id=head["id"], expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=now, error=error
             )
             held += 1
@@ -212,7 +212,7 @@ def record_saved(
     is_new = connection.execute(query("insert_output"), output).rowcount == 1
     if not is_new and not connection.execute(query("is_output_saved"), output).fetchone()[0]:
         return False
-    note(
+    log_event(
         connection,
         "file_saved",
         item_id=task.attempt.item_id,
@@ -227,7 +227,7 @@ def record_saved(
 
 def record_done(connection: sqlite3.Connection, task: DownloadTask, now: int) -> None:
     """End an item whose files are all recorded."""
-    move(
+    transition(
         connection,
         item_id=task.attempt.item_id,
         expected=ItemState.DOWNLOADING,
@@ -239,7 +239,7 @@ def record_done(connection: sqlite3.Connection, task: DownloadTask, now: int) ->
 
 def record_link_expired(connection: sqlite3.Connection, task: DownloadTask, now: int, reason: str) -> None:
     """Note that a link no longer worked: one more read gives a fresh one."""
-    move(
+    transition(
         connection,
         item_id=task.attempt.item_id,
         expected=ItemState.DOWNLOADING,
@@ -258,10 +258,10 @@ def record_retention_ended(connection: sqlite3.Connection, task: DownloadTask, n
     connection.execute(query("expire_attempt"), {"attempt_id": task.attempt.id, "now": now})
     if saved := connection.execute(query("count_outputs"), {"attempt_id": task.attempt.id}).fetchone()[0]:
         reason = f"{saved} of {task.listed} outputs are on disk; the service no longer holds the rest"
-        _hold(connection, task, ServiceError("outputs_gone", reason), now)
+        _hold(connection, task, ErrorInfo("outputs_gone", reason), now)
         return
-    error = ServiceError("expired", "paid, but the service no longer holds the outputs")
-    move(
+    error = ErrorInfo("expired", "paid, but the service no longer holds the outputs")
+    transition(
         connection,
         item_id=task.attempt.item_id,
         expected=ItemState.DOWNLOADING,
@@ -275,11 +275,11 @@ def record_retention_ended(connection: sqlite3.Connection, task: DownloadTask, n
 def record_unusable(connection: sqlite3.Connection, task: DownloadTask, reason: str, now: int) -> None:
     """Hold an item whose outputs were tried often and long enough, for a person. Its attempt stays as it is."""
     saved = connection.execute(query("count_outputs"), {"attempt_id": task.attempt.id}).fetchone()[0]
-    _hold(connection, task, ServiceError("output_unusable", f"{saved} of its outputs are on disk; {reason}"), now)
+    _hold(connection, task, ErrorInfo("output_unusable", f"{saved} of its outputs are on disk; {reason}"), now)
 
 
-def _hold(connection: sqlite3.Connection, task: DownloadTask, error: ServiceError, now: int) -> None:
-    move(
+def _hold(connection: sqlite3.Connection, task: DownloadTask, error: ErrorInfo, now: int) -> None:
+    transition(
         connection,
         item_id=task.attempt.item_id,
         expected=ItemState.DOWNLOADING,

@@ -10,7 +10,7 @@ from batchkiln.store.database import SCHEMA_VERSION, look_without_changing, prep
 from batchkiln.store.driver_status import Lease, lease
 from batchkiln.store.jobs import job_names
 from batchkiln.store.pending_work import Work, find_work
-from batchkiln.store.preflight import look
+from batchkiln.store.preflight import check_file
 from batchkiln.store.sql import query
 
 
@@ -45,7 +45,7 @@ def queue_health(path: Path) -> QueueHealth | None:
 
     Raises `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
     """
-    if not look(path):
+    if not check_file(path):
         return None
     try:
         look_without_changing(path)

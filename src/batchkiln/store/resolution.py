@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import AttemptState
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.name_lookup import items_of, job_id_of
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import Detail, move
+from batchkiln.store.transitions import Detail, transition
 
 _OF_A_WRONG_ID: Final = (
     "a person gave it, and the service has never confirmed it. Run `batchkiln work`: once the service has denied it "
     "for an hour, the item is held again, and the right id can be given"
 )
-_GIVEN_UP: Final = ServiceError("given_up", "a person gave the item up while it was held")
+_GIVEN_UP: Final = ErrorInfo("given_up", "a person gave the item up while it was held")
 
 
-_SET_ASIDE: Final = ServiceError("set_aside", "a person took it out of the program's hands before it had ended")
+_SET_ASIDE: Final = ErrorInfo("set_aside", "a person took it out of the program's hands before it had ended")
 IN_HAND: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
 """States that a person may end as well, but only while nobody drives the queue: a request may be under way."""
 
@@ -116,7 +116,7 @@ def _set_aside(connection: sqlite3.Connection, item_id: int, state: ItemState, n
     """Take an item that is under way out of the program's hands. Nobody else may drive the queue meanwhile."""
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     connection.execute(query("dispute_attempt"), {"attempt_id": attempt["id"], "now": now})
-    move(
+    transition(
         connection,
         item_id=item_id,
         expected=state,
@@ -196,7 +196,7 @@ def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Ro
     is_denied = attempt["state"] == AttemptState.DISPUTED
     if known is not None and known != generation_id and not is_denied:
         reason = f"the attempt of {held.label} has the id {known!r}, which the service has not denied (Law 3)"
-        raise InputError([Mistake(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
+        raise InputError([Diagnostic(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: there is nothing to wait for")
     place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
@@ -210,7 +210,7 @@ def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> No
     place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
     if other := connection.execute(query("other_unresolved"), place).fetchone():
         reason = f"the account is busy with {other['job']}/{other['item']}, and may have one generation active"
-        raise InputError([Mistake(reason, remedy="resolve this one when that has ended; `pause` keeps others back")])
+        raise InputError([Diagnostic(reason, remedy="resolve this one when that has ended; `pause` keeps others back")])
 
 
 def _settle(connection: sqlite3.Connection, held: _Held, *, charged: int) -> None:
@@ -226,10 +226,10 @@ def _move(
     event: Event,
     now: int,
     *,
-    error: ServiceError | None = None,
+    error: ErrorInfo | None = None,
     detail: Detail | None = None,
 ) -> ItemState:
-    return move(
+    return transition(
         connection,
         item_id=held.item_id,
         expected=ItemState.HELD,

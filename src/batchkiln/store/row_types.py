@@ -5,7 +5,7 @@ import sqlite3
 from datetime import datetime
 
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.queue_types import HeldUntil, Viewpoint
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 
@@ -72,7 +72,7 @@ def input_ids_of(text: str | None) -> tuple[int, ...]:
 
 def held_of(until: int | None, reason: str | None) -> HeldUntil | None:
     """Build a hold from its two columns."""
-    return None if until is None or reason is None else HeldUntil(from_milliseconds(until), Reason(reason))
+    return None if until is None or reason is None else HeldUntil(from_milliseconds(until), WaitReason(reason))
 
 
 def order_of(text: str) -> Order:

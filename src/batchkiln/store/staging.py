@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from batchkiln.core.catalogue import PlacedObjection
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe
 from batchkiln.core.request import parameters_json, price_key, recipe_key
@@ -39,7 +39,9 @@ _SETUP: Final = (
 class MistakeAt(Protocol):
     """Makes a mistake as the manifest shows it, with the text of the line."""
 
-    def __call__(self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /) -> Mistake:
+    def __call__(
+        self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /
+    ) -> Diagnostic:
         """Take the place, the reason and the remedy; without `column` the whole line is meant."""
 
 
@@ -128,9 +130,9 @@ class Staging:
         """A hash of all that was staged, images by their contents: equal where the very same would be enqueued."""
         return self._digest.hexdigest()
 
-    def fill(self, placed: Iterable[Placed]) -> list[Mistake]:
+    def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
         """Stage all items, and give the mistakes that were found in reading them."""
-        mistakes: list[Mistake] = []
+        mistakes: list[Diagnostic] = []
         rows = self._reading(placed, mistakes)
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
             self._stage(chunk)
@@ -138,7 +140,7 @@ class Staging:
         self._connection.execute(query("index_objections"))
         return mistakes
 
-    def duplicates(self, mistake_at: MistakeAt) -> list[Mistake]:
+    def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
         """Give a mistake for each item whose id an earlier one has, and forget those items."""
         reason = "the id {!r} is taken already, at {}"
         found = self._shared("duplicate_names", reason, "give each item of a job an id of its own", mistake_at)
@@ -146,7 +148,7 @@ class Staging:
             self._connection.execute(query("forget_duplicates"))
         return found
 
-    def collisions(self, mistake_at: MistakeAt) -> list[Mistake]:
+    def collisions(self, mistake_at: MistakeAt) -> list[Diagnostic]:
         """Give a mistake for each item whose files would have the name of another one's.
 
         Only patterns whose fields are variables can collide; {item} or {index} in one prevents it.
@@ -167,7 +169,7 @@ class Staging:
         """Count an item that is known among those that are to be sent otherwise than before."""
         self._connection.execute(query("object_to"), {"seq": seq})
 
-    def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Mistake], list[Mistake]]:
+    def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
         """Give what the catalogue says against items that are still to be sent: mistakes, and warnings.
 
         A mistake is what is clear, of items that are new or changed. What is in the queue already, and what is not
@@ -176,8 +178,8 @@ class Staging:
         if not self._objections:
             return [], []
         known = list(self._objections)
-        mistakes: list[Mistake] = []
-        warnings: list[Mistake] = []
+        mistakes: list[Diagnostic] = []
+        warnings: list[Diagnostic] = []
         for number, is_new, items in self._connection.execute(query("objections"), {"job_id": job_id}).fetchall():
             is_clear = number == _MORE_CLEAR or (number >= 0 and known[number].is_clear)
             found = mistakes if is_clear and is_new else warnings
@@ -194,7 +196,7 @@ class Staging:
         """Give a staged place as a person reads it."""
         return f"{self.files[file]}:{line}"
 
-    def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Mistake]:
+    def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Diagnostic]:
         rows = self._connection.execute(query(name), {"limit": MISTAKES_SHOWN + 1}).fetchall()
         if len(rows) > MISTAKES_SHOWN:
             self.omitted += self._connection.execute(query(f"count_{name}")).fetchone()[0] - MISTAKES_SHOWN
@@ -203,7 +205,7 @@ class Staging:
             for shared, file, line, first_file, first_line in rows[:MISTAKES_SHOWN]
         ]
 
-    def _reading(self, placed: Iterable[Placed], mistakes: list[Mistake]) -> Iterator[Placed]:
+    def _reading(self, placed: Iterable[Placed], mistakes: list[Diagnostic]) -> Iterator[Placed]:
         try:
             yield from placed
         except InputError as error:

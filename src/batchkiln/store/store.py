@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
-from batchkiln.core.budget import Obstacle
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.duration_model import Sighting
+from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Candidate, Reason
+from batchkiln.core.planner import Candidate, WaitReason
 from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.queue_types import (
     Circumstances,
@@ -28,9 +28,9 @@ from batchkiln.core.queue_types import (
     WantedInput,
 )
 from batchkiln.core.rate_limits import ServiceDay
-from batchkiln.core.responses import GenerationRecord, ServiceError
+from batchkiln.core.responses import ErrorInfo, GenerationRecord
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import LATEST, Now, from_milliseconds, to_milliseconds
+from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, misunderstood, planner_snapshot, preparations, usage
 from batchkiln.store.charges import charge_beyond
 from batchkiln.store.database import Database
@@ -40,7 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class News:
+class ChangeNotifier:
     """Tells all who wait that the queue has changed, by us or by another process."""
 
     def __init__(self) -> None:
@@ -74,11 +74,11 @@ class News:
         return self._changed
 
 
-class QueueStore:
+class Store:
     """What the scheduler asks of the queue, for the accounts of one profile."""
 
     def __init__(
-        self, database: Database, news: News, *, profile: str, day: ServiceDay, keep_requests_seconds: float
+        self, database: Database, news: ChangeNotifier, *, profile: str, day: ServiceDay, keep_requests_seconds: float
     ) -> None:
         """Use an open database; requests older than `keep_requests_seconds` no longer matter to any minute."""
         self._database = database
@@ -147,7 +147,7 @@ class QueueStore:
         """Return the requests that may still count in a minute, all accounts', oldest first."""
         return await self._database.read(usage.logged_requests, self._profile, self._keep)
 
-    async def durations(self) -> list[tuple[Kind, Sighting]]:
+    async def durations(self) -> list[tuple[Kind, Observation]]:
         """Return what was seen of the durations of the profile's newest successes, the oldest first."""
         return await self._database.read(planner_snapshot.durations, self._profile)
 
@@ -189,12 +189,12 @@ class QueueStore:
         """Count a request in further days: it was answered after a reset."""
         await self._database.write(usage.count_in_days, request)
 
-    async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: Reason) -> None:
+    async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: WaitReason) -> None:
         """Keep a wait that the service imposed, so that a restart honours it as well."""
         name = "hold_creates" if creates else "hold_reads"
         await self._record(_execute, name, account_id=account_id, until=to_milliseconds(until), reason=reason)
 
-    async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
+    async def cap_holds(self, account_id: int, now: ClockReading, *, logged_at: datetime | None) -> None:
         """Shorten an account's stored waits to what the service may have asked for, now that its time is known."""
         await self._database.write(usage.cap_holds, account_id, now.latest, logged_at)
 
@@ -210,7 +210,7 @@ class QueueStore:
         """Forget what was not understood under other circumstances."""
         await self._record(misunderstood.forget_other_circumstances, account_id, circumstances)
 
-    async def remember_time(self, now: Now) -> None:
+    async def remember_time(self, now: ClockReading) -> None:
         """Keep the service's time, the floor of the next start's guess."""
         value = str(to_milliseconds(now.instant))
         await self._database.write(_execute, "set_meta", key=f"service_time/{self._profile}", value=value)
@@ -232,27 +232,35 @@ class QueueStore:
         return await self._record_quietly(attempts.record_replay, attempt_id, request, keep_seconds=self._keep)
 
     async def record_answer(
-        self, attempt: Attempt, answer: Answer, error: ServiceError, now: Now, *, is_contact: bool
+        self, attempt: Attempt, answer: Answer, error: ErrorInfo, now: ClockReading, *, is_contact: bool
     ) -> ItemState:
         """Record what a reply that names no generation means; return the item's state."""
         at = to_milliseconds(now.instant)
         return await self._record(attempts.record_answer, attempt.id, answer, error, at, is_contact=is_contact)
 
-    async def record_hold(self, attempt: Attempt, event: Event, error: ServiceError, now: Now) -> ItemState:
+    async def record_hold(self, attempt: Attempt, event: Event, error: ErrorInfo, now: ClockReading) -> ItemState:
         """Hand an attempt over to a person; return the item's state."""
         return await self._record(attempts.record_hold, attempt.id, event, error, to_milliseconds(now.instant))
 
-    async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
+    async def record_withdrawn(self, attempt: Attempt, now: ClockReading) -> None:
         """Note that an attempt that created nothing is not sent again."""
         await self._record(attempts.record_withdrawn, attempt.id, to_milliseconds(now.instant))
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
+    async def record_accepted(
+        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
+    ) -> Progress:
         """Note the generation's id and price, and how far it is."""
         at = to_milliseconds(now.instant)
         return await self._record_and_look(look, _accept, attempt.id, record, at, self._day_of(now))
 
     async def record_generation(
-        self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look, *, sighting: Sighting | None = None
+        self,
+        attempt: Attempt,
+        record: GenerationRecord,
+        now: ClockReading,
+        look: Look,
+        *,
+        sighting: Observation | None = None,
     ) -> Progress:
         """Take over what a poll said, and what was seen of the duration of a success."""
         at = to_milliseconds(now.instant)
@@ -260,29 +268,29 @@ class QueueStore:
             look, _take_over, attempt.id, record, at, self._day_of(now), sighting=sighting
         )
 
-    def _day_of(self, now: Now) -> usage.DayOf:
+    def _day_of(self, now: ClockReading) -> usage.DayOf:
         return lambda instant: self._day.start_of(instant or now.latest)
 
-    async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
+    async def record_lost(self, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> ItemState:
         """Note that the service denies a generation's id."""
         after = int(LOST_AFTER.total_seconds() * 1000)
         return await self._record(attempts.record_lost, attempt.id, error, to_milliseconds(now.instant), after)
 
     async def record_key_missing(
-        self, attempt: Attempt, state: ItemState, now: Now, *, is_refused: bool = False
+        self, attempt: Attempt, state: ItemState, now: ClockReading, *, is_refused: bool = False
     ) -> None:
         """Hold an item whose API key is not configured, or refused."""
         at = to_milliseconds(now.instant)
         await self._record(attempts.record_key_missing, attempt.id, state, at, is_refused=is_refused)
 
-    async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: Now) -> int:
+    async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: ClockReading) -> int:
         """Take up items again whose API key came back."""
         at = to_milliseconds(now.instant)
         return await self._record(attempts.resume_held_for_key, account_id, fingerprints, at)
 
     # --- preparations ---
 
-    async def record_quote(self, candidate: Candidate, cost_credits: int, now: Now) -> None:
+    async def record_quote(self, candidate: Candidate, cost_credits: int, now: ClockReading) -> None:
         """Keep a price of this profile."""
         await self._record(
             preparations.record_quote,
@@ -293,7 +301,7 @@ class QueueStore:
             now=to_milliseconds(now.instant),
         )
 
-    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: Now) -> None:
+    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: ClockReading) -> None:
         """Note that a candidate's price, or the upload of an image, cannot be had for now, and why."""
         await self._record(
             preparations.note_failing,
@@ -316,28 +324,30 @@ class QueueStore:
         """Forget an item's uploads, so that they are made again."""
         await self._record(preparations.drop_assets, item_id, account_id)
 
-    async def reject_item(self, item_id: int, error: ServiceError, now: Now) -> None:
+    async def reject_item(self, item_id: int, error: ErrorInfo, now: ClockReading) -> None:
         """End a queued item that the service refuses to price."""
         await self._record(preparations.reject_item, item_id, error, to_milliseconds(now.instant))
 
-    async def reject_alike(self, candidate: Candidate, error: ServiceError, now: Now) -> int:
+    async def reject_alike(self, candidate: Candidate, error: ErrorInfo, now: ClockReading) -> int:
         """End the queued items of a recipe that the service refuses to price."""
         at = to_milliseconds(now.instant)
         job_id, recipe_id = candidate.job_id, candidate.recipe_id
         return await self._record(preparations.reject_class, job_id, recipe_id, error, at, event=Event.REFUSED)
 
-    async def reject_unpayable(self, candidate: Candidate, obstacle: Obstacle, limit: int | None, now: Now) -> int:
+    async def reject_unpayable(
+        self, candidate: Candidate, obstacle: BudgetLimit, limit: int | None, now: ClockReading
+    ) -> int:
         """End the queued items of a recipe that can never be paid."""
         error = preparations.obstacle_error(obstacle, candidate.cost or 0, limit)
         at = to_milliseconds(now.instant)
         job_id, recipe_id = candidate.job_id, candidate.recipe_id
         return await self._record(preparations.reject_class, job_id, recipe_id, error, at, event=Event.NEVER_FITS)
 
-    async def record_assets(self, account_id: int, urls: Iterable[tuple[str, str]], now: Now) -> None:
+    async def record_assets(self, account_id: int, urls: Iterable[tuple[str, str]], now: ClockReading) -> None:
         """Keep the urls of uploaded contents (sha256, url)."""
         await self._record(preparations.record_assets, account_id, urls, to_milliseconds(now.instant))
 
-    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: Now) -> None:
+    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: ClockReading) -> None:
         """Hold the items of a class that need a local file which is gone or has changed."""
         await self._record(
             preparations.hold_for_input,
@@ -359,7 +369,7 @@ class QueueStore:
         listed: int,
         output_type: str,
         is_last: bool,
-        now: Now,
+        now: ClockReading,
     ) -> bool:
         """Record a file that stands whole under its final name (Law 7); False where another output has that file."""
         at = to_milliseconds(now.instant)
@@ -374,19 +384,19 @@ class QueueStore:
             now=at,
         )
 
-    async def record_done(self, task: DownloadTask, now: Now) -> None:
+    async def record_done(self, task: DownloadTask, now: ClockReading) -> None:
         """End an item whose files are all here."""
         await self._record(preparations.record_done, task, to_milliseconds(now.instant))
 
-    async def record_link_expired(self, task: DownloadTask, reason: str, now: Now) -> None:
+    async def record_link_expired(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
         """Note that a link no longer worked."""
         await self._record(preparations.record_link_expired, task, to_milliseconds(now.instant), reason)
 
-    async def record_unusable(self, task: DownloadTask, reason: str, now: Now) -> None:
+    async def record_unusable(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
         """Hold an item whose outputs cannot be had, for a person."""
         await self._record(preparations.record_unusable, task, reason, to_milliseconds(now.instant))
 
-    async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
+    async def record_retention_ended(self, task: DownloadTask, now: ClockReading) -> None:
         """End an item whose paid outputs are gone."""
         await self._record(preparations.record_retention_ended, task, to_milliseconds(now.instant))
 
@@ -417,7 +427,7 @@ def _take_over(
     now: int,
     day_of: usage.DayOf,
     *,
-    sighting: Sighting | None,
+    sighting: Observation | None,
 ) -> Progress:
     before = _attempt(connection, attempt_id)
     state = attempts.record_generation(connection, attempt_id, record, now, day_of, sighting=sighting)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState, apply
 from batchkiln.store.sql import query
 
@@ -15,7 +15,7 @@ Detail = Mapping[str, str | int | bool | None]
 _KEEPS_ATTEMPT = frozenset(ItemState) - {ItemState.QUEUED}
 
 
-def move(
+def transition(
     connection: sqlite3.Connection,
     *,
     item_id: int,
@@ -23,7 +23,7 @@ def move(
     event: Event,
     now: int,
     attempt_id: int | None = None,
-    error: ServiceError | None = None,
+    error: ErrorInfo | None = None,
     detail: Detail | None = None,
 ) -> ItemState:
     """Apply `event` to an item inside the caller's transaction and return its new state.
@@ -33,11 +33,13 @@ def move(
     """
     state = apply(expected, event)
     _change(connection, item_id, expected, state, event=event, attempt_id=attempt_id, error=error)
-    note(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail)
+    log_event(
+        connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail
+    )
     return state
 
 
-def move_through(
+def transition_through(
     connection: sqlite3.Connection,
     *,
     item_id: int,
@@ -50,7 +52,7 @@ def move_through(
     states = list(accumulate((event for event, _ in steps), apply, initial=expected))
     _change(connection, item_id, expected, states[-1], event=steps[0][0], attempt_id=attempt_id)
     for (event, detail), state in zip(steps, states[1:], strict=True):
-        note(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, detail=detail)
+        log_event(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, detail=detail)
     return states[-1]
 
 
@@ -62,7 +64,7 @@ def _change(
     *,
     event: Event,
     attempt_id: int | None,
-    error: ServiceError | None = None,
+    error: ErrorInfo | None = None,
 ) -> None:
     changed = connection.execute(
         query("move_item"),
@@ -80,7 +82,7 @@ def _change(
         raise InvariantBroken(f"item {item_id} is not {expected}, as {event} expects")
 
 
-def move_all(
+def transition_all(
     connection: sqlite3.Connection, item_ids: Sequence[int], *, expected: ItemState, event: Event, now: int
 ) -> None:
     """Apply `event` to many items, as `move` does to one, in two statements. Raises `InvariantBroken` as well."""
@@ -93,7 +95,7 @@ def move_all(
     connection.execute(query("insert_item_events"), {"ids": ids, "at": now, "kind": event, "state": state})
 
 
-def note(
+def log_event(
     connection: sqlite3.Connection,
     event: str,
     *,
@@ -101,7 +103,7 @@ def note(
     now: int,
     attempt_id: int | None = None,
     state: ItemState | None = None,
-    error: ServiceError | None = None,
+    error: ErrorInfo | None = None,
     detail: Detail | None = None,
 ) -> None:
     """Write one line of an item's history. No link and no key may be in it (Law 8)."""
@@ -121,7 +123,9 @@ def note(
     )
 
 
-def note_job(connection: sqlite3.Connection, kind: str, *, job_id: int, now: int, detail: Detail | None = None) -> None:
+def log_job_event(
+    connection: sqlite3.Connection, kind: str, *, job_id: int, now: int, detail: Detail | None = None
+) -> None:
     """Write one line of a job's history."""
     text = json.dumps(dict(detail), ensure_ascii=False) if detail else None
     connection.execute(query("insert_job_event"), {"at": now, "job_id": job_id, "kind": kind, "detail": text})

@@ -19,16 +19,16 @@ from pathlib import Path
 _ENOUGH = 4096
 
 
-def bell_of(queue: Path) -> Path:
+def fifo_path(queue: Path) -> Path:
     """Return the pipe's path for a queue file, the same for every way to name that file."""
     digest = hashlib.sha256(str(queue.resolve()).encode()).hexdigest()[:32]
     return Path(tempfile.gettempdir(), f"batchkiln-{os.getuid()}", f"{digest}.bell")
 
 
-def ring(queue: Path) -> None:
+def notify(queue: Path) -> None:
     """Wake the process that drives the queue, if there is one."""
     with contextlib.suppress(OSError):
-        bell = bell_of(queue)
+        bell = fifo_path(queue)
         if _is_private(bell):
             descriptor = os.open(bell, os.O_WRONLY | os.O_NONBLOCK)
             try:
@@ -38,10 +38,10 @@ def ring(queue: Path) -> None:
 
 
 @contextlib.contextmanager
-def listening(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
+def listen(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
     """Call `heard` in the running loop whenever somebody rings; no pipe, no calls."""
     loop = asyncio.get_running_loop()
-    descriptor = _open(bell_of(queue))
+    descriptor = _open(fifo_path(queue))
     if descriptor is None:
         yield
         return
@@ -58,7 +58,7 @@ def listening(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
         loop.remove_reader(descriptor)
         os.close(descriptor)
         with contextlib.suppress(OSError):
-            bell_of(queue).unlink()
+            fifo_path(queue).unlink()
 
 
 def _open(bell: Path) -> int | None:

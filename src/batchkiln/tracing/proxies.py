@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from batchkiln.core.budget import Obstacle
-from batchkiln.core.duration_model import Sighting
+from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.outcomes import Answer
 from batchkiln.core.planner import Candidate
@@ -18,17 +18,17 @@ from batchkiln.core.responses import (
     CompleteReply,
     CreateReply,
     DownloadReply,
+    ErrorInfo,
     GenerationRecord,
     OutputLink,
     PrepareReply,
     PutReply,
     QuoteReply,
     ReadReply,
-    ServiceError,
     UploadTicket,
 )
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import Now
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.tracing.recorder import Recorder
 from batchkiln.worker.account_worker import Ports
 from batchkiln.worker.ports import Clock, Outputs, Part, Queue, Service
@@ -178,33 +178,41 @@ class HeardQueue(_Heard):
         await self._inner.note_read(attempt_id, request)
         self._recorder.reading(attempt_id)
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
+    async def record_accepted(
+        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
+    ) -> Progress:
         """Note the generation."""
         progress: Progress = await self._inner.record_accepted(attempt, record, now, look)
         self._recorder.seen(attempt, record, progress)
         return progress
 
     async def record_generation(
-        self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look, *, sighting: Sighting | None = None
+        self,
+        attempt: Attempt,
+        record: GenerationRecord,
+        now: ClockReading,
+        look: Look,
+        *,
+        sighting: Observation | None = None,
     ) -> Progress:
         """Take over what a poll said."""
         progress: Progress = await self._inner.record_generation(attempt, record, now, look, sighting=sighting)
         self._recorder.seen(attempt, record, progress)
         return progress
 
-    async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
+    async def record_lost(self, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> ItemState:
         """Note that the service denies the id."""
         state: ItemState = await self._inner.record_lost(attempt, error, now)
         self._recorder.lost(attempt, error, state)
         return state
 
-    async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
+    async def record_withdrawn(self, attempt: Attempt, now: ClockReading) -> None:
         """Note that an attempt is not sent again."""
         await self._inner.record_withdrawn(attempt, now)
         self._recorder.ended(attempt.id)
 
     async def record_answer(
-        self, attempt: Attempt, answer: Answer, error: ServiceError, now: Now, *, is_contact: bool
+        self, attempt: Attempt, answer: Answer, error: ErrorInfo, now: ClockReading, *, is_contact: bool
     ) -> ItemState:
         """Note a reply that names no generation."""
         state: ItemState = await self._inner.record_answer(attempt, answer, error, now, is_contact=is_contact)
@@ -212,7 +220,7 @@ class HeardQueue(_Heard):
             self._recorder.ended(attempt.id, error)
         return state
 
-    async def record_hold(self, attempt: Attempt, event: Event, error: ServiceError, now: Now) -> ItemState:
+    async def record_hold(self, attempt: Attempt, event: Event, error: ErrorInfo, now: ClockReading) -> ItemState:
         """Note that a person has to decide."""
         state: ItemState = await self._inner.record_hold(attempt, event, error, now)
         if state is not ItemState.SUBMITTING:
@@ -231,24 +239,26 @@ class HeardQueue(_Heard):
         wanted: tuple[WantedInput, ...] = await self._inner.wanted_inputs(candidate)
         return wanted
 
-    async def reject_item(self, item_id: int, error: ServiceError, now: Now) -> None:
+    async def reject_item(self, item_id: int, error: ErrorInfo, now: ClockReading) -> None:
         """End a queued item."""
         await self._inner.reject_item(item_id, error, now)
         self._recorder.turned_away(item_id, error.code)
 
-    async def reject_alike(self, candidate: Candidate, error: ServiceError, now: Now) -> int:
+    async def reject_alike(self, candidate: Candidate, error: ErrorInfo, now: ClockReading) -> int:
         """End the items of a recipe; the trace is of the one that was asked about."""
         count: int = await self._inner.reject_alike(candidate, error, now)
         self._recorder.turned_away(candidate.item_id, error.code)
         return count
 
-    async def reject_unpayable(self, candidate: Candidate, obstacle: Obstacle, limit: int | None, now: Now) -> int:
+    async def reject_unpayable(
+        self, candidate: Candidate, obstacle: BudgetLimit, limit: int | None, now: ClockReading
+    ) -> int:
         """End the items of a recipe that can never be paid; the trace is of the first."""
         count: int = await self._inner.reject_unpayable(candidate, obstacle, limit, now)
         self._recorder.turned_away(candidate.item_id, obstacle.value)
         return count
 
-    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: Now) -> None:
+    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: ClockReading) -> None:
         """Hold the items that need a file which is gone."""
         await self._inner.hold_for_input(candidate, input_id, message, now)
         self._recorder.turned_away(candidate.item_id, "input_missing")
@@ -268,7 +278,7 @@ class HeardQueue(_Heard):
         listed: int,
         output_type: str,
         is_last: bool,
-        now: Now,
+        now: ClockReading,
     ) -> bool:
         """Record a whole file."""
         is_recorded: bool = await self._inner.record_saved(
@@ -280,24 +290,24 @@ class HeardQueue(_Heard):
                 self._recorder.ended(task.attempt.id)
         return is_recorded
 
-    async def record_done(self, task: DownloadTask, now: Now) -> None:
+    async def record_done(self, task: DownloadTask, now: ClockReading) -> None:
         """End an item whose files are all here."""
         await self._inner.record_done(task, now)
         self._recorder.ended(task.attempt.id)
 
-    async def record_link_expired(self, task: DownloadTask, reason: str, now: Now) -> None:
+    async def record_link_expired(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
         """Note that a link no longer worked."""
         await self._inner.record_link_expired(task, reason, now)
         self._recorder.fetched(task.attempt.id)
 
-    async def record_unusable(self, task: DownloadTask, reason: str, now: Now) -> None:
+    async def record_unusable(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
         """Hold an item whose outputs cannot be had."""
         await self._inner.record_unusable(task, reason, now)
         self._recorder.fetched(task.attempt.id)
-        self._recorder.ended(task.attempt.id, ServiceError("output_unusable", ""))
+        self._recorder.ended(task.attempt.id, ErrorInfo("output_unusable", ""))
 
-    async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
+    async def record_retention_ended(self, task: DownloadTask, now: ClockReading) -> None:
         """End an item whose paid outputs are gone."""
         await self._inner.record_retention_ended(task, now)
         self._recorder.fetched(task.attempt.id)
-        self._recorder.ended(task.attempt.id, ServiceError("retention_ended", ""))
+        self._recorder.ended(task.attempt.id, ErrorInfo("retention_ended", ""))

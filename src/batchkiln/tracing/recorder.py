@@ -22,24 +22,24 @@ import structlog
 
 from batchkiln.clock import ServiceClock
 from batchkiln.core.job import Attempt, SavedFile
-from batchkiln.core.planner import Due, Reason
+from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.queue_types import Progress
 from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     Busy,
     EdgeBlocked,
+    ErrorInfo,
     GenerationRecord,
-    KeyConflict,
+    IdempotencyConflict,
     LinkBarred,
     LinkRefused,
-    NoReply,
+    NoResponse,
     NotContinued,
     NotFound,
     NotUnderstood,
     RecordRead,
     Refused,
-    ServiceError,
     Throttled,
     TicketRefused,
     Unavailable,
@@ -69,7 +69,7 @@ PARTS_KEPT: Final = 64
 _SAME_WAIT_NS: Final = 1_000_000_000
 _SHORTEST_WAIT_NS: Final = 1_000_000
 _WORD: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_IDLE: Final = frozenset({Reason.NOTHING, Reason.ENOUGH})
+_IDLE: Final = frozenset({WaitReason.NOTHING, WaitReason.ENOUGH})
 
 log = structlog.get_logger()
 
@@ -141,7 +141,7 @@ class Recorder:
         account: str,
         wall: Callable[[], datetime],
         clock: ServiceClock,
-        slot_rest: Callable[[], Due | None],
+        slot_rest: Callable[[], NotBefore | None],
     ) -> None:
         """Begin with nothing in hand."""
         self._put = put
@@ -236,13 +236,13 @@ class Recorder:
 
     # --- waiting ---
 
-    def slot_due(self) -> Due | None:
+    def slot_due(self) -> NotBefore | None:
         """Return what the slot is about to wait for; None for any other track."""
         task = asyncio.current_task()
         return self._slot_rest() if task is not None and task.get_name() == SLOT else None
 
     @harmless
-    def waited(self, due: Due, start_ns: int) -> None:
+    def waited(self, due: NotBefore, start_ns: int) -> None:
         """Note a wait of the slot: the next send that leaves is what it was for."""
         if due.reason in _IDLE:
             self._waits.clear()
@@ -321,7 +321,7 @@ class Recorder:
             self._over(attempt.id, error)
 
     @harmless
-    def lost(self, attempt: Attempt, error: ServiceError, state: ItemState) -> None:
+    def lost(self, attempt: Attempt, error: ErrorInfo, state: ItemState) -> None:
         """Note that the service denies the generation."""
         if state is ItemState.HELD:
             self._generated(attempt, error=word_of(error.code))
@@ -345,7 +345,7 @@ class Recorder:
         )
 
     @harmless
-    def ended(self, attempt_id: int, error: ServiceError | None = None) -> None:
+    def ended(self, attempt_id: int, error: ErrorInfo | None = None) -> None:
         """Note that an attempt may be over."""
         self._over(attempt_id, _code_of(error))
 
@@ -374,7 +374,7 @@ class Recorder:
             self._add(attempt_id, draft)
 
 
-def _code_of(error: ServiceError | None) -> str | None:
+def _code_of(error: ErrorInfo | None) -> str | None:
     return None if error is None else word_of(error.code)
 
 
@@ -383,7 +383,7 @@ def _error_of(reply: object) -> str | None:
     match reply:
         case (
             Refused(error=error)
-            | KeyConflict(error=error)
+            | IdempotencyConflict(error=error)
             | Busy(error=error)
             | Throttled(error=error)
             | Unavailable(error=error)
@@ -393,7 +393,7 @@ def _error_of(reply: object) -> str | None:
             return word_of(error.code)
         case EdgeBlocked():
             return "edge_firewall"
-        case NoReply() | NotContinued():
+        case NoResponse() | NotContinued():
             return "no_reply"
         case NotUnderstood():
             return "not_understood"

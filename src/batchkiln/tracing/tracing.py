@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from batchkiln.api.engine import Driver, ServiceAtHand
+from batchkiln.api.engine import Engine, ServiceRuntime
 from batchkiln.config.traces import Traces
 from batchkiln.core.queue_types import Viewpoint
 from batchkiln.store.database import Database
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 class Listener:
     """What a driver is given to have its lanes heard."""
 
-    def __init__(self, driver: Driver, writer: "Writer", emitter: "Emitter") -> None:
+    def __init__(self, driver: Engine, writer: "Writer", emitter: "Emitter") -> None:
         """Use `tracing`."""
         self.driver = driver
         self.writer = writer
@@ -39,7 +39,7 @@ class Listener:
         self._wall = driver.setting.surroundings.wall
         self._task = asyncio.create_task(writer.run(), name="batchkiln-traces")
 
-    def around(self, ports: Ports, service: ServiceAtHand, viewpoint: Viewpoint) -> Ports:
+    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
         """Return a lane's ports with a recorder of its own around them."""
         control = self.driver.control
         recorder = Recorder(
@@ -69,7 +69,7 @@ class Listener:
 
 @asynccontextmanager
 async def tracing(
-    driver: Driver, reader: Database, traces: Traces, *, jobs: Sequence[str] | None
+    driver: Engine, reader: Database, traces: Traces, *, jobs: Sequence[str] | None
 ) -> AsyncIterator[None]:
     """Trace a drive. Nothing that goes wrong with it reaches the drive."""
     listener = await _begin(driver, reader, traces, jobs)
@@ -92,7 +92,7 @@ async def tracing(
             log.warning("traces_not_delivered", error=type(problem).__name__)
 
 
-async def _begin(driver: Driver, reader: Database, traces: Traces, jobs: Sequence[str] | None) -> Listener | None:
+async def _begin(driver: Engine, reader: Database, traces: Traces, jobs: Sequence[str] | None) -> Listener | None:
     try:
         from batchkiln.tracing import exporter, span_writer  # noqa: PLC0415  an extra, and slow to import
     except ImportError:

@@ -16,7 +16,7 @@ _HASHED_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class FileStamp:
     """What changes when a file is written or replaced."""
 
     inode: int
@@ -24,12 +24,12 @@ class Stamp:
     modified_ns: int
 
 
-def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, Stamp]:
+def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, FileStamp]:
     """Return the manifests that lie in a folder itself, by name. Raises OSError when it cannot be read.
 
     Links, hidden files and whatever is no file are none: nothing outside of the folder is ever taken for a manifest.
     """
-    found: dict[str, Stamp] = {}
+    found: dict[str, FileStamp] = {}
     passed_over = set(ignored)
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -39,7 +39,7 @@ def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, Stam
             try:
                 if entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
-                    found[name] = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+                    found[name] = FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
             except FileNotFoundError:  # gone since the folder was read
                 continue
     return found
@@ -54,19 +54,19 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-class Stillness:
+class StabilityTracker:
     """Since when each file is as it is, and which of them have been dealt with as they are."""
 
     def __init__(self, still_seconds: float = STILL_SECONDS) -> None:
         """Begin with nothing seen."""
         self._still_seconds = still_seconds
-        self._due: dict[str, tuple[Stamp, float]] = {}
-        self._dealt_with: dict[str, Stamp] = {}
+        self._due: dict[str, tuple[FileStamp, float]] = {}
+        self._dealt_with: dict[str, FileStamp] = {}
 
-    def look(self, found: Mapping[str, Stamp], now: float) -> list[str]:
-        """Take in what lies there at a steady moment; return what is due, by name. What has gone is forgotten."""
+    def look(self, found: Mapping[str, FileStamp], now: float) -> list[str]:
+        """Take in what lies there at a monotonic moment; return what is due, by name. What has gone is forgotten."""
         self._dealt_with = {name: stamp for name, stamp in self._dealt_with.items() if name in found}
-        due: dict[str, tuple[Stamp, float]] = {}
+        due: dict[str, tuple[FileStamp, float]] = {}
         for name, stamp in found.items():
             if self._dealt_with.get(name) == stamp:
                 continue

@@ -19,7 +19,7 @@ _DEBOUNCE_MS: Final = 200
 _TIMEOUT_MS: Final = 5_000
 
 
-async def bring_news(watcher: Watcher) -> None:
+async def watch_events(watcher: Watcher) -> None:
     """Wake the watcher when its folder changes, until cancelled; without news it goes on looking by itself."""
     if find_spec("watchfiles") is None:
         log.info("folder_is_polled", duration_seconds=watcher.look_every_seconds, remedy="batchkiln[watch]")

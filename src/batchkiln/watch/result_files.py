@@ -16,7 +16,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResultFile:
     """What was answered: to which manifest, with which content, and which job it is; None where it was refused."""
 
     manifest: str
@@ -25,7 +25,7 @@ class Answer:
     job: str | None
 
 
-def answer_name(manifest: str, others: Collection[str]) -> str:
+def result_name(manifest: str, others: Collection[str]) -> str:
     """Return the name of a manifest's answer: `birds.yaml` has `birds.result.json`.
 
     Where `birds.yml` lies beside it, that one's is `birds.yml.result.json`, so that no two share one.
@@ -35,7 +35,7 @@ def answer_name(manifest: str, others: Collection[str]) -> str:
     return f"{manifest if is_second else path.stem}{ENDING}"
 
 
-def read_answer(path: Path) -> Answer | None:
+def read_result(path: Path) -> ResultFile | None:
     """Return what was answered; None for no file, a link, or one that is no answer of ours."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -49,18 +49,18 @@ def read_answer(path: Path) -> Answer | None:
             "status": "accepted" | "refused" | "ended" as status,
             "job": str() | None as job,
         }:
-            return Answer(manifest, sha256, status, job)
+            return ResultFile(manifest, sha256, status, job)
         case _:
             return None
 
 
-def answers_in(folder: Path) -> list[Answer]:
+def results_in(folder: Path) -> list[ResultFile]:
     """Return the answers that lie in a folder under their own names; none where it cannot be read."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(ENDING))
     except OSError:
         return []
-    found = ((path.name, read_answer(path)) for path in paths)
+    found = ((path.name, read_result(path)) for path in paths)
     return [answer for name, answer in found if answer is not None and name in _names(answer.manifest)]
 
 
@@ -68,10 +68,10 @@ def _names(manifest: str) -> tuple[str, ...]:
     """Return what the answer of a manifest may be called; nothing for what is no file's mere name."""
     if Path(manifest).name != manifest:
         return ()
-    return answer_name(manifest, ()), answer_name(manifest, (f"{Path(manifest).stem}.yaml",))
+    return result_name(manifest, ()), result_name(manifest, (f"{Path(manifest).stem}.yaml",))
 
 
-def write_answer(path: Path, document: Mapping[str, Any]) -> None:
+def write_result(path: Path, document: Mapping[str, Any]) -> None:
     """Write an answer under a temporary name, flush it, and give it its name. Raises OSError.
 
     A link that stands under that name is replaced, never followed.

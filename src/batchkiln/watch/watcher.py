@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol, assert_never
 import structlog
 
 from batchkiln.core.errors import InputError, QueueBusy, QueueUnusable
-from batchkiln.watch.folder import Stillness, manifests_in, sha256_of
-from batchkiln.watch.result_files import Answer, answer_name, answers_in, read_answer, write_answer
+from batchkiln.watch.folder import StabilityTracker, manifests_in, sha256_of
+from batchkiln.watch.result_files import ResultFile, read_result, result_name, results_in, write_result
 
 log = structlog.get_logger()
 
@@ -26,13 +26,13 @@ class Clock(Protocol):
     """Steady time."""
 
     def monotonic(self) -> float:
-        """Return steady seconds."""
+        """Return monotonic seconds."""
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a steady moment, or until `wake` is set."""
+        """Wait for a monotonic moment, or until `wake` is set."""
 
 
-class Desk(Protocol):
+class JobSink(Protocol):
     """Where manifests are brought, and what is told of their jobs."""
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
@@ -56,13 +56,13 @@ class Watcher:
     """Watches one folder. `wake` asks it to look at once; `look_every_seconds` is how long it goes without."""
 
     folder: Path
-    desk: Desk
+    desk: JobSink
     clock: Clock
     ignored: Collection[str] = ()
     look_every_seconds: float = 2.0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    answered: dict[str, Answer] = field(default_factory=dict)  # by the manifest's name
-    _stillness: Stillness = field(default_factory=Stillness)
+    answered: dict[str, ResultFile] = field(default_factory=dict)  # by the manifest's name
+    _stillness: StabilityTracker = field(default_factory=StabilityTracker)
     _present: Collection[str] = ()  # names of the last look
     _pending: set[str] = field(default_factory=set)  # names whose job's end is still to be told
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who takes manifests, or tells ends
@@ -122,7 +122,7 @@ class Watcher:
                 await self._take(name)
 
     async def tell_ends(self) -> None:
-        """Answer again for each job that has ended since; one that a person has set going again is awaited anew."""
+        """ResultFile again for each job that has ended since; one that a person has set going again is awaited anew."""
         async with self._turn:
             still_open = await self._await_open()
             for name, answer in list(self.answered.items()):
@@ -135,7 +135,7 @@ class Watcher:
         self._pending |= {name for name, answer in self.answered.items() if answer.job in still_open}
         return still_open
 
-    async def _tell_end(self, accepted: Answer) -> None:
+    async def _tell_end(self, accepted: ResultFile) -> None:
         job = accepted.job
         assert job is not None, "only an accepted manifest's job is awaited"
         document = await self.desk.ended(job)
@@ -148,7 +148,7 @@ class Watcher:
 
     async def _take_up(self) -> None:
         """Await the ends of what an earlier watcher accepted, also where the manifest has been tidied up since."""
-        for answer in await asyncio.to_thread(answers_in, self.folder):
+        for answer in await asyncio.to_thread(results_in, self.folder):
             if answer.status == "accepted" and await self._holds(answer):
                 self._remember(answer)
 
@@ -157,7 +157,7 @@ class Watcher:
         path = self.folder / name
         try:
             sha256 = await asyncio.to_thread(sha256_of, path)
-            known = await asyncio.to_thread(read_answer, self._answer_path(name))
+            known = await asyncio.to_thread(read_result, self._answer_path(name))
             if known is not None and (known.manifest, known.sha256) == (name, sha256) and await self._holds(known):
                 self._remember(known)
             else:
@@ -170,7 +170,7 @@ class Watcher:
             return
         self._stillness.deal_with(name)
 
-    async def _holds(self, answer: Answer) -> bool:
+    async def _holds(self, answer: ResultFile) -> bool:
         """Whether an answer still stands: what was accepted by a queue that is gone is brought again.
 
         So is what was refused: the reason may lie elsewhere, and be gone. What has ended was paid.
@@ -193,24 +193,24 @@ class Watcher:
         except InputError as error:
             if not path.exists():
                 raise FileNotFoundError(path) from error
-            self._answer(Answer(name, sha256, "refused", None), self.desk.refused(error))
+            self._answer(ResultFile(name, sha256, "refused", None), self.desk.refused(error))
             log.warning("manifest_refused", file=name, reason=error.mistakes[0].reason)
             return
-        self._answer(Answer(name, sha256, "accepted", job), document)
+        self._answer(ResultFile(name, sha256, "accepted", job), document)
         log.info("manifest_accepted", file=name, job=job)
 
-    def _answer(self, answer: Answer, document: Mapping[str, Any]) -> None:
+    def _answer(self, answer: ResultFile, document: Mapping[str, Any]) -> None:
         head = asdict(answer)
-        write_answer(
+        write_result(
             self._answer_path(answer.manifest),
             head | {key: value for key, value in document.items() if key not in head},
         )
         self._remember(answer)
 
     def _answer_path(self, name: str) -> Path:
-        return self.folder / answer_name(name, {*self._present, *self.answered})
+        return self.folder / result_name(name, {*self._present, *self.answered})
 
-    def _remember(self, answer: Answer) -> None:
+    def _remember(self, answer: ResultFile) -> None:
         self.answered[answer.manifest] = answer
         if answer.status == "accepted":
             self._pending.add(answer.manifest)

@@ -13,11 +13,11 @@ import structlog
 
 from batchkiln.core.backoff import LONGEST_SECONDS, RAREST_SECONDS
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.duration_model import Sighting
-from batchkiln.core.error_text import describe_trouble
+from batchkiln.core.duration_model import Observation
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
-from batchkiln.core.planner import AccountView, Due, QueueView, Reason
+from batchkiln.core.planner import AccountView, NotBefore, QueueView, WaitReason
 from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.queue_types import (
     Circumstances,
@@ -32,7 +32,7 @@ from batchkiln.core.queue_types import (
     Snapshot,
     Viewpoint,
 )
-from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.core.rate_limits import CurrentDay, DayUsage, Limits, ServiceDay, SlidingWindow, day_starts
 from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
@@ -41,16 +41,16 @@ from batchkiln.core.responses import (
     GenerationStatus,
     NotUnderstood,
     Throttled,
-    Trouble,
+    TransientError,
     Unavailable,
 )
-from batchkiln.core.timestamps import Now
+from batchkiln.core.timestamps import ClockReading
 from batchkiln.worker.backoffs import REASONS, Backoff, described_trouble, is_content, told_seconds
 from batchkiln.worker.failed_outputs import FailedOutputs
-from batchkiln.worker.poll_timing import Followed, Paces, follow
+from batchkiln.worker.poll_timing import DurationModels, TrackedGeneration, track_generation
 from batchkiln.worker.ports import Clock, Inputs, Outputs, Queue, Service
-from batchkiln.worker.run_state import Control, Machine
-from batchkiln.worker.truncation import CutFiles
+from batchkiln.worker.run_state import HostRateLimit, RunState
+from batchkiln.worker.truncation import TruncatedFiles
 from batchkiln.worker.unnamed_results import UnnamedResults
 
 log = structlog.get_logger()
@@ -79,21 +79,21 @@ class Ports:
 
 
 @dataclass(slots=True)
-class Lane:
+class AccountWorker:
     """The state of one account in this process; what has to survive is in the queue as well."""
 
     viewpoint: Viewpoint
     limits: Limits
     day: ServiceDay
     ports: Ports
-    control: Control
-    machine: Machine
-    creates: SlidingLog
-    reads: SlidingLog
-    paces: Paces
-    followed: Followed | None = None  # the active generation, once it was looked at
-    creates_held: Due = field(default_factory=lambda: Due(-inf))
-    reads_held: Due = field(default_factory=lambda: Due(-inf))
+    control: RunState
+    machine: HostRateLimit
+    creates: SlidingWindow
+    reads: SlidingWindow
+    paces: DurationModels
+    followed: TrackedGeneration | None = None  # the active generation, once it was looked at
+    creates_held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
+    reads_held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
     backoffs: dict[Call, Backoff] = field(default_factory=lambda: {call: Backoff() for call in Call})
     failing_quotes: dict[int, Backoff] = field(default_factory=dict)  # per recipe
     failing_uploads: dict[int, Backoff] = field(default_factory=dict)  # per input
@@ -105,7 +105,7 @@ class Lane:
     refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # per recipe: what, how often in a row
     gone_assets: dict[int, int] = field(default_factory=dict)  # per item: how often its uploads were found gone
     refused_keys: dict[str, float] = field(default_factory=dict)  # fingerprints: refused since when
-    cut_files: CutFiles = field(default_factory=CutFiles)
+    cut_files: TruncatedFiles = field(default_factory=TruncatedFiles)
     failed_outputs: FailedOutputs = field(default_factory=FailedOutputs)
     output_marks: dict[int, dict[int, str]] = field(default_factory=dict)  # per attempt and number: see `mark_of`
     outputs_listed: dict[int, int] = field(default_factory=dict)  # per attempt: how many outputs at most
@@ -148,7 +148,7 @@ class Lane:
 
     # --- looking ---
 
-    async def look(self, now: Now) -> tuple[QueueView, AccountView, int]:
+    async def look(self, now: ClockReading) -> tuple[QueueView, AccountView, int]:
         """Return what the planner needs, and the version of the queue that it is true for."""
         while self._understood:
             await self.ports.queue.forget_misunderstood(self.account_id, self._understood.pop())
@@ -163,7 +163,7 @@ class Lane:
         return snapshot.queue, self._account_view(snapshot, now), version
 
     async def record(
-        self, recording: Callable[[Look], Awaitable[Progress]], now: Now, *, request: RequestNote | None = None
+        self, recording: Callable[[Look], Awaitable[Progress]], now: ClockReading, *, request: RequestNote | None = None
     ) -> Progress:
         """Record a reply, and keep what the queue is like then. Who calls this holds `looking`.
 
@@ -184,7 +184,7 @@ class Lane:
             self.backoffs[call] = Backoff()
         self.control.outstanding = (version, snapshot.outstanding)
 
-    def _account_view(self, snapshot: Snapshot, now: Now) -> AccountView:
+    def _account_view(self, snapshot: Snapshot, now: ClockReading) -> AccountView:
         unresolved = snapshot.queue.unresolved
         last_touched_at = self.last_touched(unresolved.id, snapshot.last_read_at, now) if unresolved else None
         return AccountView(
@@ -216,20 +216,22 @@ class Lane:
         return left + unresolved.quote_credits
 
     def _read_worth_at(
-        self, attempt: Attempt | None, kind: Kind | None, last_touched_at: float | None, now: Now
+        self, attempt: Attempt | None, kind: Kind | None, last_touched_at: float | None, now: ClockReading
     ) -> float:
         """Return when the active generation is best read, by what others of its kind took."""
         if attempt is None or kind is None or attempt.generation_created_at is None or last_touched_at is None:
             return -inf
         if self.followed is None or self.followed.attempt_id != attempt.id:
-            began_at = min(last_touched_at, now.steady_of(attempt.generation_created_at))
-            self.followed = follow(self.paces, attempt.id, kind, began_at=began_at, draw=self.ports.clock.draw())
+            began_at = min(last_touched_at, now.monotonic_of(attempt.generation_created_at))
+            self.followed = track_generation(
+                self.paces, attempt.id, kind, began_at=began_at, draw=self.ports.clock.draw()
+            )
         return self.followed.next_read_at(last_touched_at, self.limits.poll_interval_seconds)
 
-    def _today(self, usages: Sequence[DayUsage], now: Now) -> Today:
+    def _today(self, usages: Sequence[DayUsage], now: ClockReading) -> CurrentDay:
         """Return the day's usage. What is under way counts on top, whether or not it is in the snapshot yet."""
-        resets_at = now.steady_of(self.day.reset_after(now.instant))
-        today = Today.between(usages[0], usages[-1], resets_at=resets_at)
+        resets_at = now.monotonic_of(self.day.reset_after(now.instant))
+        today = CurrentDay.between(usages[0], usages[-1], resets_at=resets_at)
         usage = replace(
             today.usage,
             creates=today.usage.creates + self.creates.under_way,
@@ -237,19 +239,21 @@ class Lane:
         )
         return replace(today, usage=usage)
 
-    def last_touched(self, attempt_id: int, last_read_at: datetime | None, now: Now) -> float | None:
+    def last_touched(self, attempt_id: int, last_read_at: datetime | None, now: ClockReading) -> float | None:
         """Return when the last request about an attempt was over; one of an earlier run, at the latest when it ended.
 
         How long that request took is not known, only that this process began after it: so it counts as over
         just before this process first looked, or when it was sent, if that is longer ago than any poll interval.
         """
         if attempt_id not in self.touched and last_read_at is not None:
-            sent_at = now.steady_of(last_read_at)
-            recent = now.steady - sent_at < 2 * self.limits.poll_interval_seconds
-            self.touched[attempt_id] = now.steady if recent else min(sent_at, now.steady)
+            sent_at = now.monotonic_of(last_read_at)
+            recent = now.monotonic - sent_at < 2 * self.limits.poll_interval_seconds
+            self.touched[attempt_id] = now.monotonic if recent else min(sent_at, now.monotonic)
         return self.touched.get(attempt_id)
 
-    def watch(self, attempt: Attempt, status: GenerationStatus, *, sent_at: float, seen_at: float) -> Sighting | None:
+    def watch(
+        self, attempt: Attempt, status: GenerationStatus, *, sent_at: float, seen_at: float
+    ) -> Observation | None:
         """Take note of how far a generation was between two moments; return and learn what a success took."""
         followed = self.followed
         if followed is None or followed.attempt_id != attempt.id:
@@ -264,7 +268,7 @@ class Lane:
 
     # --- waiting ---
 
-    async def wait(self, track: str, due: Due, version: int) -> None:
+    async def wait(self, track: str, due: NotBefore, version: int) -> None:
         """Wait until something is due, or until the queue has news; not at all where either is already so."""
         news = self.ports.queue.news()
         if self.ports.queue.version != version or self.control.is_over_for(self.account_id):
@@ -272,7 +276,7 @@ class Lane:
         self.control.rest(self.account_id, track, version, due)
         at, now = due.at, self.ports.clock.now()
         if self.control.starts_until is not None and self.control.may_start_at(now.instant):
-            at = min(at, now.steady_of(self.control.starts_until))
+            at = min(at, now.monotonic_of(self.control.starts_until))
         await self.ports.clock.sleep_until(at, news)
         self.control.work(self.account_id, track)
 
@@ -290,7 +294,7 @@ class Lane:
 
     # --- requests ---
 
-    def note(self, kind: RequestKind, now: Now, *, files: int = 0, size_bytes: int = 0) -> RequestNote:
+    def note(self, kind: RequestKind, now: ClockReading, *, files: int = 0, size_bytes: int = 0) -> RequestNote:
         """Describe a request that is about to leave, with every service day that may count it."""
         return RequestNote(
             account_id=self.account_id,
@@ -316,7 +320,7 @@ class Lane:
         finally:
             now = self.ports.clock.now()
             for log in logs:
-                log.settle(now.steady)
+                log.settle(now.monotonic)
             self._over += 1
             if self._counted is not request:
                 self._cache = None  # the day's usage has changed, without news for anybody else
@@ -329,7 +333,9 @@ class Lane:
         """Wait until a quote or an upload may leave that was prepared meanwhile, as `wait_until_due` does."""
         return await self.wait_until_due(lambda account, now: account.call_due(call, now), is_for_new=True)
 
-    async def wait_until_due(self, due_of: Callable[[AccountView, Now], Due], *, is_for_new: bool = False) -> bool:
+    async def wait_until_due(
+        self, due_of: Callable[[AccountView, ClockReading], NotBefore], *, is_for_new: bool = False
+    ) -> bool:
         """Wait until a request may leave, and return so that nothing is awaited before it takes its place.
 
         Others may have filled the minute meanwhile, so it is asked anew each time (Law 5). False where the run ended
@@ -339,13 +345,13 @@ class Lane:
             now = self.ports.clock.now()
             _, account, _ = await self.look(now)
             due = due_of(account, now)
-            if due.at <= now.steady:
+            if due.at <= now.monotonic:
                 return True
-            at = min(due.at, now.steady + self.limits.minute_seconds)
+            at = min(due.at, now.monotonic + self.limits.minute_seconds)
             await self.ports.clock.sleep_until(at, self.control.stopping)
         return False
 
-    def take_over_machine(self, requests: Sequence[LoggedRequest], now: Now) -> None:
+    def take_over_machine(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Begin the machine's window with the last minute of an earlier run, however long ago it was.
 
         This happens before the service has told its time, when nobody knows how long ago: too many counted
@@ -358,9 +364,9 @@ class Lane:
         for request in requests:
             if request.sent_at > last_minute:
                 self.machine.log.start()
-                self.machine.log.settle(now.steady)
+                self.machine.log.settle(now.monotonic)
 
-    def take_over(self, requests: Sequence[LoggedRequest], now: Now) -> None:
+    def take_over(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Begin with the account's requests of an earlier run; any may have been under way when it ended.
 
         One that was sent within two minutes counts as over only now: its reply may have been on the way. So does
@@ -372,9 +378,9 @@ class Lane:
                 log = self.creates if request.kind.is_create else self.reads
                 is_recent = now.instant - request.sent_at < recent or not self.ports.clock.is_observed
                 log.start()
-                log.settle(now.steady if is_recent else now.steady_of(request.sent_at))
+                log.settle(now.monotonic if is_recent else now.monotonic_of(request.sent_at))
 
-    async def count_across_reset(self, requests: Sequence[LoggedRequest], now: Now) -> None:
+    async def count_across_reset(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Count requests of an earlier run in this day as well that may have arrived after its reset (Law 5)."""
         recent, today = timedelta(seconds=2 * self.limits.minute_seconds), self.day.start_of(now.instant)
         for request in requests:
@@ -387,10 +393,10 @@ class Lane:
 
     async def meet(
         self,
-        trouble: Trouble,
+        trouble: TransientError,
         call: Call,
         *,
-        reason: Reason | None = None,
+        reason: WaitReason | None = None,
         about_paid: bool = False,
         of: Sequence[Backoff] = (),
     ) -> None:
@@ -412,7 +418,7 @@ class Lane:
             is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)
             if isinstance(trouble, EdgeBlocked) and not (is_alone and is_content(of)):
                 # The window may have begun with our last request, so a whole one has to pass.
-                self.machine.held = Due(now.steady + self.limits.minute_seconds, Reason.EDGE_FIREWALL)
+                self.machine.held = NotBefore(now.monotonic + self.limits.minute_seconds, WaitReason.EDGE_FIREWALL)
             self._wait(own, of, trouble, now, reason=reason or REASONS[type(trouble)], is_alone=is_alone)
             if isinstance(trouble, NotUnderstood):
                 await self._count_misunderstood(own, call, trouble, now)
@@ -421,7 +427,14 @@ class Lane:
         self.ports.queue.announce()
 
     def _wait(
-        self, own: Backoff, of: Sequence[Backoff], trouble: Trouble, now: Now, *, reason: Reason, is_alone: bool
+        self,
+        own: Backoff,
+        of: Sequence[Backoff],
+        trouble: TransientError,
+        now: ClockReading,
+        *,
+        reason: WaitReason,
+        is_alone: bool,
     ) -> None:
         """Let the call wait, and the very requests longer. What fails while others pass does not hold these up."""
         told, passed, draw = told_seconds(trouble) or 0.0, self.machine.passed, self.ports.clock.draw
@@ -430,26 +443,26 @@ class Lane:
             own.count(passed=passed, is_edge=is_edge)
         does_not_mend = isinstance(trouble, Throttled | NotUnderstood)
         longest = RAREST_SECONDS if does_not_mend else LONGEST_SECONDS
-        own.wait(now.steady, draw(), reason, told=told, longest_seconds=longest)
+        own.wait(now.monotonic, draw(), reason, told=told, longest_seconds=longest)
         for each in of:
             each.count(passed=passed, is_edge=is_edge)
             each.said = own.said
             if is_alone:
-                each.wait_alone(now.steady, draw(), reason, told=told)
+                each.wait_alone(now.monotonic, draw(), reason, told=told)
             else:
-                each.wait(now.steady, draw(), reason, told=told, longest_seconds=longest)
+                each.wait(now.monotonic, draw(), reason, told=told, longest_seconds=longest)
 
-    async def _count_misunderstood(self, own: Backoff, call: Call, trouble: NotUnderstood, now: Now) -> None:
+    async def _count_misunderstood(self, own: Backoff, call: Call, trouble: NotUnderstood, now: ClockReading) -> None:
         """Ask ever more rarely, from a minute on; after the second time it is told, and what may rest does."""
         own.misunderstood += 1
         if call is Call.DESCRIPTION:
             return
         seconds = min(self.limits.minute_seconds * 2.0 ** min(own.misunderstood - 1, 16), RAREST_SECONDS)
-        own.held = own.held.after(Due(now.steady + seconds, own.held.reason))
+        own.held = own.held.after(NotBefore(now.monotonic + seconds, own.held.reason))
         if own.misunderstood == MISUNDERSTOOD_AT_MOST:
             await self.rest(call, trouble, now)
 
-    async def rest(self, call: Call, trouble: NotUnderstood, now: Now) -> None:
+    async def rest(self, call: Call, trouble: NotUnderstood, now: ClockReading) -> None:
         """Tell a person what is not understood; what may rest does, until something changes (Law 10)."""
         entry = Misunderstood(
             call=call,
@@ -459,16 +472,16 @@ class Lane:
             status=trouble.status,
             remedy=trouble.remedy or "",
         )
-        log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_trouble(trouble))
+        log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_error(trouble))
         self._understood.discard(call)
         await self.ports.queue.record_misunderstood(self.account_id, entry, self.circumstances)
         if call.may_rest:
             self.backoffs[call] = Backoff(said=self.backoffs[call].said)
 
-    async def _hold_window(self, call: Call, own: Due, told: float | None, now: Now) -> None:
+    async def _hold_window(self, call: Call, own: NotBefore, told: float | None, now: ClockReading) -> None:
         """Hold the whole window that the call shares: as told, else for a minute of it at most (Service section 8)."""
-        at = min(own.at, now.steady + self.limits.minute_seconds) if told is None else now.steady + told
-        due = Due(at, own.reason)
+        at = min(own.at, now.monotonic + self.limits.minute_seconds) if told is None else now.monotonic + told
+        due = NotBefore(at, own.reason)
         # Known to all tracks before anything is awaited; what another track was told meanwhile may last longer.
         if call.is_create:
             self.creates_held = self.creates_held.after(due)
@@ -492,17 +505,17 @@ class Lane:
     async def outlasts_refusal(self, attempt: Attempt, trouble: AccountBlocked, call: Call) -> bool:
         """Wait and ask again after a refusal of an older key, unless it was refused for an hour: then it is gone."""
         now = self.ports.clock.now()
-        since = self.refused_keys.setdefault(attempt.key_fingerprint, now.steady)
-        if now.steady - since >= LOST_AFTER.total_seconds():
+        since = self.refused_keys.setdefault(attempt.key_fingerprint, now.monotonic)
+        if now.monotonic - since >= LOST_AFTER.total_seconds():
             return False
         await self.meet(Unavailable(None, trouble.error), call)
         return True
 
-    def postpone_uploads(self, now: Now, reason: Reason, *, told: float) -> None:
+    def postpone_uploads(self, now: ClockReading, reason: WaitReason, *, told: float) -> None:
         """Let uploads wait for so many seconds, or longer with each trouble in a row; creates go on."""
         backoff = self.backoffs[Call.UPLOAD]
         backoff.count(passed=self.machine.passed)
-        backoff.wait(now.steady, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
+        backoff.wait(now.monotonic, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
         self.ports.queue.announce()
 
     def count_alike(self, words: str) -> int:
@@ -518,13 +531,13 @@ class Lane:
         self.gone_assets.pop(attempt.item_id, None)
         self.alike = ("", 0)
 
-    def postpone_creates(self, now: Now, seconds: float, reason: Reason, told: str) -> None:
+    def postpone_creates(self, now: ClockReading, seconds: float, reason: WaitReason, told: str) -> None:
         """Let creates wait for service seconds, at least; `told` says why, and is logged once."""
         own = self.backoffs[Call.CREATE]
         tell = log.debug if told == own.said else log.warning
         tell("create_undecided", account=self.viewpoint.account, reason=told, retry_after_seconds=seconds)
         own.said = told
-        own.held = own.held.after(Due(now.steady + seconds, reason))
+        own.held = own.held.after(NotBefore(now.monotonic + seconds, reason))
         self.ports.queue.announce()
 
     def avoid_failing_inputs(self) -> None:
@@ -547,8 +560,8 @@ class Lane:
             self.refused_keys.pop(key, None)
 
 
-def _wait_of(held: Due, stored: HeldUntil | None, now: Now, *, is_told: bool) -> Due:
+def _wait_of(held: NotBefore, stored: HeldUntil | None, now: ClockReading, *, is_told: bool) -> NotBefore:
     """Return this run's own wait, which is exact where it was told one; else no less than an earlier run was told."""
     if stored is None or is_told:
         return held
-    return held.after(Due(now.steady_of(stored.until), stored.reason))
+    return held.after(NotBefore(now.monotonic_of(stored.until), stored.reason))

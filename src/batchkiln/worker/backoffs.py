@@ -6,15 +6,15 @@ from math import inf
 from typing import Final
 
 from batchkiln.core.backoff import LONGEST_SECONDS, RAREST_SECONDS, delay_seconds
-from batchkiln.core.error_text import describe_trouble
-from batchkiln.core.planner import Due, Reason
+from batchkiln.core.error_text import describe_error
+from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.responses import (
     AccountBlocked,
     EdgeBlocked,
-    NoReply,
+    NoResponse,
     NotUnderstood,
     Throttled,
-    Trouble,
+    TransientError,
     Unavailable,
 )
 
@@ -24,12 +24,12 @@ ALIKE_TROUBLES: Final = 3
 EDGE_REFUSALS_OF_CONTENT: Final = 3
 """So many refusals in a row of one request by the firewall, while others pass, are of what is in it."""
 
-REASONS: Final[Mapping[type, Reason]] = {
-    Throttled: Reason.THROTTLED,
-    Unavailable: Reason.UNAVAILABLE,
-    NoReply: Reason.UNREACHABLE,
-    NotUnderstood: Reason.NOT_UNDERSTOOD,
-    EdgeBlocked: Reason.EDGE_FIREWALL,
+REASONS: Final[Mapping[type, WaitReason]] = {
+    Throttled: WaitReason.THROTTLED,
+    Unavailable: WaitReason.UNAVAILABLE,
+    NoResponse: WaitReason.UNREACHABLE,
+    NotUnderstood: WaitReason.NOT_UNDERSTOOD,
+    EdgeBlocked: WaitReason.EDGE_FIREWALL,
 }
 
 
@@ -45,10 +45,10 @@ class Backoff:
     troubles: int = 0
     misunderstood: int = 0
     edge_refusals: int = 0
-    held: Due = field(default_factory=lambda: Due(-inf))
+    held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
     said: str | None = None
     passed: int = 0
-    alone_reason: Reason | None = None
+    alone_reason: WaitReason | None = None
     is_told: bool = False
 
     def count(self, *, passed: int, is_edge: bool = False) -> None:
@@ -58,14 +58,20 @@ class Backoff:
         self.passed = passed
 
     def wait(
-        self, now: float, draw: float, reason: Reason, *, told: float = 0.0, longest_seconds: float = LONGEST_SECONDS
-    ) -> Due:
+        self,
+        now: float,
+        draw: float,
+        reason: WaitReason,
+        *,
+        told: float = 0.0,
+        longest_seconds: float = LONGEST_SECONDS,
+    ) -> NotBefore:
         """Wait as the service asks, and no less than after so many troubles in a row; return until when."""
         seconds = max(told, delay_seconds(max(self.troubles, 1), draw, longest_seconds=longest_seconds))
-        self.held = Due(now + seconds, reason)
+        self.held = NotBefore(now + seconds, reason)
         return self.held
 
-    def wait_alone(self, now: float, draw: float, reason: Reason, *, told: float = 0.0) -> Due:
+    def wait_alone(self, now: float, draw: float, reason: WaitReason, *, told: float = 0.0) -> NotBefore:
         """Wait as `wait` does, to an hour: others pass, so that it is this request that fails."""
         is_known = self.alone_reason is not None and self.troubles >= ALIKE_TROUBLES
         reason = self.alone_reason if is_known and self.alone_reason is not None else reason
@@ -81,7 +87,7 @@ class Backoff:
         return self.troubles > 0 and passed > self.passed
 
 
-def told_seconds(trouble: Trouble) -> float | None:
+def told_seconds(trouble: TransientError) -> float | None:
     """Return how long the service asks to wait, in service seconds; None where it does not say."""
     match trouble:
         case Throttled(retry_after=retry_after) | Unavailable(retry_after=retry_after) if retry_after is not None:
@@ -95,13 +101,13 @@ def is_content(of: Sequence[Backoff]) -> bool:
     return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT - 1 for each in of)
 
 
-def described_trouble(trouble: Trouble) -> str:
+def described_trouble(trouble: TransientError) -> str:
     """Say in a line what the service did, or did not do."""
     match trouble:
-        case NoReply(reason=reason):
+        case NoResponse(reason=reason):
             return reason
         case NotUnderstood():
-            return describe_trouble(trouble)
+            return describe_error(trouble)
         case EdgeBlocked():
             return "the firewall before the API refused the request; this machine waits for a whole minute"
         case Throttled(error=error) | Unavailable(error=error) | AccountBlocked(error=error):

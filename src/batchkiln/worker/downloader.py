@@ -15,7 +15,7 @@ import structlog
 from batchkiln.core.calls import Call
 from batchkiln.core.job import SavedFile
 from batchkiln.core.output_links import Listed, Listing, compare, extension_of, free_number
-from batchkiln.core.planner import AccountView, Due, Reason
+from batchkiln.core.planner import AccountView, NotBefore, WaitReason
 from batchkiln.core.polling import next_poll_at, retention_ends_at
 from batchkiln.core.queue_types import DownloadTask, RequestKind
 from batchkiln.core.responses import (
@@ -26,7 +26,7 @@ from batchkiln.core.responses import (
     EdgeBlocked,
     GenerationRecord,
     GenerationStatus,
-    NoReply,
+    NoResponse,
     NotFound,
     NotUnderstood,
     OutputLink,
@@ -35,11 +35,11 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.timestamps import Now
-from batchkiln.worker.account_worker import Lane
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.failed_outputs import Failure, Output
 from batchkiln.worker.ports import Part
-from batchkiln.worker.transfer import NotStreamed, Streamed, pause, stream, until_stopped
+from batchkiln.worker.transfer import NotStreamed, Streamed, pause_seconds, stream, until_stopped
 
 log = structlog.get_logger()
 
@@ -47,7 +47,7 @@ AT_ONCE: Final = 4
 """Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
 
 
-async def fetch_downloads(lane: Lane) -> None:
+async def fetch_downloads(lane: AccountWorker) -> None:
     """Fetch finished generations of one account until the run stops; what is in hand is finished first."""
     running: dict[int, asyncio.Task[None]] = {}
     turns = asyncio.Semaphore(AT_ONCE)
@@ -59,24 +59,24 @@ async def fetch_downloads(lane: Lane) -> None:
                 if attempt_id not in running:
                     running[attempt_id] = group.create_task(_fetch(lane, attempt_id, turns))
             if not queue.downloads:
-                await lane.wait("downloads", Due(inf, Reason.NOTHING), version)
+                await lane.wait("downloads", NotBefore(inf, WaitReason.NOTHING), version)
             elif due := _rest_for_cut_files(lane, queue.downloads):
                 await lane.wait("downloads", due, version)
             else:
                 await lane.wait_for_news(version)
 
 
-def _rest_for_cut_files(lane: Lane, attempt_ids: Sequence[int]) -> Due | None:
+def _rest_for_cut_files(lane: AccountWorker, attempt_ids: Sequence[int]) -> NotBefore | None:
     """Return how long there is nothing to do but wait for cut files; a run that is to end early does not."""
     now = lane.ports.clock.now()
-    at = lane.cut_files.all_wait_until(attempt_ids, now.steady)
+    at = lane.cut_files.all_wait_until(attempt_ids, now.monotonic)
     if at is None:
         return None
     is_ending = lane.control.stops_at_reset or not lane.control.may_start_at(now.instant)
-    return Due(inf, Reason.ENOUGH) if is_ending else Due(at, Reason.POLL_INTERVAL)
+    return NotBefore(inf, WaitReason.ENOUGH) if is_ending else NotBefore(at, WaitReason.POLL_INTERVAL)
 
 
-async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
+async def _fetch(lane: AccountWorker, attempt_id: int, turns: asyncio.Semaphore) -> None:
     """Fetch all outputs of one generation; links are read afresh as often as needed, while they are retained."""
     tries = 0
     while not lane.control.is_over_for(lane.account_id):
@@ -90,7 +90,7 @@ async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
             lane.cut_files.go_on(attempt_id)
         else:
             tries += 1
-            await pause(lane, tries)
+            await pause_seconds(lane, tries)
     lane.ready.pop(attempt_id, None)
     lane.touched.pop(attempt_id, None)
     lane.cut_files.forget(attempt_id)
@@ -99,7 +99,7 @@ async def _fetch(lane: Lane, attempt_id: int, turns: asyncio.Semaphore) -> None:
     lane.outputs_listed.pop(attempt_id, None)
 
 
-async def _try(lane: Lane, attempt_id: int) -> bool:
+async def _try(lane: AccountWorker, attempt_id: int) -> bool:
     """Take one step toward an attempt's files; tell whether nothing is left to fetch, for good or for this run."""
     if ready := lane.ready.pop(attempt_id, None):
         return await _use(lane, *ready)
@@ -118,7 +118,7 @@ class _Links(Enum):
     NEVER = auto()  # the item has left the downloads
 
 
-async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
+async def _record_with_links(lane: AccountWorker, task: DownloadTask) -> GenerationRecord | _Links:
     """Read the generation again, for its links."""
     if not lane.ports.service.has_key(task.attempt.key_fingerprint):
         now = lane.ports.clock.now()
@@ -127,14 +127,14 @@ async def _record_with_links(lane: Lane, task: DownloadTask) -> GenerationRecord
     return await _read(lane, task) if await _read_is_due(lane, task) else _Links.LATER
 
 
-async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
+async def _read(lane: AccountWorker, task: DownloadTask) -> GenerationRecord | _Links:
     clock, attempt = lane.ports.clock, task.attempt
     assert attempt.generation_id is not None, "what is downloaded was generated"
     request = lane.note(RequestKind.READ, clock.now())
     async with lane.sending(request):
         await lane.ports.queue.note_read(attempt.id, request)
         reply = await lane.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
-    lane.touched[attempt.id] = clock.now().steady
+    lane.touched[attempt.id] = clock.now().monotonic
     match reply:
         case RecordRead(record=record):
             lane.recovered(Call.READ, key=attempt.key_fingerprint)
@@ -150,28 +150,28 @@ async def _read(lane: Lane, task: DownloadTask) -> GenerationRecord | _Links:
                 return _Links.LATER
             await lane.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
             return _Links.NEVER
-        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
+        case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, Call.READ, about_paid=True)
             return _Links.LATER
         case _:
             assert_never(reply)
 
 
-async def _read_is_due(lane: Lane, task: DownloadTask) -> bool:
+async def _read_is_due(lane: AccountWorker, task: DownloadTask) -> bool:
     """Wait until another read of this generation keeps the gap and fits the windows (Service rule 4.4)."""
 
-    def due_of(account: AccountView, now: Now) -> Due:
+    def due_of(account: AccountView, now: ClockReading) -> NotBefore:
         gap = next_poll_at(
             last_settled_at=lane.last_touched(task.attempt.id, task.last_read_at, now),
             interval_seconds=lane.limits.poll_interval_seconds,
-            now=now.steady,
+            now=now.monotonic,
         )
-        return account.read_due(now, places=2).after(Due(gap, Reason.POLL_INTERVAL))
+        return account.read_due(now, places=2).after(NotBefore(gap, WaitReason.POLL_INTERVAL))
 
     return await lane.wait_until_due(due_of)
 
 
-async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool:
+async def _use(lane: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
     """Save what is not yet saved; tell whether the item ended."""
     queue, clock = lane.ports.queue, lane.ports.clock
     if record.status is GenerationStatus.EXPIRED:
@@ -186,7 +186,7 @@ async def _use(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool
     return await _save_all(lane, task, record)
 
 
-async def _save_all(lane: Lane, task: DownloadTask, record: GenerationRecord) -> bool:
+async def _save_all(lane: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
     """Save all outputs that are missing; tell whether the item left the downloads.
 
     What is missing is told by what outputs are, not by their places in the list. One that cannot be saved does not
@@ -196,7 +196,7 @@ async def _save_all(lane: Lane, task: DownloadTask, record: GenerationRecord) ->
     saving = _Saving(lane, task, record)
     for entry in saving.listing.wanted:
         number = free_number(entry.position, frozenset(saving.numbers))
-        if not lane.cut_files.is_due((attempt_id, number), clock.now().steady):
+        if not lane.cut_files.is_due((attempt_id, number), clock.now().monotonic):
             saving.leave(number)
             continue
         match await _save(saving, entry, number):
@@ -217,13 +217,13 @@ async def _save_all(lane: Lane, task: DownloadTask, record: GenerationRecord) ->
     return await _leave(lane, task, [(attempt_id, number) for number in saving.left])
 
 
-async def _leave(lane: Lane, task: DownloadTask, left: Sequence[Output]) -> bool:
+async def _leave(lane: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
     """Let what could not be saved wait; tell whether a person has it now."""
     queue, clock = lane.ports.queue, lane.ports.clock
     if all(lane.failed_outputs.is_hopeless(output) for output in left):
         await queue.record_unusable(task, lane.failed_outputs.describe(left), clock.now())
         return True
-    if any(lane.cut_files.is_due(output, clock.now().steady) for output in left):
+    if any(lane.cut_files.is_due(output, clock.now().monotonic) for output in left):
         await queue.record_link_expired(task, "a fresh link is read", clock.now())
     else:
         lane.cut_files.rest(task.attempt.id, left)  # before others hear of it
@@ -235,7 +235,7 @@ async def _leave(lane: Lane, task: DownloadTask, left: Sequence[Output]) -> bool
 class _Saving:
     """How far the outputs of one record are saved. `left` are numbers of those that are not, `numbers` all given."""
 
-    lane: Lane
+    lane: AccountWorker
     task: DownloadTask
     record: GenerationRecord
     listing: Listing = field(init=False)
@@ -303,7 +303,7 @@ async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
 
 
 async def _finish(
-    lane: Lane,
+    lane: AccountWorker,
     task: DownloadTask,
     number: int,
     *,
@@ -364,9 +364,9 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
     return _Saved.YES
 
 
-def _fail(lane: Lane, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:
+def _fail(lane: AccountWorker, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:
     """Note that an output could not be saved, let it wait, and say so."""
-    output, now = (task.attempt.id, number), lane.ports.clock.now().steady
+    output, now = (task.attempt.id, number), lane.ports.clock.now().monotonic
     wait_seconds = lane.failed_outputs.count(output, failure, reason, now)
     lane.cut_files.wait(output, now + wait_seconds)
     log.warning(
@@ -380,17 +380,17 @@ def _fail(lane: Lane, task: DownloadTask, number: int, failure: Failure, reason:
     )
 
 
-def _count_shared_name(lane: Lane, task: DownloadTask, number: int, saved: SavedFile) -> None:
+def _count_shared_name(lane: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> None:
     """Note that the file found standing there is another output's, which was saved at the same time: it stays there."""
     output = (task.attempt.id, number)
     lane.shared_names[output] = lane.shared_names.get(output, 0) + 1
     log.info("file_name_taken", account=lane.viewpoint.account, path=saved.path, item=task.item_name)
 
 
-def _is_believed(lane: Lane, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
+def _is_believed(lane: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
     """Tell whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
     output, now = (task.attempt.id, number), lane.ports.clock.now()
-    lane.cut_files.count(output, cut.sha256, now.steady)
+    lane.cut_files.count(output, cut.sha256, now.monotonic)
     is_believed = lane.cut_files.is_believed(output, created_at=task.created_at, now=now.instant)
     log.warning(
         "file_believed" if is_believed else "file_cut",
@@ -400,12 +400,12 @@ def _is_believed(lane: Lane, task: DownloadTask, number: int, cut: DownloadCut) 
         number=number,
         sha256=cut.sha256,
         reason=f"{cut}; it is taken all the same" if is_believed else str(cut),
-        retry_after_seconds=None if is_believed else lane.cut_files.postpone(output, now.steady),
+        retry_after_seconds=None if is_believed else lane.cut_files.postpone(output, now.monotonic),
     )
     return is_believed
 
 
-async def _names(lane: Lane, task: DownloadTask, number: int) -> Callable[[str], str]:
+async def _names(lane: AccountWorker, task: DownloadTask, number: int) -> Callable[[str], str]:
     """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
     taken = task.taken if number == 1 else await lane.ports.queue.taken_paths(task, number)
     names = {Path(path).name for path in taken}

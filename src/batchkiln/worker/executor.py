@@ -6,7 +6,7 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.calls import Call
-from batchkiln.core.error_text import describe_trouble
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import (
     OUTCOMES,
@@ -20,7 +20,7 @@ from batchkiln.core.outcomes import (
     replay_wait_seconds,
     was_in_doubt,
 )
-from batchkiln.core.planner import Poll, Reason, Replay, SetAside, Submit, Withdraw
+from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitReason, Withdraw
 from batchkiln.core.queue_types import NewAttempt, Progress, RequestKind, RequestNote
 from batchkiln.core.responses import (
     Accepted,
@@ -29,21 +29,21 @@ from batchkiln.core.responses import (
     Busy,
     Described,
     EdgeBlocked,
+    ErrorInfo,
     GenerationRecord,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     NotFound,
     NotUnderstood,
     RecordRead,
     Refused,
-    ServiceError,
     Throttled,
-    Trouble,
+    TransientError,
     Unavailable,
 )
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import Now
-from batchkiln.worker.account_worker import Lane, Seen
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.worker.account_worker import AccountWorker, Seen
 from batchkiln.worker.upload_denials import count_gone, is_gone
 
 log = structlog.get_logger()
@@ -51,16 +51,16 @@ log = structlog.get_logger()
 DENIED_IDS: Final = 2
 """After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
 
-NotAccepted = Refused | KeyConflict | Busy | Trouble
+NotAccepted = Refused | IdempotencyConflict | Busy | TransientError
 
-_EDGE = ServiceError("edge_firewall", "refused by the firewall before the API; the whole machine waits")
+_EDGE = ErrorInfo("edge_firewall", "refused by the firewall before the API; the whole machine waits")
 _OF_GENERATIONS = ("active", "concurren", "in progress", "running", "another generation")
 _OF_CREDITS = ("credit", "budget")
 _OF_DAYS = ("daily", "per day", "day limit")
 _OF_MINUTES = ("per_minute", "per minute", "rate", "quota", "too many")
 
 
-async def submit(lane: Lane, action: Submit, now: Now) -> None:
+async def submit(lane: AccountWorker, action: Submit, now: ClockReading) -> None:
     """Record a new attempt, and only then send it (Law 1)."""
     candidate, service = action.candidate, lane.ports.service
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
@@ -86,7 +86,7 @@ async def submit(lane: Lane, action: Submit, now: Now) -> None:
         await _send(lane, attempt, request)
 
 
-async def replay(lane: Lane, action: Replay, now: Now) -> None:
+async def replay(lane: AccountWorker, action: Replay, now: ClockReading) -> None:
     """Send an attempt of unknown outcome again: same key, same bytes, same API key (Service rule 4.2)."""
     attempt = action.attempt
     if not lane.ports.service.has_key(attempt.key_fingerprint):
@@ -104,13 +104,13 @@ async def replay(lane: Lane, action: Replay, now: Now) -> None:
         await _send(lane, counted, request)
 
 
-async def withdraw(lane: Lane, action: Withdraw, now: Now) -> None:
+async def withdraw(lane: AccountWorker, action: Withdraw, now: ClockReading) -> None:
     """Give an attempt back that created nothing; its item is free to be begun anew, or not."""
     _give_back(lane, action.attempt)
     await lane.ports.queue.record_withdrawn(action.attempt, now)
 
 
-async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
+async def _send(lane: AccountWorker, attempt: Attempt, request: RequestNote) -> None:
     log.info("attempt_sent", account=lane.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
     reply = await lane.ports.service.create(
         is_video=attempt.is_video,
@@ -119,7 +119,7 @@ async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
         key_fingerprint=attempt.key_fingerprint,
     )
     now = lane.ports.clock.now()
-    lane.touched[attempt.id] = now.steady
+    lane.touched[attempt.id] = now.monotonic
     if isinstance(reply, Accepted):
         lane.recovered(Call.CREATE, key=attempt.key_fingerprint)
         lane.accepted(attempt)
@@ -129,13 +129,13 @@ async def _send(lane: Lane, attempt: Attempt, request: RequestNote) -> None:
             _follow(lane, attempt, reply.record, progress)
         if progress.state is ItemState.HELD:  # what is read as an id may be none, and each further create be paid
             said = f"the service answered with the generation {reply.record.id}, which another item has"
-            known = AccountBlocked(AccountProblem.IDS_UNKNOWN, ServiceError("generation_known", said))
+            known = AccountBlocked(AccountProblem.IDS_UNKNOWN, ErrorInfo("generation_known", said))
             lane.control.block(lane.account_id, known, is_cut_off=False)
     else:
         await _record_answer(lane, attempt, reply, now)
 
 
-async def _record_answer(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now) -> None:
+async def _record_answer(lane: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
     """Record a reply that names no generation; the wait is known to all tracks before the record wakes them."""
     answer, error = answer_of(reply), _error_of(reply)
     if OUTCOMES[answer, was_in_doubt(attempt)].credits is Credits.FREED:
@@ -146,7 +146,7 @@ async def _record_answer(lane: Lane, attempt: Attempt, reply: NotAccepted, now: 
     if gone is not None:  # before the record lets the preparation go on
         await count_gone(lane, attempt.item_id, gone)
     # What a proxy may have said, or an API that is out of order, tells nothing of how long the key is known.
-    is_contact = not isinstance(reply, NoReply | Unavailable | EdgeBlocked)
+    is_contact = not isinstance(reply, NoResponse | Unavailable | EdgeBlocked)
     state = await lane.ports.queue.record_answer(attempt, answer, error, now, is_contact=is_contact)
     if isinstance(reply, AccountBlocked):
         await _block(lane, attempt, reply, now)
@@ -154,30 +154,30 @@ async def _record_answer(lane: Lane, attempt: Attempt, reply: NotAccepted, now: 
         await _hold_after_long(lane, attempt, reply, now)
 
 
-async def _wait_after(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now) -> None:
+async def _wait_after(lane: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
     """Let the creates wait as the reply asks for, or as its kind demands."""
     seconds = replay_wait_seconds(reply, attempt)
     match reply:
         case Refused(error=error) if seconds is None:
             lane.recovered(Call.CREATE, key=attempt.key_fingerprint)
             _count_alike(lane, attempt, error, now)
-        case Refused() | KeyConflict():
-            lane.postpone_creates(now, seconds or 0.0, Reason.UNDECIDED, reply.error.said)
+        case Refused() | IdempotencyConflict():
+            lane.postpone_creates(now, seconds or 0.0, WaitReason.UNDECIDED, reply.error.said)
         case NotUnderstood():
             await lane.meet(reply, Call.CREATE)
-            lane.postpone_creates(now, seconds or 0.0, Reason.UNDECIDED, describe_trouble(reply))
+            lane.postpone_creates(now, seconds or 0.0, WaitReason.UNDECIDED, describe_error(reply))
         case Busy(retry_after=retry_after, error=error):
-            reason = Reason.THROTTLED if was_in_doubt(attempt) else Reason.OTHER_GENERATION
+            reason = WaitReason.THROTTLED if was_in_doubt(attempt) else WaitReason.OTHER_GENERATION
             await lane.meet(Throttled(retry_after, error), Call.CREATE, reason=reason)
         case Throttled(error=error):
             await lane.meet(reply, Call.CREATE, reason=_reason_of(error, attempt))
-        case Unavailable() | NoReply() | EdgeBlocked() | AccountBlocked():
+        case Unavailable() | NoResponse() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, Call.CREATE)
         case _:
             assert_never(reply)
 
 
-async def _block(lane: Lane, attempt: Attempt, reply: AccountBlocked, now: Now) -> None:
+async def _block(lane: AccountWorker, attempt: Attempt, reply: AccountBlocked, now: ClockReading) -> None:
     """Begin nothing more with a refused account; an older key alone takes only its own attempts with it."""
     if not lane.is_of_older_key(attempt, reply):
         await lane.meet(reply, Call.CREATE)
@@ -185,7 +185,7 @@ async def _block(lane: Lane, attempt: Attempt, reply: AccountBlocked, now: Now) 
         await lane.ports.queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
 
 
-def _count_alike(lane: Lane, attempt: Attempt, error: ServiceError, now: Now) -> None:
+def _count_alike(lane: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
     """Brake where one create after the other is refused in the same words: the request is hardly at fault then."""
     times = lane.count_alike(error.said)
     pause = alike_pause_seconds(times)
@@ -193,21 +193,21 @@ def _count_alike(lane: Lane, attempt: Attempt, error: ServiceError, now: Now) ->
         lane.control.block(lane.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
     elif pause is not None:
         told = f"{times} items in a row were refused alike, and not charged: {error.said}"
-        lane.postpone_creates(now, pause, Reason.REFUSED_ALIKE, told)
+        lane.postpone_creates(now, pause, WaitReason.REFUSED_ALIKE, told)
     log.info("create_refused", account=lane.viewpoint.account, attempt=attempt.id, reason=error.said)
 
 
-async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now: Now) -> None:
+async def _hold_after_long(lane: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
     """Hand an attempt to a person that the service answers and does not decide, so that the account can go on."""
     event = hold_after_long(reply, attempt)
     if event is None or not await _is_service_there(lane, attempt, reply):
         lane.undecided.pop(attempt.id, None)
         return
-    since = lane.undecided.setdefault(attempt.id, now.steady)
-    if attempt.sends < SENDS_BEFORE_HOLD or now.steady - since < UNDECIDED_FOR.total_seconds():
+    since = lane.undecided.setdefault(attempt.id, now.monotonic)
+    if attempt.sends < SENDS_BEFORE_HOLD or now.monotonic - since < UNDECIDED_FOR.total_seconds():
         return
     error = _error_of(reply)
-    error = error if error.code else ServiceError("no_reply", error.message)
+    error = error if error.code else ErrorInfo("no_reply", error.message)
     state = await lane.ports.queue.record_hold(attempt, event, error, lane.ports.clock.now())
     if state is ItemState.SUBMITTING:
         return
@@ -215,20 +215,20 @@ async def _hold_after_long(lane: Lane, attempt: Attempt, reply: NotAccepted, now
     if state is ItemState.REJECTED:  # each send of it was refused by the firewall: it cost nothing
         _give_back(lane, attempt)
     log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=error.said)
-    if isinstance(reply, KeyConflict):  # the next key would fare no better, and be one more in doubt
+    if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
         lane.control.block(lane.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
     lane.ports.queue.announce()
 
 
-async def _is_service_there(lane: Lane, attempt: Attempt, reply: NotAccepted) -> bool:
+async def _is_service_there(lane: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
     """Tell whether the service works, so that only this request is not decided; an outage hands nothing to a person.
 
     A reply of the API says so itself. Otherwise the public description is read, which counts in no account's window.
     """
     match reply:
-        case Refused() | KeyConflict() | NotUnderstood():
+        case Refused() | IdempotencyConflict() | NotUnderstood():
             return True
-        case NoReply(status=None):
+        case NoResponse(status=None):
             return False
         case _ if attempt.sends < SENDS_BEFORE_HOLD:
             return False
@@ -239,28 +239,28 @@ async def _is_service_there(lane: Lane, attempt: Attempt, reply: NotAccepted) ->
                 return isinstance(await lane.ports.service.describe(), Described)
 
 
-async def set_aside(lane: Lane, action: SetAside, now: Now) -> None:
+async def set_aside(lane: AccountWorker, action: SetAside, now: ClockReading) -> None:
     """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
     attempt = action.attempt
     message = "no reply to it for a day: the service may have forgotten its key, and would make it anew"
-    await lane.ports.queue.record_hold(attempt, Event.KEY_FORGOTTEN, ServiceError("key_forgotten", message), now)
+    await lane.ports.queue.record_hold(attempt, Event.KEY_FORGOTTEN, ErrorInfo("key_forgotten", message), now)
     log.warning("attempt_set_aside", account=lane.viewpoint.account, attempt=attempt.id, reason=message)
 
 
-def _error_of(reply: NotAccepted) -> ServiceError:
+def _error_of(reply: NotAccepted) -> ErrorInfo:
     """Return what the service said, or what is said for it."""
     match reply:
         case EdgeBlocked():
             return _EDGE
         case NotUnderstood():
-            return ServiceError("not_understood", describe_trouble(reply))
-        case NoReply(reason=reason):
-            return ServiceError("", reason)
+            return ErrorInfo("not_understood", describe_error(reply))
+        case NoResponse(reason=reason):
+            return ErrorInfo("", reason)
         case _:
             return reply.error
 
 
-async def poll(lane: Lane, action: Poll, now: Now) -> None:
+async def poll(lane: AccountWorker, action: Poll, now: ClockReading) -> None:
     """Read the active generation, and take over what is new (Law 3)."""
     attempt = action.attempt
     if not lane.ports.service.has_key(attempt.key_fingerprint):
@@ -270,16 +270,16 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
     request = lane.note(RequestKind.READ, now)
     async with lane.sending(request):
         await lane.ports.queue.note_read(attempt.id, request)
-        sent_at = lane.ports.clock.now().steady
+        sent_at = lane.ports.clock.now().monotonic
         reply = await lane.ports.service.read_generation(attempt.generation_id, key_fingerprint=attempt.key_fingerprint)
     after = lane.ports.clock.now()
-    lane.touched[attempt.id] = after.steady
+    lane.touched[attempt.id] = after.monotonic
     match reply:
         case RecordRead(record=record):
             lane.recovered(Call.READ, key=attempt.key_fingerprint)
             lane.denied_ids = 0
-            sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.steady)
-            record = lane.unnamed.read(attempt.id, record, after.steady)
+            sighting = lane.watch(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
+            record = lane.unnamed.read(attempt.id, record, after.monotonic)
             if _seen(record) != lane.seen.get(attempt.id):
                 async with lane.looking:
                     take_over = partial(lane.ports.queue.record_generation, attempt, record, after, sighting=sighting)
@@ -292,13 +292,13 @@ async def poll(lane: Lane, action: Poll, now: Now) -> None:
         case AccountBlocked() if lane.is_of_older_key(attempt, reply):
             if not await lane.outlasts_refusal(attempt, reply, Call.READ):
                 await lane.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
-        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
+        case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await lane.meet(reply, Call.READ, about_paid=True)
         case _:
             assert_never(reply)
 
 
-def _count_denied(lane: Lane, error: ServiceError) -> None:
+def _count_denied(lane: AccountWorker, error: ErrorInfo) -> None:
     """Brake where no id is known to the service: each further create is paid, and its result not found either."""
     lane.denied_ids += 1
     if lane.denied_ids >= DENIED_IDS:
@@ -306,7 +306,7 @@ def _count_denied(lane: Lane, error: ServiceError) -> None:
         lane.control.block(lane.account_id, blocked, is_cut_off=False)
 
 
-def _follow(lane: Lane, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:
+def _follow(lane: AccountWorker, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:
     """Keep in memory what the next step needs: the status seen, or the links that must not be stored (Law 8).
 
     Nobody looks at the queue between the record and this: a download that did not find them here would read them.
@@ -329,7 +329,7 @@ def _seen(record: GenerationRecord) -> Seen:
     return record.status, record.status_word, record.cost_credits
 
 
-def _meet_overcharge(lane: Lane, attempt: Attempt, credit_count: int) -> None:
+def _meet_overcharge(lane: AccountWorker, attempt: Attempt, credit_count: int) -> None:
     """Count what was charged above the maximum that was sent, and begin nothing more with the account in this run.
 
     Whatever is begun next might cost more than its quote as well; its job is paused in the queue (Law 6).
@@ -340,18 +340,18 @@ def _meet_overcharge(lane: Lane, attempt: Attempt, credit_count: int) -> None:
         lane.control.spend(credit_count)
     said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
     log.warning("overcharged", account=lane.viewpoint.account, attempt=attempt.id, reason=said)
-    blocked = AccountBlocked(AccountProblem.OVERCHARGED, ServiceError("overcharged", said))
+    blocked = AccountBlocked(AccountProblem.OVERCHARGED, ErrorInfo("overcharged", said))
     lane.control.block(lane.account_id, blocked, is_cut_off=False)
 
 
-def _give_back(lane: Lane, attempt: Attempt) -> None:
+def _give_back(lane: AccountWorker, attempt: Attempt) -> None:
     """Undo what an attempt took of --max-credits; one of an earlier run has taken nothing."""
     if lane.begun == attempt.id:
         lane.begun = None
         lane.control.spend(-attempt.quote_credits)
 
 
-def _reason_of(error: ServiceError, attempt: Attempt) -> Reason:
+def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
     """Tell which limit a refused create met, by what little the service says of it.
 
     Nothing of ours is active when a create is sent, so where no other limit is named it is somebody else's
@@ -359,11 +359,11 @@ def _reason_of(error: ServiceError, attempt: Attempt) -> Reason:
     """
     text = f"{error.code} {error.message}".lower()
     if any(word in text for word in _OF_GENERATIONS):
-        return Reason.THROTTLED if was_in_doubt(attempt) else Reason.OTHER_GENERATION
+        return WaitReason.THROTTLED if was_in_doubt(attempt) else WaitReason.OTHER_GENERATION
     if any(word in text for word in _OF_CREDITS):
-        return Reason.DAY_CREDITS
+        return WaitReason.DAY_CREDITS
     if any(word in text for word in _OF_DAYS):
-        return Reason.DAY_REQUESTS
+        return WaitReason.DAY_REQUESTS
     if was_in_doubt(attempt) or any(word in text for word in _OF_MINUTES):
-        return Reason.THROTTLED
-    return Reason.OTHER_GENERATION
+        return WaitReason.THROTTLED
+    return WaitReason.OTHER_GENERATION

@@ -1,6 +1,6 @@
 """Outputs that cannot be had: how often and how long each is tried, before a person is asked.
 
-All times are service seconds of this process's steady clock; another process begins anew.
+All times are service seconds of this process's monotonic clock; another process begins anew.
 """
 
 from collections.abc import Iterable

@@ -8,17 +8,27 @@ the same queue, and wake when it has news.
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import Due, Poll, Reason, Replay, Rest, SetAside, Submit, Withdraw, choose_action
+from batchkiln.core.planner import (
+    NotBefore,
+    Poll,
+    Replay,
+    SetAside,
+    Submit,
+    WaitReason,
+    WaitUntil,
+    Withdraw,
+    choose_action,
+)
 from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.worker import executor
-from batchkiln.worker.account_worker import Lane
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.downloader import fetch_downloads
 from batchkiln.worker.prefetch import prepare
-from batchkiln.worker.run_state import Control
-from batchkiln.worker.startup import resume_held, synchronise
+from batchkiln.worker.run_state import RunState
+from batchkiln.worker.startup import resume_held, sync_clock
 
 
-class Board(Protocol):
+class Engine(Protocol):
     """What the end of a run is decided by, for all lanes together."""
 
     @property
@@ -31,21 +41,21 @@ class Board(Protocol):
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count what may still change without a person."""
 
-    async def new_lanes(self) -> list[Lane]:
+    async def new_lanes(self) -> list[AccountWorker]:
         """Return lanes for accounts that have got work since the last call."""
 
 
 TRACKS = ("slot", "preparation", "downloads")
 
 
-async def drive_slot(lane: Lane) -> None:
+async def drive_slot(lane: AccountWorker) -> None:
     """Keep the account's one generation going until the run stops."""
     clock = lane.ports.clock
     while not lane.control.is_over_for(lane.account_id):
         now = clock.now()
         queue, account, version = await lane.look(now)
         action = choose_action(queue, account, now)
-        if action.due.at > now.steady:
+        if action.due.at > now.monotonic:
             await lane.wait("slot", action.due, version)
             continue
         match action:
@@ -59,21 +69,21 @@ async def drive_slot(lane: Lane) -> None:
                 await executor.poll(lane, action, now)
             case Submit():
                 await executor.submit(lane, action, now)
-            case Rest():
+            case WaitUntil():
                 lane.count_stale_plan()
             case _:
                 assert_never(action)
 
 
-async def rest_of(lane: Lane) -> Due:
+async def next_due(lane: AccountWorker) -> NotBefore:
     """Return what an account's slot would wait for, and until when, if the run went on; it sends nothing."""
     now = lane.ports.clock.now()
     queue, account, _ = await lane.look(now)
     action = choose_action(queue, account, now)
-    return action.due if isinstance(action, Rest) else Due(now.steady, Reason.NOW)
+    return action.due if isinstance(action, WaitUntil) else NotBefore(now.monotonic, WaitReason.NOW)
 
 
-async def drive(board: Board, control: Control) -> Outstanding:
+async def drive(board: Engine, control: RunState) -> Outstanding:
     """Drive all lanes until nothing can move without a person, or until the run is to stop.
 
     Returns what is left. Raises what a lane raised: the surroundings failed, or a bug of ours was found; every
@@ -89,15 +99,15 @@ async def drive(board: Board, control: Control) -> Outstanding:
     return await board.outstanding(control.scope)
 
 
-async def _drive_lane(lane: Lane) -> None:
-    await synchronise(lane)
+async def _drive_lane(lane: AccountWorker) -> None:
+    await sync_clock(lane)
     async with asyncio.TaskGroup() as group:
         group.create_task(drive_slot(lane), name="slot")
         group.create_task(prepare(lane), name="preparation")
         group.create_task(fetch_downloads(lane), name="downloads")
 
 
-async def _until_quiet(group: asyncio.TaskGroup, board: Board, control: Control) -> None:
+async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
     """Wait until all items ended, or until all tracks rest with nothing to wait for but a person.
 
     Lanes are begun as they are needed: all of them at first, and later ones with `work --forever`.
@@ -116,7 +126,7 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Board, control: Control)
         await control.pulse.wait()
 
 
-async def _outstanding(board: Board, control: Control) -> Outstanding:
+async def _outstanding(board: Engine, control: RunState) -> Outstanding:
     """Return what some lane has just counted, or count."""
     if control.outstanding is None or control.outstanding[0] != board.version:
         control.outstanding = (board.version, await board.outstanding(control.scope))

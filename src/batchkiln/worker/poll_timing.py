@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from batchkiln.core.duration_model import Durations, Shape, Sighting
+from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
 from batchkiln.core.poll_schedule import next_read_seconds
 from batchkiln.core.queue_types import Kind
 
@@ -19,34 +19,34 @@ _LEAST_SECONDS: Final = 0.001
 
 
 @dataclass(slots=True)
-class Paces:
+class DurationModels:
     """How long one service's generations take, by kind; shared by the lanes of all its accounts."""
 
     interval_seconds: float
-    _history: dict[Kind, list[Sighting]] = field(default_factory=dict)
-    _known: dict[Kind, Durations] = field(default_factory=dict)
+    _history: dict[Kind, list[Observation]] = field(default_factory=dict)
+    _known: dict[Kind, DurationModel] = field(default_factory=dict)
 
-    def remember(self, sightings: Iterable[tuple[Kind, Sighting]]) -> None:
+    def remember(self, sightings: Iterable[tuple[Kind, Observation]]) -> None:
         """Begin with what earlier runs saw, the oldest first."""
         for kind, sighting in sightings:
             self._history.setdefault(kind, []).append(sighting)
 
-    def of(self, kind: Kind) -> Durations:
+    def of(self, kind: Kind) -> DurationModel:
         """Return what is known of a kind."""
         if kind not in self._known:
             usual = USUAL_CLIP_SECONDS if kind.is_video else USUAL_IMAGE_SECONDS
-            self._known[kind] = Durations(usual, self._history.pop(kind, ()))
+            self._known[kind] = DurationModel(usual, self._history.pop(kind, ()))
         return self._known[kind]
 
 
 @dataclass(slots=True)
-class Followed:
-    """The one active generation of an account, from this process's point of view; all moments are steady."""
+class TrackedGeneration:
+    """The one active generation of an account, from this process's point of view; all moments are monotonic."""
 
     attempt_id: int
     kind: Kind
     began_at: float
-    shape: Shape | None  # what to expect; None while nothing is known: read every interval
+    shape: LogNormal | None  # what to expect; None while nothing is known: read every interval
     going_at: float
 
     def next_read_at(self, last_touched_at: float, interval_seconds: float) -> float:
@@ -62,14 +62,16 @@ class Followed:
         """Note that a read which left then was told that the generation goes on."""
         self.going_at = max(self.going_at, sent_at)
 
-    def ended(self, seen_at: float) -> Sighting:
+    def ended(self, seen_at: float) -> Observation:
         """Return what was seen of its duration, where a success was read at this moment."""
         ended = max(_LEAST_SECONDS, seen_at - self.began_at)
-        return Sighting(min(max(0.0, self.going_at - self.began_at), ended), ended)
+        return Observation(min(max(0.0, self.going_at - self.began_at), ended), ended)
 
 
-def follow(paces: Paces, attempt_id: int, kind: Kind, *, began_at: float, draw: float) -> Followed:
+def track_generation(
+    paces: DurationModels, attempt_id: int, kind: Kind, *, began_at: float, draw: float
+) -> TrackedGeneration:
     """Begin to follow a generation; `draw` is uniform from 0 to 1."""
     known = paces.of(kind)
     shape = known.drawn(draw) if known.seen >= _LEARNING and paces.interval_seconds else None
-    return Followed(attempt_id, kind, began_at, shape, began_at)
+    return TrackedGeneration(attempt_id, kind, began_at, shape, began_at)

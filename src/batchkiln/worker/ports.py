@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from batchkiln.core.budget import Obstacle
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.duration_model import Sighting
+from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, InputFile, SavedFile
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Candidate, Reason
+from batchkiln.core.planner import Candidate, WaitReason
 from batchkiln.core.queue_types import (
     Circumstances,
     DownloadTask,
@@ -30,17 +30,17 @@ from batchkiln.core.responses import (
     CreateReply,
     DescribeReply,
     DownloadReply,
+    ErrorInfo,
     GenerationRecord,
     OutputLink,
     PrepareReply,
     PutReply,
     QuoteReply,
     ReadReply,
-    ServiceError,
     UploadTicket,
 )
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import Now
+from batchkiln.core.timestamps import ClockReading
 
 
 class Clock(Protocol):
@@ -54,14 +54,14 @@ class Clock(Protocol):
     def is_doubted(self) -> bool:
         """Whether its last word contradicts what is known, and waits for another reply to agree."""
 
-    def now(self) -> Now:
+    def now(self) -> ClockReading:
         """Read the clock; once per turn."""
 
     def draw(self) -> float:
         """Return a number from 0 to 1, to spread retries."""
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a steady moment, or until `wake` is set."""
+        """Wait for a monotonic moment, or until `wake` is set."""
 
 
 class Service(Protocol):
@@ -197,10 +197,10 @@ class Queue(Protocol):
     async def count_also(self, request: RequestNote) -> None:
         """Count a request in further days."""
 
-    async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: Reason) -> None:
+    async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: WaitReason) -> None:
         """Keep a wait that the service imposed."""
 
-    async def cap_holds(self, account_id: int, now: Now, *, logged_at: datetime | None) -> None:
+    async def cap_holds(self, account_id: int, now: ClockReading, *, logged_at: datetime | None) -> None:
         """Shorten stored waits that a wrong clock made too long; `logged_at` is when the last request left, by it."""
 
     async def record_misunderstood(self, account_id: int, entry: Misunderstood, circumstances: Circumstances) -> None:
@@ -212,7 +212,7 @@ class Queue(Protocol):
     async def forget_other_circumstances(self, account_id: int, circumstances: Circumstances) -> None:
         """Forget what was not understood under other circumstances."""
 
-    async def remember_time(self, now: Now) -> None:
+    async def remember_time(self, now: ClockReading) -> None:
         """Keep the service's time for the next start."""
 
     async def record_attempt(self, new: NewAttempt) -> Attempt | None:
@@ -222,33 +222,41 @@ class Queue(Protocol):
         """Count one more send before it happens; None where the attempt is damaged, and now held."""
 
     async def record_answer(
-        self, attempt: Attempt, answer: Answer, error: ServiceError, now: Now, *, is_contact: bool
+        self, attempt: Attempt, answer: Answer, error: ErrorInfo, now: ClockReading, *, is_contact: bool
     ) -> ItemState:
         """Record what a reply that names no generation means, by the table of outcomes (Law 2)."""
 
-    async def record_hold(self, attempt: Attempt, event: Event, error: ServiceError, now: Now) -> ItemState:
+    async def record_hold(self, attempt: Attempt, event: Event, error: ErrorInfo, now: ClockReading) -> ItemState:
         """Hand an attempt over to a person; the item stays submitting where the service itself is at fault."""
 
-    async def record_withdrawn(self, attempt: Attempt, now: Now) -> None:
+    async def record_withdrawn(self, attempt: Attempt, now: ClockReading) -> None:
         """Note that an attempt that created nothing is not sent again."""
 
-    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look) -> Progress:
+    async def record_accepted(
+        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
+    ) -> Progress:
         """Note the generation's id and price, and how far it is; look at the queue on the way."""
 
     async def record_generation(
-        self, attempt: Attempt, record: GenerationRecord, now: Now, look: Look, *, sighting: Sighting | None = None
+        self,
+        attempt: Attempt,
+        record: GenerationRecord,
+        now: ClockReading,
+        look: Look,
+        *,
+        sighting: Observation | None = None,
     ) -> Progress:
         """Take over what a poll said; look at the queue on the way."""
 
-    async def record_lost(self, attempt: Attempt, error: ServiceError, now: Now) -> ItemState:
+    async def record_lost(self, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> ItemState:
         """Note that the service denies the id."""
 
     async def record_key_missing(
-        self, attempt: Attempt, state: ItemState, now: Now, *, is_refused: bool = False
+        self, attempt: Attempt, state: ItemState, now: ClockReading, *, is_refused: bool = False
     ) -> None:
         """Hold an item whose API key is not configured."""
 
-    async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: Now) -> int:
+    async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: ClockReading) -> int:
         """Take up items again whose API key came back."""
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
@@ -257,22 +265,24 @@ class Queue(Protocol):
     async def alike(self, candidate: Candidate, number: int) -> int:
         """Return one of the next items of a candidate's class: another one for each of the first few numbers."""
 
-    async def record_quote(self, candidate: Candidate, cost_credits: int, now: Now) -> None:
+    async def record_quote(self, candidate: Candidate, cost_credits: int, now: ClockReading) -> None:
         """Keep a price."""
 
-    async def reject_item(self, item_id: int, error: ServiceError, now: Now) -> None:
+    async def reject_item(self, item_id: int, error: ErrorInfo, now: ClockReading) -> None:
         """End a queued item."""
 
-    async def reject_alike(self, candidate: Candidate, error: ServiceError, now: Now) -> int:
+    async def reject_alike(self, candidate: Candidate, error: ErrorInfo, now: ClockReading) -> int:
         """End the queued items of a recipe that the service refuses."""
 
-    async def reject_unpayable(self, candidate: Candidate, obstacle: Obstacle, limit: int | None, now: Now) -> int:
+    async def reject_unpayable(
+        self, candidate: Candidate, obstacle: BudgetLimit, limit: int | None, now: ClockReading
+    ) -> int:
         """End the queued items of a recipe that can never be paid."""
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
         """Return the files still to be uploaded for a candidate and those just behind it."""
 
-    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: Now) -> None:
+    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: ClockReading) -> None:
         """Note that a candidate's price, or the upload of an image, cannot be had for now, and why."""
 
     async def has_uploaded(self, account_id: int) -> bool:
@@ -284,10 +294,10 @@ class Queue(Protocol):
     async def drop_assets(self, item_id: int, account_id: int) -> None:
         """Forget an item's uploads."""
 
-    async def record_assets(self, account_id: int, urls: Iterable[tuple[str, str]], now: Now) -> None:
+    async def record_assets(self, account_id: int, urls: Iterable[tuple[str, str]], now: ClockReading) -> None:
         """Keep the urls of uploaded contents (sha256, url)."""
 
-    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: Now) -> None:
+    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: ClockReading) -> None:
         """Hold the items that need a file which is gone or has changed."""
 
     async def download_task(self, attempt_id: int) -> DownloadTask:
@@ -305,21 +315,21 @@ class Queue(Protocol):
         listed: int,
         output_type: str,
         is_last: bool,
-        now: Now,
+        now: ClockReading,
     ) -> bool:
         """Record a whole file (Law 7), one of so many listed; the last one ends its item.
 
         False where the file is another output's.
         """
 
-    async def record_done(self, task: DownloadTask, now: Now) -> None:
+    async def record_done(self, task: DownloadTask, now: ClockReading) -> None:
         """End an item whose files are all here."""
 
-    async def record_link_expired(self, task: DownloadTask, reason: str, now: Now) -> None:
+    async def record_link_expired(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
         """Note that a link no longer worked."""
 
-    async def record_unusable(self, task: DownloadTask, reason: str, now: Now) -> None:
+    async def record_unusable(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
         """Hold an item whose outputs cannot be had."""
 
-    async def record_retention_ended(self, task: DownloadTask, now: Now) -> None:
+    async def record_retention_ended(self, task: DownloadTask, now: ClockReading) -> None:
         """End an item whose paid outputs are gone."""

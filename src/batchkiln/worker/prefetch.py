@@ -3,9 +3,18 @@
 from dataclasses import replace
 from typing import Final, assert_never
 
-from batchkiln.core.budget import Obstacle
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import AccountView, AskQuote, Candidate, Reason, Reject, Rest, Upload, choose_preparation
+from batchkiln.core.planner import (
+    AccountView,
+    AskQuote,
+    Candidate,
+    Reject,
+    Upload,
+    WaitReason,
+    WaitUntil,
+    choose_preparation,
+)
 from batchkiln.core.queue_types import RequestKind, WantedInput
 from batchkiln.core.responses import (
     AccountBlocked,
@@ -13,22 +22,22 @@ from batchkiln.core.responses import (
     BytesStored,
     CompleteReply,
     EdgeBlocked,
-    NoReply,
+    ErrorInfo,
+    NoResponse,
     NotUnderstood,
     PrepareReply,
     Quoted,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     TicketRefused,
-    Trouble,
+    TransientError,
     Unavailable,
     UploadsPrepared,
     UploadTicket,
 )
-from batchkiln.core.timestamps import Now
-from batchkiln.worker.account_worker import Lane
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.backoffs import Backoff
 from batchkiln.worker.upload_denials import count_gone, denial_of, rest_if_in_vain
 
@@ -37,7 +46,7 @@ ALIKE_REFUSALS: Final = 3
 """So many items of one recipe refused in a row for the same reason mean that the recipe is at fault."""
 
 
-async def prepare(lane: Lane) -> None:
+async def prepare(lane: AccountWorker) -> None:
     """Make ready what the slot will need next, until the run stops."""
     while not lane.control.is_over_for(lane.account_id):
         now = lane.ports.clock.now()
@@ -46,7 +55,7 @@ async def prepare(lane: Lane) -> None:
         if isinstance(choice, Reject):
             await _reject(lane, choice, now)
             continue
-        if choice.due.at > now.steady:
+        if choice.due.at > now.monotonic:
             await lane.wait("preparation", choice.due, version)
             continue
         match choice:
@@ -54,25 +63,25 @@ async def prepare(lane: Lane) -> None:
                 await _ask_quote(lane, candidate)
             case Upload(candidate=candidate):
                 await _upload(lane, candidate, now)
-            case Rest():
+            case WaitUntil():
                 lane.count_stale_plan()
             case _:
                 assert_never(choice)
 
 
-async def _reject(lane: Lane, choice: Reject, now: Now) -> None:
+async def _reject(lane: AccountWorker, choice: Reject, now: ClockReading) -> None:
     candidate, money = choice.candidate, choice.candidate.money
     left = None if money.budget is None else max(money.budget - money.committed, 0)
     limit = {
-        Obstacle.OVER_CAP: candidate.cap,
-        Obstacle.OVER_JOB_BUDGET: left,
-        Obstacle.OVER_JOB_DAY: money.budget_per_day,
-        Obstacle.OVER_DAY: lane.limits.credits_per_day,
+        BudgetLimit.OVER_CAP: candidate.cap,
+        BudgetLimit.OVER_JOB_BUDGET: left,
+        BudgetLimit.OVER_JOB_DAY: money.budget_per_day,
+        BudgetLimit.OVER_DAY: lane.limits.credits_per_day,
     }[choice.obstacle]
     await lane.ports.queue.reject_unpayable(candidate, choice.obstacle, limit, now)
 
 
-async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
+async def _ask_quote(lane: AccountWorker, candidate: Candidate) -> None:
     """Ask the price of a candidate's recipe; a refusal is the item's, or its whole recipe's after a few alike."""
     failing = lane.failing_quotes.get(candidate.recipe_id)
     if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
@@ -99,8 +108,8 @@ async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
             lane.recovered(Call.QUOTE)
             lane.failing_quotes.pop(candidate.recipe_id, None)
             await _quote_refused(lane, candidate, kind, error, after)
-        case Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            failing = lane.failing_quotes.setdefault(candidate.recipe_id, Backoff(alone_reason=Reason.NO_PRICE))
+        case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
+            failing = lane.failing_quotes.setdefault(candidate.recipe_id, Backoff(alone_reason=WaitReason.NO_PRICE))
             await lane.meet(reply, Call.QUOTE, of=(failing,))
             if failing.is_to_be_told:
                 failing.is_told = True
@@ -109,7 +118,9 @@ async def _ask_quote(lane: Lane, candidate: Candidate) -> None:
             assert_never(reply)
 
 
-async def _quote_refused(lane: Lane, candidate: Candidate, kind: RefusalKind, error: ServiceError, now: Now) -> None:
+async def _quote_refused(
+    lane: AccountWorker, candidate: Candidate, kind: RefusalKind, error: ErrorInfo, now: ClockReading
+) -> None:
     if kind is RefusalKind.ASSET_GONE:
         is_resting = await count_gone(lane, candidate.item_id, error)
         if is_resting or lane.gone_assets[candidate.item_id] <= ALIKE_REFUSALS:
@@ -125,7 +136,7 @@ async def _quote_refused(lane: Lane, candidate: Candidate, kind: RefusalKind, er
         await lane.ports.queue.reject_item(candidate.item_id, error, now)
 
 
-async def _upload(lane: Lane, candidate: Candidate, now: Now) -> None:
+async def _upload(lane: AccountWorker, candidate: Candidate, now: ClockReading) -> None:
     """Upload up to five images that are needed soon (Service section 4, upload flow)."""
     wanted = await _payable_inputs(lane, candidate, now)
     if not wanted:
@@ -152,7 +163,7 @@ async def _upload(lane: Lane, candidate: Candidate, now: Now) -> None:
         await _complete(lane, candidate, stored)
 
 
-async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[WantedInput, ...]:
+async def _payable_inputs(lane: AccountWorker, candidate: Candidate, now: ClockReading) -> tuple[WantedInput, ...]:
     """Return the next inputs that fit today's upload limits, or let uploads wait for the reset."""
     _, account, _ = await lane.look(now)
     found = await lane.ports.queue.wanted_inputs(candidate)
@@ -169,9 +180,9 @@ async def _payable_inputs(lane: Lane, candidate: Candidate, now: Now) -> tuple[W
         fitting.append(want)
     if wanted and _is_beyond_any_day(lane, wanted[0]):
         message = f"{wanted[0].file.path} is larger than what the account may upload in a whole day; nothing was sent"
-        await lane.ports.queue.reject_item(candidate.item_id, ServiceError("over_upload_limit", message), now)
+        await lane.ports.queue.reject_item(candidate.item_id, ErrorInfo("over_upload_limit", message), now)
     elif wanted and not fitting:
-        lane.postpone_uploads(now, Reason.DAY_REQUESTS, told=account.today.resets_at - now.steady)
+        lane.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.today.resets_at - now.monotonic)
     if not found:
         lane.count_stale_plan()
         lane.ports.queue.announce()
@@ -187,7 +198,7 @@ def wait_alike(failing: dict[int, Backoff], want: WantedInput) -> None:
         failing.update(dict.fromkeys(want.alike, failing[want.input_id]))
 
 
-def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[WantedInput, ...]:
+def _together(lane: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
     """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up.
 
     So does the first file of a run: where uploads are not understood, no more of the day's files are spent. Until one
@@ -196,7 +207,7 @@ def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[Wa
     due = [
         want
         for want in wanted
-        if want.input_id not in lane.failing_uploads or lane.failing_uploads[want.input_id].held.at <= now.steady
+        if want.input_id not in lane.failing_uploads or lane.failing_uploads[want.input_id].held.at <= now.monotonic
     ]
     fresh = [want for want in due if want.input_id not in lane.failing_uploads]
     if due and due[0] not in fresh and (lane.has_uploaded or not fresh):
@@ -204,7 +215,7 @@ def _together(lane: Lane, wanted: tuple[WantedInput, ...], now: Now) -> tuple[Wa
     return tuple(fresh[: FILES_PER_REQUEST if lane.has_uploaded else 1])
 
 
-def _is_beyond_any_day(lane: Lane, want: WantedInput) -> bool:
+def _is_beyond_any_day(lane: AccountWorker, want: WantedInput) -> bool:
     return not lane.limits.upload_files_per_day or want.file.size_bytes > lane.limits.upload_bytes_per_day
 
 
@@ -212,7 +223,7 @@ Stored = tuple[WantedInput, UploadTicket]
 
 
 async def _put_all(
-    lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
+    lane: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
 ) -> list[Stored]:
     """Put the bytes of each file; return those that the storage took, up to the first that it did not."""
     stored: list[Stored] = []
@@ -222,9 +233,9 @@ async def _put_all(
         match reply:
             case BytesStored():
                 stored.append((want, ticket))
-            case TicketRefused(reason=reason) | NoReply(reason=reason):
+            case TicketRefused(reason=reason) | NoResponse(reason=reason):
                 denial = await denial_of(lane, reply, Call.COMPLETION) if isinstance(reply, TicketRefused) else None
-                trouble = denial or Unavailable(None, ServiceError("storage", reason))
+                trouble = denial or Unavailable(None, ErrorInfo("storage", reason))
                 await _upload_failed(lane, candidate, (want,), trouble, Call.COMPLETION)
                 break
             case _:
@@ -232,7 +243,7 @@ async def _put_all(
     return stored
 
 
-async def _complete(lane: Lane, candidate: Candidate, stored: list[Stored]) -> None:
+async def _complete(lane: AccountWorker, candidate: Candidate, stored: list[Stored]) -> None:
     wanted = tuple(want for want, _ in stored)
     if not await lane.wait_until_due(AccountView.completion_due, is_for_new=True):
         return
@@ -255,7 +266,11 @@ async def _complete(lane: Lane, candidate: Candidate, stored: list[Stored]) -> N
 
 
 async def _upload_failed(
-    lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], reply: PrepareReply | CompleteReply, call: Call
+    lane: AccountWorker,
+    candidate: Candidate,
+    wanted: tuple[WantedInput, ...],
+    reply: PrepareReply | CompleteReply,
+    call: Call,
 ) -> None:
     match await denial_of(lane, reply, call) or reply:
         case Refused(error=error):
@@ -267,8 +282,10 @@ async def _upload_failed(
                 await _uploads_wait(lane, candidate, wanted, Unavailable(None, error), call)
         case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
             told = 0.0 if retry_after is None else retry_after.total_seconds()
-            lane.postpone_uploads(lane.ports.clock.now(), Reason.DAY_REQUESTS, told=told)
-        case (Throttled() | Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked() | AccountBlocked()) as trouble:
+            lane.postpone_uploads(lane.ports.clock.now(), WaitReason.DAY_REQUESTS, told=told)
+        case (
+            Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked()
+        ) as trouble:
             await _uploads_wait(lane, candidate, wanted, trouble, call)
         case UploadsPrepared() | AssetsReady():
             raise AssertionError("a success is no failure")
@@ -277,7 +294,7 @@ async def _upload_failed(
 
 
 async def _uploads_wait(
-    lane: Lane, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: Trouble, call: Call
+    lane: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: TransientError, call: Call
 ) -> None:
     """Let these images wait, each in its own time, so that one that always fails holds no other up."""
     failing = [_failing(lane, want) for want in wanted]
@@ -292,15 +309,15 @@ async def _uploads_wait(
             await lane.ports.queue.note_failing(candidate, want.input_id, said, now)
 
 
-def _failing(lane: Lane, want: WantedInput) -> Backoff:
+def _failing(lane: AccountWorker, want: WantedInput) -> Backoff:
     """Return an image's backoff: one for all inputs of the same content."""
-    backoff = lane.failing_uploads.get(want.input_id) or Backoff(alone_reason=Reason.NO_UPLOAD)
+    backoff = lane.failing_uploads.get(want.input_id) or Backoff(alone_reason=WaitReason.NO_UPLOAD)
     for input_id in want.alike:
         lane.failing_uploads[input_id] = backoff
     return backoff
 
 
-def _is_of_uploads(error: ServiceError) -> bool:
+def _is_of_uploads(error: ErrorInfo) -> bool:
     """Tell a limit of uploads alone from the one that they share with creates (Service section 8)."""
     text = f"{error.code} {error.message}".lower()
     return any(word in text for word in ("upload", "file", "byte", "mib"))

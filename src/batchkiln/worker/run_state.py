@@ -6,29 +6,29 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 
-from batchkiln.core.planner import Due, Reason
+from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.queue_types import Outstanding, Scope
-from batchkiln.core.rate_limits import SlidingLog
+from batchkiln.core.rate_limits import SlidingWindow
 from batchkiln.core.responses import AccountBlocked
 
-Rest = tuple[int, Due]
+Rest = tuple[int, NotBefore]
 
-_ENDS_A_DAY = frozenset({Reason.DAY_CREDITS, Reason.JOB_DAY_CREDITS, Reason.DAY_REQUESTS})
+_ENDS_A_DAY = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS, WaitReason.DAY_REQUESTS})
 
 
 @dataclass(slots=True)
-class Machine:
+class HostRateLimit:
     """What all accounts of this machine share: the edge firewall's window (Service section 8)."""
 
-    log: SlidingLog
-    held: Due = field(default_factory=lambda: Due(-inf))
+    log: SlidingWindow
+    held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
     is_taken_over: bool = False  # whether the requests of earlier runs are in the log
     passed: int = 0  # requests that got a definite reply
     description: str | None = None  # a digest of the service's own, once it was read
 
 
 @dataclass(slots=True)
-class Control:
+class RunState:
     """The wishes of the person who runs this, and the state of the run.
 
     `may_start` is cleared by --until and a signal: what was begun goes on, nothing new is. `credits_left` is
@@ -85,7 +85,7 @@ class Control:
         if self.credits_left is not None:
             self.credits_left -= credit_count
 
-    def rest(self, account_id: int, track: str, version: int, due: Due) -> None:
+    def rest(self, account_id: int, track: str, version: int, due: NotBefore) -> None:
         """Note that a track of an account waits, as of a version of the queue."""
         self.rests[account_id, track] = (version, due)
         self.pulse.set()
@@ -94,13 +94,13 @@ class Control:
         """Note that a track is doing something."""
         self.rests.pop((account_id, track), None)
 
-    def slot_rest(self, account_id: int) -> Due | None:
+    def slot_rest(self, account_id: int) -> NotBefore | None:
         """Return what an account's slot waits for; None while it works.
 
         A slot that waits for a quote or an upload waits for whatever those wait for.
         """
         rest = self.rests.get((account_id, "slot"))
-        if rest is not None and rest[1].reason is Reason.PREPARING:
+        if rest is not None and rest[1].reason is WaitReason.PREPARING:
             rest = self.rests.get((account_id, "preparation"), rest)
         return rest[1] if rest else None
 

@@ -9,19 +9,19 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import Due, Reason
+from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.queue_types import LoggedRequest, RequestKind
 from batchkiln.core.responses import (
     AccountBlocked,
     Described,
     EdgeBlocked,
-    NoReply,
+    NoResponse,
     NotUnderstood,
     Throttled,
     Unavailable,
 )
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
-from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, Lane
+from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, AccountWorker
 
 log = structlog.get_logger()
 
@@ -29,13 +29,13 @@ ANSWERS_ABOUT_TIME: Final = 5
 """So often the time is asked where each answer contradicts the one before; then this machine's clock serves."""
 
 
-async def resume_held(lane: Lane) -> None:
+async def resume_held(lane: AccountWorker) -> None:
     """Take up the items whose API key came back: at once, or a run with nothing else to do would end before it."""
     fingerprints, now = lane.ports.service.fingerprints, lane.ports.clock.now()
     await lane.ports.queue.resume_held_for_key(lane.account_id, fingerprints, now)
 
 
-async def synchronise(lane: Lane) -> None:
+async def sync_clock(lane: AccountWorker) -> None:
     """Learn what day and hour it is for the service, so that a wrong clock here moves no window (contract, 6).
 
     The public description is asked, since it counts in no account's window. Keeps trying while the service is
@@ -48,18 +48,18 @@ async def synchronise(lane: Lane) -> None:
     while not lane.ports.clock.is_observed and not lane.control.is_over_for(lane.account_id):
         now = lane.ports.clock.now()
         due = (
-            Due(lane.machine.log.free_at(now.steady), Reason.MINUTE_WINDOW)
+            NotBefore(lane.machine.log.free_at(now.monotonic), WaitReason.MINUTE_WINDOW)
             .after(lane.machine.held)
             .after(lane.backoffs[Call.DESCRIPTION].held)
         )
-        if due.at > now.steady:
+        if due.at > now.monotonic:
             await lane.wait("slot", due, lane.ports.queue.version)
             continue
         answers += await _ask_time(lane, logged)
         if answers and (not lane.ports.clock.is_doubted or answers >= ANSWERS_ABOUT_TIME):
             break
         if answers:
-            again_at = lane.ports.clock.now().steady + WITNESS_GAP_SECONDS
+            again_at = lane.ports.clock.now().monotonic + WITNESS_GAP_SECONDS
             await lane.ports.clock.sleep_until(again_at, lane.control.stopping)
     now = lane.ports.clock.now()
     if answers >= ANSWERS_ABOUT_TIME and not lane.ports.clock.is_observed:
@@ -71,7 +71,7 @@ async def synchronise(lane: Lane) -> None:
     await lane.count_across_reset(logged, now)
 
 
-async def _ask_time(lane: Lane, logged: Sequence[LoggedRequest]) -> bool:
+async def _ask_time(lane: AccountWorker, logged: Sequence[LoggedRequest]) -> bool:
     """Ask once; tell whether the service answered, with a usable `Date` or without one.
 
     The log takes the request for as late as its newest one: a wrong clock of this machine would make all that
@@ -94,7 +94,7 @@ async def _ask_time(lane: Lane, logged: Sequence[LoggedRequest]) -> bool:
         case NotUnderstood() if lane.backoffs[Call.DESCRIPTION].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST:
             await lane.meet(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
             return True
-        case Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked():
+        case Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked():
             await lane.meet(reply, Call.DESCRIPTION)
             return False
         case _:

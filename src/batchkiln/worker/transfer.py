@@ -12,11 +12,11 @@ from batchkiln.core.responses import (
     DownloadStarted,
     LinkBarred,
     LinkRefused,
-    NoReply,
+    NoResponse,
     NotContinued,
     OutputLink,
 )
-from batchkiln.worker.account_worker import Lane
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.failed_outputs import Failure
 from batchkiln.worker.ports import Part
 
@@ -43,7 +43,7 @@ class NotStreamed:
 
 
 @asynccontextmanager
-async def until_stopped(lane: Lane) -> AsyncIterator[asyncio.Timeout]:
+async def until_stopped(lane: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
     """Let the body run until it is over, or some seconds after a stop: then it is cut short, and `expired()` is so.
 
     It stays in the task of its caller, by which traces know whose download it is.
@@ -53,7 +53,7 @@ async def until_stopped(lane: Lane) -> AsyncIterator[asyncio.Timeout]:
     async def end() -> None:
         await lane.control.stopping.wait()
         clock = lane.ports.clock
-        await clock.sleep_until(clock.now().steady + GRACE_SECONDS, asyncio.Event())
+        await clock.sleep_until(clock.now().monotonic + GRACE_SECONDS, asyncio.Event())
         with_end.reschedule(0.0)
 
     try:
@@ -68,7 +68,7 @@ async def until_stopped(lane: Lane) -> AsyncIterator[asyncio.Timeout]:
             raise
 
 
-async def stream(lane: Lane, part: Part, link: OutputLink) -> Streamed | NotStreamed:
+async def stream(lane: AccountWorker, part: Part, link: OutputLink) -> Streamed | NotStreamed:
     """Write a link's bytes to a part, continued by range after a break."""
     fetching = _Fetching(lane, part, link)
     outcome: Streamed | NotStreamed = NotStreamed(Failure.BROKEN, "it was not asked for")
@@ -76,7 +76,7 @@ async def stream(lane: Lane, part: Part, link: OutputLink) -> Streamed | NotStre
         outcome = await fetching.once()
         if isinstance(outcome, Streamed) or outcome.is_final or lane.control.stopping.is_set():
             break
-        await pause(lane, tries)
+        await pause_seconds(lane, tries)
     return outcome
 
 
@@ -84,7 +84,7 @@ async def stream(lane: Lane, part: Part, link: OutputLink) -> Streamed | NotStre
 class _Fetching:
     """The tries of one link. `begun` is the file of which the part holds the beginning, where it can be continued."""
 
-    lane: Lane
+    lane: AccountWorker
     part: Part
     link: OutputLink
     begun: DownloadStarted | None = None
@@ -110,7 +110,7 @@ class _Fetching:
                     return NotStreamed(Failure.BARRED, reason, is_final=True)
                 case NotContinued(reason=reason):
                     return self._begin_again(reason)
-                case NoReply(reason=reason):
+                case NoResponse(reason=reason):
                     return NotStreamed(Failure.BROKEN, reason)
                 case _:
                     assert_never(reply)
@@ -121,7 +121,9 @@ class _Fetching:
         return NotStreamed(Failure.BROKEN, reason)
 
 
-async def _pour(lane: Lane, part: Part, reply: DownloadStarted, begun: DownloadStarted) -> Streamed | NotStreamed:
+async def _pour(
+    lane: AccountWorker, part: Part, reply: DownloadStarted, begun: DownloadStarted
+) -> Streamed | NotStreamed:
     """Write what comes, no more than was announced, and never more than the limit."""
     limit, total = lane.limits.output_bytes, begun.total_bytes
     if reply.offset_bytes != part.size_bytes:
@@ -156,8 +158,8 @@ def _too_large(reason: str, limit: int) -> NotStreamed:
     return NotStreamed(Failure.BARRED, f"{reason}, and at most {limit:,} are fetched; {remedy}", is_final=True)
 
 
-async def pause(lane: Lane, tries: int) -> None:
+async def pause_seconds(lane: AccountWorker, tries: int) -> None:
     """Wait before the next of so many tries, or until the run is to end."""
     clock = lane.ports.clock
-    at = clock.now().steady + delay_seconds(tries, clock.draw())
+    at = clock.now().monotonic + delay_seconds(tries, clock.draw())
     await clock.sleep_until(at, lane.control.stopping)

@@ -1,7 +1,7 @@
 """Files that came without the end that their format demands: when each is tried again, and when it is believed.
 
 A server that cuts files, or a cache before it, may do so for hours, and gives the whole file afterwards. All times are
-service seconds of this process's steady clock; another process begins anew.
+service seconds of this process's monotonic clock; another process begins anew.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ _Output = tuple[int, int]  # attempt id, number of the output from 1
 
 
 @dataclass(slots=True)
-class CutFiles:
+class TruncatedFiles:
     """The cut files of one account that this process has seen."""
 
     _seen: dict[_Output, list[tuple[float, str]]] = field(default_factory=dict)  # when, and the sha256

@@ -12,7 +12,7 @@ SECONDS: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What the reads said since `since` (steady seconds), so often in a row."""
+    """What the reads said since `since` (monotonic seconds), so often in a row."""
 
     word: str
     outputs_count: int
@@ -29,7 +29,7 @@ class UnnamedResults:
     def read(self, attempt_id: int, record: GenerationRecord, now: float) -> GenerationRecord:
         """Return the record, as a success where its unknown word has stood beside the same outputs for long enough.
 
-        An unknown word alone counts as not ended (contract, section 8). `now` is steady.
+        An unknown word alone counts as not ended (contract, section 8). `now` is monotonic.
         """
         if record.status is not GenerationStatus.UNKNOWN or not record.outputs:
             self.forget(attempt_id)

@@ -7,19 +7,19 @@ the day's files in vain, so that after two denials uploads rest for the account,
 from typing import Final
 
 from batchkiln.core.calls import Call
-from batchkiln.core.error_text import told_error
+from batchkiln.core.error_text import error_text
 from batchkiln.core.response_rules import ReplyField, remedy_line
 from batchkiln.core.responses import (
     CompleteReply,
-    NoReply,
+    ErrorInfo,
+    NoResponse,
     NotUnderstood,
     PrepareReply,
     RefusalKind,
     Refused,
-    ServiceError,
     TicketRefused,
 )
-from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, Lane
+from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, AccountWorker
 
 FILES_IN_VAIN: Final = 3
 """So many files of a day without one that ever worked, and the first reply that is not understood ends it.
@@ -30,7 +30,7 @@ _CLIENT_ERRORS: Final = range(400, 500)
 
 
 async def denial_of(
-    lane: Lane, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
+    lane: AccountWorker, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
 ) -> NotUnderstood | None:
     """Return a refused upload as a call that is not understood, where none of the account has ever worked."""
     match reply:
@@ -38,10 +38,10 @@ async def denial_of(
             told = f"could not be asked for, since the storage did not take the file ({reason})"
             denial = _denial(told, ReplyField.UPLOAD_HEADERS)
         case Refused(error=error) if call is Call.UPLOAD:
-            denial = _denial(f"was a refusal ({told_error(error)})", ReplyField.UPLOAD_URL)
+            denial = _denial(f"was a refusal ({error_text(error)})", ReplyField.UPLOAD_URL)
         case Refused(error=error):
-            denial = _denial(f"denied what had just been uploaded ({told_error(error)})", ReplyField.ASSET_ID)
-        case NoReply(reason=reason, status=status) if call is Call.COMPLETION and status in _CLIENT_ERRORS:
+            denial = _denial(f"denied what had just been uploaded ({error_text(error)})", ReplyField.ASSET_ID)
+        case NoResponse(reason=reason, status=status) if call is Call.COMPLETION and status in _CLIENT_ERRORS:
             denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
         case _:
             return None
@@ -49,7 +49,7 @@ async def denial_of(
     return None if has_worked else denial
 
 
-async def rest_if_in_vain(lane: Lane, call: Call) -> None:
+async def rest_if_in_vain(lane: AccountWorker, call: Call) -> None:
     """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
     _, account, _ = await lane.look(lane.ports.clock.now())
     if account.today.usage.upload_files < FILES_IN_VAIN:
@@ -59,7 +59,7 @@ async def rest_if_in_vain(lane: Lane, call: Call) -> None:
         own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
 
 
-async def count_gone(lane: Lane, item_id: int, error: ServiceError) -> bool:
+async def count_gone(lane: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
     """Count that a quote or a create of an item found its uploads gone; tell whether uploads rest therefore.
 
     They do after the second time, where no create of the account was ever accepted with an image.
@@ -68,12 +68,12 @@ async def count_gone(lane: Lane, item_id: int, error: ServiceError) -> bool:
     lane.gone_assets[item_id] = times
     if times < MISUNDERSTOOD_AT_MOST or not await lane.ports.queue.has_untried_images(item_id, lane.account_id):
         return False
-    told = f"gave an address that the service itself denies ({told_error(error)})"
+    told = f"gave an address that the service itself denies ({error_text(error)})"
     await lane.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), lane.ports.clock.now())
     return True
 
 
-def is_gone(reply: object) -> ServiceError | None:
+def is_gone(reply: object) -> ErrorInfo | None:
     """Return what the service said where it denies an asset."""
     return reply.error if isinstance(reply, Refused) and reply.kind is RefusalKind.ASSET_GONE else None
 

@@ -7,12 +7,12 @@ import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.queue_types import Circumstances
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import EPOCH
 from batchkiln.store.database import prepare_for_writing
 from batchkiln.store.misunderstood import record_misunderstood
-from batchkiln.store.transitions import move
+from batchkiln.store.transitions import transition
 from integration.cli.workspace import Workspace, on_a_terminal
 
 
@@ -29,8 +29,8 @@ def hold(workspace: Workspace, item: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     prepare_for_writing(connection, path)
     item_id = connection.execute("SELECT id FROM item WHERE name = ?", (item,)).fetchone()[0]
-    error = ServiceError("input_gone", "the image is gone")
-    move(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=error)
+    error = ErrorInfo("input_gone", "the image is gone")
+    transition(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=error)
     connection.close()
 
 

@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 import batchkiln
 from batchkiln.client import ServiceClient
 from batchkiln.config import Traces
-from batchkiln.core.responses import CreateReply, OutputLink, ServiceError, Unavailable, UploadTicket
+from batchkiln.core.responses import CreateReply, ErrorInfo, OutputLink, Unavailable, UploadTicket
 from batchkiln.tracing import exporter, tracing
 from batchkiln.tracing.recorder import Recorder
 
@@ -160,7 +160,7 @@ async def test_a_second_attempt_names_the_first_and_the_run(spans: Spans, tmp_pa
 
 async def test_a_send_in_doubt_shows_as_two(spans: Spans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One attempt: the send that was answered by a 503, the pause, and the send of the same bytes."""
-    create, lost = ServiceClient.create, [Unavailable(timedelta(seconds=20), ServiceError("http_503", ""))]
+    create, lost = ServiceClient.create, [Unavailable(timedelta(seconds=20), ErrorInfo("http_503", ""))]
 
     async def lose_one(self: ServiceClient, **request: Any) -> CreateReply:  # noqa: ANN401
         reply = await create(self, **request)

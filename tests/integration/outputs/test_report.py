@@ -16,7 +16,7 @@ from PIL import Image
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -47,7 +47,7 @@ def clip(path: Path) -> Path:
 def item(index: int, *paths: Path, state: ItemState = ItemState.DONE) -> ReportItem:
     kinds = {".mp4": "video/mp4"}
     files = tuple(ReportFile(path, path.name, 10, kinds.get(path.suffix, "image/png"), NOW) for path in paths)
-    error = ServiceError("bad", "no") if state is ItemState.FAILED else None
+    error = ErrorInfo("bad", "no") if state is ItemState.FAILED else None
     return ReportItem(
         f"item-{index}", index, state, f"prompt {index}", "m", Mode.TEXT_TO_IMAGE, (), (), {}, error, None, files, ()
     )

@@ -10,7 +10,7 @@ import pytest
 
 import batchkiln
 from batchkiln.api import engine
-from batchkiln.store.wakeup import bell_of, listening, ring
+from batchkiln.store.wakeup import fifo_path, listen, notify
 
 SOURCE = Path(__file__).parents[3] / "src"
 CONFIG = "profiles:\n  local:\n    time_scale: 600\n"
@@ -27,7 +27,7 @@ async def test_bell_rings_across_processes(tmp_path: Path) -> None:
     heard = asyncio.Event()
     queue = tmp_path / "queue.db"
 
-    with listening(queue, heard.set):
+    with listen(queue, heard.set):
         command = "import sys, pathlib; from batchkiln.store.wakeup import ring; ring(pathlib.Path(sys.argv[1]))"
         environ = os.environ | {"PYTHONPATH": str(SOURCE)}
         arguments = [sys.executable, "-c", command, str(queue)]
@@ -47,10 +47,10 @@ async def test_bell_rings_again_and_again(tmp_path: Path) -> None:
         count += 1
         heard.set()
 
-    with listening(tmp_path / "queue.db", hear):
+    with listen(tmp_path / "queue.db", hear):
         for _ in range(3):
             heard.clear()
-            ring(tmp_path / "queue.db")
+            notify(tmp_path / "queue.db")
             async with asyncio.timeout(5):
                 await heard.wait()
 
@@ -59,28 +59,28 @@ async def test_bell_rings_again_and_again(tmp_path: Path) -> None:
 
 def test_ring_without_a_listener_is_harmless(tmp_path: Path) -> None:
     """Nobody drives the queue: nothing waits, nothing fails, no file appears."""
-    ring(tmp_path / "queue.db")
+    notify(tmp_path / "queue.db")
 
-    assert not bell_of(tmp_path / "queue.db").exists()
+    assert not fifo_path(tmp_path / "queue.db").exists()
 
 
 async def test_ring_after_the_listener_went_is_harmless(tmp_path: Path) -> None:
     """The pipe is gone with its listener: one left there would hang whoever copies the folder."""
-    with listening(tmp_path / "queue.db", lambda: None):
+    with listen(tmp_path / "queue.db", lambda: None):
         pass
-    assert not bell_of(tmp_path / "queue.db").exists()
+    assert not fifo_path(tmp_path / "queue.db").exists()
 
-    ring(tmp_path / "queue.db")
+    notify(tmp_path / "queue.db")
 
 
 async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
     """Something else under that name is neither written to nor listened to."""
-    bell = bell_of(tmp_path / "queue.db")
+    bell = fifo_path(tmp_path / "queue.db")
     bell.parent.mkdir(mode=0o700, exist_ok=True)
     bell.write_text("mine")
 
-    with listening(tmp_path / "queue.db", lambda: None):
-        ring(tmp_path / "queue.db")
+    with listen(tmp_path / "queue.db", lambda: None):
+        notify(tmp_path / "queue.db")
 
     assert bell.read_text() == "mine"
     bell.unlink()
@@ -88,7 +88,7 @@ async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
 
 async def test_nothing_lies_beside_the_queue(tmp_path: Path) -> None:
     """A pipe there would hang a backup or a search of the folder, also after a kill."""
-    with listening(tmp_path / "queue.db", lambda: None):
+    with listen(tmp_path / "queue.db", lambda: None):
         beside = list(tmp_path.iterdir())
 
     assert beside == []

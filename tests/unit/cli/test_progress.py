@@ -10,7 +10,7 @@ from rich.console import Console
 
 from batchkiln.cli.live import panel
 from batchkiln.cli.progress import STILL_AFTER_SECONDS, LaneState, Pauses, PlainDisplay, ProgressState, plain_line
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import REASONS
 from unit.views.builders import NOW, job_view, under_way
@@ -19,7 +19,7 @@ ACTIVE = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=72))
 STATE = {ItemState.DONE: 5, ItemState.FAILED: 1, ItemState.ACTIVE: 1, ItemState.QUEUED: 3}
 
 
-def lane(reason: Reason | None = None) -> LaneState:
+def lane(reason: WaitReason | None = None) -> LaneState:
     return LaneState(
         account="local/main",
         credits_today=620,
@@ -33,7 +33,7 @@ def lane(reason: Reason | None = None) -> LaneState:
     )
 
 
-def state(reason: Reason | None = None, *, done: int = 5) -> ProgressState:
+def state(reason: WaitReason | None = None, *, done: int = 5) -> ProgressState:
     ends_at = NOW + timedelta(days=1)
     view = job_view({**STATE, ItemState.DONE: done}, under_way=[ACTIVE], ends_at=ends_at)
     return ProgressState((view,), (lane(reason),))
@@ -90,7 +90,7 @@ def test_the_bar_begins_at_what_is_already_done() -> None:
 
 def test_a_wait_is_told_with_its_reason_and_end() -> None:
     """A person sees why nothing happens, and until when."""
-    told = drawn(state(Reason.DAY_CREDITS))
+    told = drawn(state(WaitReason.DAY_CREDITS))
 
     assert "today's credits" in told
     assert "until 2030-01-02 00:00 UTC" in told
@@ -98,20 +98,20 @@ def test_a_wait_is_told_with_its_reason_and_end() -> None:
 
 def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
     """Polling is work, not a wait."""
-    assert "waits" not in drawn(state(Reason.POLL_INTERVAL))
+    assert "waits" not in drawn(state(WaitReason.POLL_INTERVAL))
 
 
 def test_what_the_service_said_is_told_beside_the_wait() -> None:
     """A person reads why the service asked for a pause, and not of troubles long over."""
-    throttled = replace(lane(Reason.THROTTLED), trouble="429: rate_limited")
+    throttled = replace(lane(WaitReason.THROTTLED), trouble="429: rate_limited")
 
     assert "429: rate_limited" in (throttled.wait or "")
-    assert "429" not in (replace(throttled, reason=Reason.DAY_CREDITS).wait or "")
+    assert "429" not in (replace(throttled, reason=WaitReason.DAY_CREDITS).wait or "")
 
 
 def test_every_reason_has_words() -> None:
     """No wait is shown as a code."""
-    assert set(REASONS) == set(Reason)
+    assert set(REASONS) == set(WaitReason)
 
 
 def test_plain_lines_come_on_change_and_not_more_often_than_every_five_seconds(

@@ -16,7 +16,7 @@ from batchkiln.core.responses import (
     AccountProblem,
     Busy,
     CreateReply,
-    KeyConflict,
+    IdempotencyConflict,
     RefusalKind,
     Refused,
     Throttled,
@@ -35,7 +35,7 @@ def kind_of(reply: CreateReply) -> str:
     match reply:
         case Busy():
             return BUSY
-        case KeyConflict():
+        case IdempotencyConflict():
             return CONFLICT
         case Throttled():
             return LIMIT

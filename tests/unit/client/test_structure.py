@@ -12,7 +12,7 @@ from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote, parse_read
 from batchkiln.client.retry_after import retry_after
 from batchkiln.client.uploads import told_as_numbers
-from batchkiln.core.error_text import describe_trouble
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.response_rules import ReplyField, ReplyRules
 from batchkiln.core.responses import (
     Accepted,
@@ -154,7 +154,7 @@ def test_a_price_of_two_readings_is_not_guessed(document: object) -> None:
 
     assert isinstance(reply, NotUnderstood)
     assert str(reply.remedy).startswith("replies: {fields: {price: '")
-    assert "500" not in describe_trouble(reply)
+    assert "500" not in describe_error(reply)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_an_identifier_of_two_readings_is_not_guessed() -> None:
 
     assert isinstance(reply, NotUnderstood)
     assert reply.remedy == "replies: {fields: {asset_id: 'files[].blob'}}"
-    assert not {"x-1a2b3c", "sig", "put/a"} & set(describe_trouble(reply).replace("'", " ").split())
+    assert not {"x-1a2b3c", "sig", "put/a"} & set(describe_error(reply).replace("'", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.job import Charge, Mode
-from batchkiln.core.responses import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -56,7 +56,7 @@ def charge(charged: int = 0, *, refunded: int = 0, reserved: int = 0, day: datet
 
 def failed(index: int, code: str, message: str = "no") -> ReportItem:
     return replace(
-        ITEM, name=f"item-{index}", index=index, state=ItemState.FAILED, error=ServiceError(code, message), files=()
+        ITEM, name=f"item-{index}", index=index, state=ItemState.FAILED, error=ErrorInfo(code, message), files=()
     )
 
 
@@ -81,7 +81,7 @@ def test_nothing_foreign_becomes_markup() -> None:
         parameters=((HOSTILE, HOSTILE),),
         inputs=(HOSTILE,),
         metadata={HOSTILE: HOSTILE, "nested": {HOSTILE: [HOSTILE]}},
-        error=ServiceError(HOSTILE, HOSTILE),
+        error=ErrorInfo(HOSTILE, HOSTILE),
         generation_id=HOSTILE,
         files=(replace(FILE, name=HOSTILE),),
     )

@@ -8,7 +8,7 @@ import av
 import pytest
 from PIL import Image
 
-from batchkiln.outputs.completeness import is_whole
+from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import SNIFFED_BYTES, sniff_media
 
 
@@ -47,7 +47,7 @@ def _film(path: Path, form: str, options: dict[str, str]) -> None:
 def is_taken(content: bytes) -> bool:
     media = sniff_media(content[:SNIFFED_BYTES])
     assert media is not None
-    return is_whole(media, len(content), lambda offset, size: content[offset : offset + size])
+    return is_complete(media, len(content), lambda offset, size: content[offset : offset + size])
 
 
 WHOLE = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.budget import Obstacle
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import SavedFile
 from batchkiln.core.queue_types import DownloadTask
@@ -66,8 +66,8 @@ def test_rejecting_what_was_sent_meanwhile_changes_nothing(world: World) -> None
     assert world.state("item-1") == "submitting"
 
 
-@pytest.mark.parametrize("obstacle", list(Obstacle))
-def test_obstacle_is_explained(obstacle: Obstacle) -> None:
+@pytest.mark.parametrize("obstacle", list(BudgetLimit))
+def test_obstacle_is_explained(obstacle: BudgetLimit) -> None:
     """A person reads what the quote was, and what it exceeds."""
     error = preparations.obstacle_error(obstacle, 12, 9)
 

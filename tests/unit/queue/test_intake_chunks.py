@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
 from batchkiln.store import apply
@@ -216,7 +216,7 @@ def test_a_dry_run_needs_no_right_to_write(queue: QueueFile) -> None:
 def test_a_dry_run_reports_mistakes_like_any_other(queue: QueueFile) -> None:
     """A manifest with mistakes has no plan."""
     with pytest.raises(InputError, match="no such column"):
-        queue.apply(then_mistaken(placed([spec("fox")]), Mistake("no such column")), options=DRY)
+        queue.apply(then_mistaken(placed([spec("fox")]), Diagnostic("no such column")), options=DRY)
 
 
 def test_a_given_up_item_takes_its_new_request_and_stays_ended(queue: QueueFile) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds
@@ -136,5 +136,5 @@ def test_accounts_show_their_latest_day_and_their_waits(queue: QueueFile) -> Non
 
     assert (main.name, main.day, main.usage) == ("main", from_milliseconds(1000), DayUsage(creates=2, credits=30))
     assert main.creates_held is not None
-    assert (main.creates_held.until, main.creates_held.reason) == (from_milliseconds(NOW), Reason.THROTTLED)
+    assert (main.creates_held.until, main.creates_held.reason) == (from_milliseconds(NOW), WaitReason.THROTTLED)
     assert (new.day, new.usage, new.creates_held) == (None, DayUsage(), None)
