@@ -144,15 +144,15 @@ async def run(folder: Path, items: int) -> tuple[float, float]:
     database = await Database.open_for_writing(setting.queue)
     manifests = [str(folder / "m.yaml")]
     applied = await apply_manifests(database, setting, manifests, options=ApplyOptions(), stdin=BytesIO())
-    real_lane = Engine._lane  # noqa: SLF001  what a lane talks to is exchanged, and nothing else
+    real_worker = Engine._worker  # noqa: SLF001  what a worker talks to is exchanged, and nothing else
 
-    async def lane(self: Engine, *args: Any, **kwargs: Any) -> AccountWorker:  # noqa: ANN401
-        made = await real_lane(self, *args, **kwargs)
+    async def worker(self: Engine, *args: Any, **kwargs: Any) -> AccountWorker:  # noqa: ANN401
+        made = await real_worker(self, *args, **kwargs)
         service, outputs = cast("Any", ServiceInMemory()), cast("Any", NoOutputs())  # what no image needs is left out
         made.ports = replace(made.ports, service=service, outputs=outputs)
         return made
 
-    with mock.patch.object(Engine, "_lane", lane):
+    with mock.patch.object(Engine, "_worker", worker):
         control = RunState(scope=scope_of(applied))
         async with open_engine(database, setting, control, command="benchmark") as driver:
             began, cpu = time.perf_counter(), time.process_time()

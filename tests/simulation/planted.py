@@ -127,13 +127,13 @@ BUGS: Final = (
     Bug(
         "the gap between polls is forgotten at a restart",
         "worker/account_worker.py",
-        "if attempt_id not in self.touched and last_read_at is not None:",
+        "if attempt_id not in self.last_request_at and last_read_at is not None:",
         "if False:",
     ),
     Bug(
         "windows are forgotten at a restart",
         "worker/startup.py",
-        "    lane.take_over(logged, now)\n",
+        "    worker.restore_windows(logged, now)\n",
         "",
     ),
     Bug(
@@ -223,8 +223,8 @@ BUGS: Final = (
     Bug(
         "a dead link is tried for ever",
         "worker/downloader.py",
-        "if ready := lane.ready.pop(attempt_id, None):",
-        "if ready := lane.ready.get(attempt_id):",
+        "if ready := worker.ready.pop(attempt_id, None):",
+        "if ready := worker.ready.get(attempt_id):",
     ),
     Bug(
         "a replay takes no place in the windows",
@@ -242,7 +242,7 @@ BUGS: Final = (
     Bug(
         "the end that a format demands is not looked for",
         "outputs/output_files.py",
-        "if part.sha256 != believed_sha256 and not is_whole(media, part.size_bytes, part.read_at):",
+        "if part.sha256 != believed_sha256 and not is_complete(media, part.size_bytes, part.read_at):",
         "if False:",
     ),
     Bug(
@@ -270,8 +270,8 @@ BUGS: Final = (
         "        tries += 1\n",
         """        tries += 1
         if tries >= 3:
-            task = await lane.ports.queue.download_task(attempt_id)
-            await lane.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, lane.ports.clock.now())
+            task = await worker.ports.queue.download_task(attempt_id)
+            await worker.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, worker.ports.clock.now())
             break
 """,
     ),
@@ -296,7 +296,7 @@ BUGS: Final = (
     Bug(
         "uploads of a day are not bounded",
         "worker/prefetch.py",
-        "files_left = lane.limits.upload_files_per_day - account.today.usage.upload_files",
+        "files_left = worker.limits.upload_files_per_day - account.today.usage.upload_files",
         "files_left = 10**9",
     ),
     Bug(
@@ -315,7 +315,7 @@ BUGS: Final = (
     Bug(
         "all results have one name",
         "worker/downloader.py",
-        "name_for = await _names(lane, task, number)",
+        "name_for = await _names(worker, task, number)",
         'name_for = lambda extension: f"x/file.{extension}"',
     ),
     Bug(
@@ -410,7 +410,7 @@ BUGS: Final = (
     Bug(
         "what is not understood is asked for ever",
         "core/planner.py",
-        "        if self.rests(call):\n            return Due(inf, Reason.NOT_UNDERSTOOD)\n",
+        "        if self.rests(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
         "",
         caught_by="tests/unit/scheduler/test_endpoints.py",  # the local service is understood
     ),

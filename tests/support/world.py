@@ -83,7 +83,7 @@ class World:
         self.keys: dict[str, tuple[str, ...]] = dict.fromkeys(self.accounts, ("key-1",))
         self.digest = "today's program and configuration"
         self.control = RunState()
-        self.lanes: list[AccountWorker] = []
+        self.workers: list[AccountWorker] = []
         self._names = itertools.count(1)
         self._open()
 
@@ -229,8 +229,8 @@ class World:
         )
         paces = DurationModels(self.limits.poll_interval_seconds)
         paces.remember(await self.store.durations())
-        self.lanes = [await self._lane(name, machine, paces) for name in self.accounts]
-        self._new_lanes = list(self.lanes)
+        self.workers = [await self._worker(name, machine, paces) for name in self.accounts]
+        self._new_workers = list(self.workers)
         return await drive(self, self.control)
 
     @property
@@ -246,12 +246,12 @@ class World:
         """Count what may still change without a person."""
         return await self.database.read(outstanding, scope)
 
-    async def new_lanes(self) -> list[AccountWorker]:
-        """Return each account's lane once."""
-        new, self._new_lanes = self._new_lanes, []
+    async def new_workers(self) -> list[AccountWorker]:
+        """Return each account's worker once."""
+        new, self._new_workers = self._new_workers, []
         return new
 
-    async def _lane(self, name: str, machine: HostRateLimit, paces: DurationModels) -> AccountWorker:
+    async def _worker(self, name: str, machine: HostRateLimit, paces: DurationModels) -> AccountWorker:
         span = self.limits.minute_seconds
         return AccountWorker(
             viewpoint=Viewpoint(

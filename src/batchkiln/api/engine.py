@@ -1,4 +1,4 @@
-"""The driver of one queue: its lock, its lanes, and the services they talk to."""
+"""The driver of one queue: its lock, its workers, and the services they talk to."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -70,11 +70,11 @@ class Listener(Protocol):
         """What its HTTP session tells."""
 
     def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
-        """Return a lane's ports with somebody who listens around them."""
+        """Return a worker's ports with somebody who listens around them."""
 
 
 class Engine:
-    """Drives one queue: holds its lock, its lanes, and the services they talk to."""
+    """Drives one queue: holds its lock, its workers, and the services they talk to."""
 
     def __init__(self, database: Database, setting: AppContext, control: RunState) -> None:
         """Use `driving`."""
@@ -82,7 +82,7 @@ class Engine:
         self.setting = setting
         self.control = control
         self.news = ChangeNotifier()
-        self.lanes: list[AccountWorker] = []
+        self.workers: list[AccountWorker] = []
         self.services: dict[str, ServiceRuntime] = {}
         self.meter = RequestMeter()
         self.listener: Listener | None = None
@@ -116,24 +116,24 @@ class Engine:
         """Count what may still change without a person."""
         return await self.database.read(outstanding, scope)
 
-    async def new_lanes(self) -> list[AccountWorker]:
-        """Build lanes for accounts that have got work: at the start, and whenever another process rings.
+    async def new_workers(self) -> list[AccountWorker]:
+        """Build workers for accounts that have got work: at the start, and whenever another process rings.
 
         What is wrong with the configuration ends a start; later it is only said, since others have work.
         """
         if not self._has_been_rung:
             return []
         is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
-        before = len(self.lanes)
+        before = len(self.workers)
         try:
             work = await self.database.read(find_work, self.control.scope)
             await self._check_outputs(work)
-            await self._build_lanes(work, is_start=is_start)
+            await self._build_workers(work, is_start=is_start)
         except InputError as error:
             if is_start:
                 raise
             log.warning("job_postponed", reason=str(error))
-        return self.lanes[before:]
+        return self.workers[before:]
 
     def hear(self) -> None:
         """Learn that somebody else changed the queue."""
@@ -171,10 +171,10 @@ class Engine:
             except OutputDirNotWritable as error:
                 raise InputError(f"{error} Nothing was sent.") from error
 
-    async def _build_lanes(self, work: Work, *, is_start: bool) -> None:
-        """Make a lane for every account that has work. An account that may begin something needs a key.
+    async def _build_workers(self, work: Work, *, is_start: bool) -> None:
+        """Make a worker for every account that has work. An account that may begin something needs a key.
 
-        Later than at the start, an account whose lane cannot be built keeps no other one from its work.
+        Later than at the start, an account whose worker cannot be built keeps no other one from its work.
         """
         wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
         for job in work.jobs:
@@ -182,12 +182,12 @@ class Engine:
             if profile is not None:
                 for account in job.accounts or profile.account_names[:1]:
                     wanted[profile.name, account] = True
-        have = {(lane.viewpoint.profile, lane.viewpoint.account): lane for lane in self.lanes}
+        have = {(worker.viewpoint.profile, worker.viewpoint.account): worker for worker in self.workers}
         for (profile_name, account), is_beginning in wanted.items():
             is_wanted = self.setting.profile in {None, profile_name}  # --profile drives that one alone
             if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
                 try:
-                    self.lanes.append(await self._lane(profile_name, account, needs_key=is_beginning))
+                    self.workers.append(await self._worker(profile_name, account, needs_key=is_beginning))
                 except InputError as error:
                     if is_start:
                         raise
@@ -202,11 +202,11 @@ class Engine:
             return None
         return self.setting.config.profiles[name]
 
-    async def lane_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> AccountWorker:
-        """Build a lane that is not driven, for requests of one's own within the account's windows."""
-        return await self._lane(profile_name, account, needs_key=True, client_type=client_type)
+    async def worker_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> AccountWorker:
+        """Build a worker that is not driven, for requests of one's own within the account's windows."""
+        return await self._worker(profile_name, account, needs_key=True, client_type=client_type)
 
-    async def _lane(
+    async def _worker(
         self, profile_name: str, account: str, *, needs_key: bool, client_type: type[ServiceClient] = ServiceClient
     ) -> AccountWorker:
         service = await self._service(profile_name)

@@ -29,18 +29,18 @@ _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
 async def status_notifications(driver: Engine, reader: Database, uid: str) -> list[Notification]:
     """Look at each account that the drive works with, and at what its service will soon delete."""
-    if not driver.lanes:
+    if not driver.workers:
         return []
     notices: list[Notification] = []
     outstanding = await driver.outstanding(driver.control.scope)
-    for lane in driver.lanes:
-        audience = await reader.read(_audience, driver, lane.viewpoint.profile)
-        unread = await reader.read(misunderstood, lane.account_id)
-        notices += [_not_understood(lane, entry, uid, audience) for entry in unread]
-        if lane.account_id in driver.control.blocked:
-            notices.append(_blocked(lane, driver, uid, audience))
-        elif outstanding.total and (due := await next_due(lane)).reason in _DAY_IS_SPENT:
-            notices.append(_spent(lane, due, outstanding, uid, audience))
+    for worker in driver.workers:
+        audience = await reader.read(_audience, driver, worker.viewpoint.profile)
+        unread = await reader.read(misunderstood, worker.account_id)
+        notices += [_not_understood(worker, entry, uid, audience) for entry in unread]
+        if worker.account_id in driver.control.blocked:
+            notices.append(_blocked(worker, driver, uid, audience))
+        elif outstanding.total and (due := await next_due(worker)).reason in _DAY_IS_SPENT:
+            notices.append(_spent(worker, due, outstanding, uid, audience))
     for profile, service in driver.services.items():
         now, day = service.clock.now().instant, service.profile.day
         found = await reader.read(near_expiry, profile, now + RETENTION_WARNING)
@@ -54,10 +54,10 @@ def _audience(connection: Connection, driver: Engine, profile: str) -> frozenset
     return audience_of(connection, jobs) if jobs else None
 
 
-def _blocked(lane: AccountWorker, driver: Engine, uid: str, audience: frozenset[str] | None) -> Notification:
-    now = lane.ports.clock.now().instant
-    account = f"{lane.viewpoint.profile}/{lane.viewpoint.account}"
-    problem = driver.control.blocked[lane.account_id].problem
+def _blocked(worker: AccountWorker, driver: Engine, uid: str, audience: frozenset[str] | None) -> Notification:
+    now = worker.ports.clock.now().instant
+    account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
+    problem = driver.control.blocked[worker.account_id].problem
     text = (
         f"The service refuses the account {account} ({problem}) until a person acts. Nothing is lost, and what is "
         "queued stays queued; `batchkiln work` goes on once that is mended."
@@ -65,30 +65,30 @@ def _blocked(lane: AccountWorker, driver: Engine, uid: str, audience: frozenset[
     if problem is AccountProblem.OVERCHARGED:
         text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and what is queued stays queued."
     return Notification(
-        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, lane.day.start_of(now)),
+        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.day.start_of(now)),
         kind=NotificationKind.ACCOUNT_BLOCKED,
         at=now,
         title=f"{account} cannot work: {problem}",
         text=text,
         audience=audience,
-        facts={"profile": lane.viewpoint.profile, "account": lane.viewpoint.account, "problem": problem.value},
+        facts={"profile": worker.viewpoint.profile, "account": worker.viewpoint.account, "problem": problem.value},
     )
 
 
 def _not_understood(
-    lane: AccountWorker, entry: Misunderstood, uid: str, audience: frozenset[str] | None
+    worker: AccountWorker, entry: Misunderstood, uid: str, audience: frozenset[str] | None
 ) -> Notification:
-    account = f"{lane.viewpoint.profile}/{lane.viewpoint.account}"
+    account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
     return Notification(
         id=notice_id(uid, NotificationKind.NOT_UNDERSTOOD, account, entry.call, entry.since),
         kind=NotificationKind.NOT_UNDERSTOOD,
-        at=lane.ports.clock.now().instant,
+        at=worker.ports.clock.now().instant,
         title=f"{account}: not understood: {CALLS[entry.call]}",
         text=f"{misunderstanding(entry, account)}.",
         audience=audience,
         facts={
-            "profile": lane.viewpoint.profile,
-            "account": lane.viewpoint.account,
+            "profile": worker.viewpoint.profile,
+            "account": worker.viewpoint.account,
             "call": entry.call.value,
             "lacking": entry.lacking,
             "status": entry.status,
@@ -98,14 +98,14 @@ def _not_understood(
 
 
 def _spent(
-    lane: AccountWorker, due: NotBefore, outstanding: Outstanding, uid: str, audience: frozenset[str] | None
+    worker: AccountWorker, due: NotBefore, outstanding: Outstanding, uid: str, audience: frozenset[str] | None
 ) -> Notification:
-    now = lane.ports.clock.now()
-    account = f"{lane.viewpoint.profile}/{lane.viewpoint.account}"
+    now = worker.ports.clock.now()
+    account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
     resumes_at = now.instant_of(due.at) if due.at < inf else None
     whose = "of the account" if due.reason is WaitReason.DAY_CREDITS else "that the job allows"
     return Notification(
-        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, lane.day.start_of(now.instant)),
+        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.day.start_of(now.instant)),
         kind=NotificationKind.BUDGET_SPENT,
         at=now.instant,
         title=f"{account}: today's credits are spent, {plural(outstanding.total, 'item')} left",
@@ -116,8 +116,8 @@ def _spent(
         ),
         audience=audience,
         facts={
-            "profile": lane.viewpoint.profile,
-            "account": lane.viewpoint.account,
+            "profile": worker.viewpoint.profile,
+            "account": worker.viewpoint.account,
             "left": outstanding.total,
             "resumes_at": resumes_at,
         },

@@ -412,7 +412,7 @@ class Queue:
         While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            is_at_work = self._driver is not None and bool(self._driver.lanes)
+            is_at_work = self._driver is not None and bool(self._driver.workers)
             if is_at_work and self._beside is None:
                 self._beside = await Database.open_for_writing(self.setting.queue)
             yield self._beside or self.writer

@@ -75,16 +75,16 @@ class Run:
             views=after.jobs if self.jobs is not None else _touched(before, after),
             may_end_early=self.wishes.may_end_early,
             blocked=tuple(
-                (lane.viewpoint.profile, lane.viewpoint.account, blocked[lane.account_id])
-                for lane in self.driver.lanes
-                if lane.account_id in blocked
+                (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
+                for worker in self.driver.workers
+                if worker.account_id in blocked
             ),
-            rests=tuple([(await next_due(lane)).reason for lane in self.driver.lanes]),
-            did_anything=bool(self.driver.lanes),
+            rests=tuple([(await next_due(worker)).reason for worker in self.driver.workers]),
+            did_anything=bool(self.driver.workers),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts
-                if view.summary.id in {lane.account_id for lane in self.driver.lanes}
+                if view.summary.id in {worker.account_id for worker in self.driver.workers}
                 for entry in view.summary.misunderstood
             ),
         )

@@ -18,7 +18,7 @@ _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReas
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """All that decides how a run has ended. `rests` is a lane's next wait.
+    """All that decides how a run has ended. `rests` is a worker's next wait.
 
     `blocked` and `misunderstood` name profile and account.
     """

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.progress import NOTHING_TO_DO, LaneState, ProgressState, describe
+from batchkiln.cli.progress import NOTHING_TO_DO, ProgressState, WorkerState, describe
 from batchkiln.cli.text_tables import SafeConsole
 from batchkiln.presentation.formatting import format_minute, plural
 
@@ -49,10 +49,10 @@ def panel(state: ProgressState) -> RenderableType:
     lines += [Text(f"  {describe(entry, now)}", style="cyan") for entry, now in under_way[:_ITEMS_SHOWN]]
     if len(under_way) > _ITEMS_SHOWN:
         lines.append(Text(f"  and {len(under_way) - _ITEMS_SHOWN} more", style="cyan"))
-    for lane in state.lanes:
-        lines.append(_windows(lane))
-        if lane.wait is not None:
-            lines.append(Text(f"  {lane.wait}", style="yellow"))
+    for worker in state.workers:
+        lines.append(_windows(worker))
+        if worker.wait is not None:
+            lines.append(Text(f"  {worker.wait}", style="yellow"))
     if state.is_stopping:
         lines.append(Text("  stopping: finishing what is in hand", style="yellow"))
     elif state.estimated_end_at is not None:
@@ -78,9 +78,9 @@ def _head(state: ProgressState) -> RenderableType:
     return grid
 
 
-def _windows(lane: LaneState) -> Text:
+def _windows(worker: WorkerState) -> Text:
     return Text(
-        f"  {lane.account}: credits today {lane.credits_today:,}/{lane.credits_limit:,}, "
-        f"this minute creates {lane.creates}/{lane.creates_limit}, reads {lane.reads}/{lane.reads_limit}",
+        f"  {worker.account}: credits today {worker.credits_today:,}/{worker.credits_limit:,}, "
+        f"this minute creates {worker.creates}/{worker.creates_limit}, reads {worker.reads}/{worker.reads_limit}",
         style="dim",
     )

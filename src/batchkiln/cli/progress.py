@@ -32,7 +32,7 @@ _TROUBLES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class LaneState:
+class WorkerState:
     """One account at work: its windows, and what its slot waits for, until when in service time."""
 
     account: str
@@ -61,7 +61,7 @@ class ProgressState:
     """A moment of a run."""
 
     jobs: tuple[JobView, ...]
-    lanes: tuple[LaneState, ...]
+    workers: tuple[WorkerState, ...]
     is_stopping: bool = False
 
     @property
@@ -148,7 +148,7 @@ class PlainDisplay:
         """Write a line where something has changed and the last one is some seconds old."""
         if self._said_at is not None and real_seconds - self._said_at < LINE_EVERY_SECONDS:
             return
-        waits = [lane.wait for lane in state.lanes]
+        waits = [worker.wait for worker in state.workers]
         shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
         if shown != self._said:
             self._said, self._said_at = shown, real_seconds
@@ -160,11 +160,11 @@ def plain_line(state: ProgressState) -> str:
     counts = f"{state.done:,} of {state.total:,} done, {plural(state.problems, 'problem')}, {state.left:,} left"
     parts = [counts if state.total else NOTHING_TO_DO]
     parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
-    for lane in state.lanes:
-        whose = f"{lane.account}: " if len(state.lanes) > 1 else ""
-        parts.append(f"{whose}credits today {lane.credits_today:,} of {lane.credits_limit:,}")
-        if lane.wait is not None:
-            parts.append(lane.wait)
+    for worker in state.workers:
+        whose = f"{worker.account}: " if len(state.workers) > 1 else ""
+        parts.append(f"{whose}credits today {worker.credits_today:,} of {worker.credits_limit:,}")
+        if worker.wait is not None:
+            parts.append(worker.wait)
     if state.estimated_end_at is not None:
         parts.append(f"ends {format_minute(state.estimated_end_at)}")
     return "; ".join(parts)

@@ -12,7 +12,7 @@ from batchkiln.api.run_result import RunResult
 from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json_lines
-from batchkiln.cli.progress import Display, LaneState, Pauses, PlainDisplay, ProgressState
+from batchkiln.cli.progress import Display, Pauses, PlainDisplay, ProgressState, WorkerState
 from batchkiln.cli.run_summary import say_ending
 from batchkiln.cli.signals import Signals
 from batchkiln.clock import ServiceClock
@@ -108,8 +108,8 @@ class Session:
             work = await self._reader.read(find_work, self._driver.control.scope)
             jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
         overview = await self._drive.overview(jobs)
-        lanes = tuple(_lane_state(lane, overview) for lane in self._driver.lanes)
-        return ProgressState(overview.jobs, lanes, is_stopping=self._signals.received is not None)
+        workers = tuple(_worker_state(worker, overview) for worker in self._driver.workers)
+        return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 
     # --- when it has ended ---
 
@@ -133,19 +133,19 @@ def _event_document(event: LoggedEvent) -> dict[str, Any]:
     return base | {key: value for key, value in event.detail.items() if key not in base}
 
 
-def _lane_state(lane: AccountWorker, overview: Overview) -> LaneState:
-    now = lane.ports.clock.now()
-    usage = next((view.usage for view in overview.accounts if view.summary.id == lane.account_id), None)
-    due = lane.control.slot_rest(lane.account_id)
-    return LaneState(
-        account=f"{lane.viewpoint.profile}/{lane.viewpoint.account}",
+def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
+    now = worker.ports.clock.now()
+    usage = next((view.usage for view in overview.accounts if view.summary.id == worker.account_id), None)
+    due = worker.control.slot_rest(worker.account_id)
+    return WorkerState(
+        account=f"{worker.viewpoint.profile}/{worker.viewpoint.account}",
         credits_today=usage.credits if usage else 0,
-        credits_limit=lane.limits.credits_per_day,
-        creates=lane.creates.used(now.monotonic),
-        creates_limit=lane.limits.creates_per_minute,
-        reads=lane.reads.used(now.monotonic),
-        reads_limit=lane.limits.reads_per_minute,
+        credits_limit=worker.limits.credits_per_day,
+        creates=worker.creates.used(now.monotonic),
+        creates_limit=worker.limits.creates_per_minute,
+        reads=worker.reads.used(now.monotonic),
+        reads_limit=worker.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
-        trouble=lane.trouble,
+        trouble=worker.trouble,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )

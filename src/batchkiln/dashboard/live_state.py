@@ -14,7 +14,7 @@ from batchkiln.worker.account_worker import AccountWorker
 
 @dataclass(frozen=True, slots=True)
 class AccountLive:
-    """An account, as its lane knows it: what its slot waits for, what went wrong last, and what blocks it."""
+    """An account, as its worker knows it: what its slot waits for, what went wrong last, and what blocks it."""
 
     wait: Wait | None
     said: str | None
@@ -46,16 +46,16 @@ class DriverProbe:
         clocks = {name: service.clock for name, service in self._driver.services.items()}
         return LiveState(
             times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
-            told={lane.account_id: _told(lane) for lane in self._driver.lanes},
+            told={worker.account_id: _told(worker) for worker in self._driver.workers},
         )
 
 
-def _told(lane: AccountWorker) -> AccountLive:
-    due = lane.control.slot_rest(lane.account_id)
-    blocked = lane.control.blocked.get(lane.account_id)
+def _told(worker: AccountWorker) -> AccountLive:
+    due = worker.control.slot_rest(worker.account_id)
+    blocked = worker.control.blocked.get(worker.account_id)
     said = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
-        wait=None if due is None else wait_of(due, lane.ports.clock.now()),
-        said=sanitize(lane.trouble) if lane.trouble else None,
+        wait=None if due is None else wait_of(due, worker.ports.clock.now()),
+        said=sanitize(worker.trouble) if worker.trouble else None,
         blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
     )

@@ -1,6 +1,6 @@
 """Requests of the probe within the account's windows, each written down before it leaves (Law 5).
 
-A lane that is not driven keeps them, in the process that holds the queue's lock: what an earlier run has used counts,
+A worker that is not driven keeps them, in the process that holds the queue's lock: what an earlier run has used counts,
 and what is used here counts for the next run.
 """
 
@@ -38,23 +38,23 @@ class NoPlace(Exception):
 class Counted:
     """One account's way to the service, with its windows."""
 
-    lane: AccountWorker
+    worker: AccountWorker
     client: ObservingClient
 
     @classmethod
     async def of(cls, driver: Engine, profile: str, account: str) -> "Counted":
         """Build the way. Raises `InputError` where the account has no key."""
-        lane = await driver.lane_of(profile, account, client_type=ObservingClient)
-        lane.control = RunState()  # the end of a drive is not the end of this
-        if not isinstance(lane.ports.service, ObservingClient):
-            raise InvariantBroken("a lane has another client than it was built with")
-        return cls(lane, lane.ports.service)
+        worker = await driver.worker_of(profile, account, client_type=ObservingClient)
+        worker.control = RunState()  # the end of a drive is not the end of this
+        if not isinstance(worker.ports.service, ObservingClient):
+            raise InvariantBroken("a worker has another client than it was built with")
+        return cls(worker, worker.ports.service)
 
     async def begin(self) -> None:
         """Learn the service's time from its description, and take over the windows. Raises `NoPlace`."""
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
-                await sync_clock(self.lane)
+                await sync_clock(self.worker)
         except TimeoutError:
             raise NoPlace("the service does not answer any more") from None
 
@@ -62,24 +62,26 @@ class Counted:
         self, kind: RequestKind, send: Callable[[], Awaitable[T]], *, files: int = 0, size_bytes: int = 0
     ) -> T:
         """Wait for a place, write the request down, and send it. Raises `NoPlace`."""
-        lane = self.lane
+        worker = self.worker
         await self._place(kind, files, size_bytes)
-        request = lane.note(kind, lane.ports.clock.now(), files=files, size_bytes=size_bytes)
-        async with lane.sending(request):
-            await lane.ports.queue.note_request(request)
+        request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)
+        async with worker.rate_limited(request):
+            await worker.ports.queue.note_request(request)
             reply = await send()
         if isinstance(reply, Throttled | Unavailable) and reply.retry_after is not None:
-            until = lane.ports.clock.now().latest + reply.retry_after
+            until = worker.ports.clock.now().latest + reply.retry_after
             is_create = kind.is_create
-            await lane.ports.queue.hold(lane.account_id, creates=is_create, until=until, reason=WaitReason.THROTTLED)
+            await worker.ports.queue.hold(
+                worker.account_id, creates=is_create, until=until, reason=WaitReason.THROTTLED
+            )
         return reply
 
     async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
         # By the windows of creates and reads alone: what rests, since it is not understood, is asked on purpose.
-        lane, due_of = self.lane, AccountView.create_due if kind.is_create else AccountView.read_due
-        now = lane.ports.clock.now()
-        _, account, _ = await lane.look(now)
-        due, limits, used = due_of(account, now), lane.limits, account.today.usage
+        worker, due_of = self.worker, AccountView.create_due if kind.is_create else AccountView.read_due
+        now = worker.ports.clock.now()
+        _, account, _ = await worker.snapshot(now)
+        due, limits, used = due_of(account, now), worker.limits, account.today.usage
         if due.at - now.monotonic > LONGEST_WAIT_SECONDS:
             how_long = "" if due.at == inf else f" {format_duration(due.at - now.monotonic)}"
             raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
@@ -87,5 +89,5 @@ class Counted:
             used.upload_bytes + size_bytes > limits.upload_bytes_per_day
         ):
             raise NoPlace("today's uploads of the account are used up")
-        if not await lane.wait_until_due(due_of):
+        if not await worker.wait_until_due(due_of):
             raise NoPlace("the program is being stopped")

@@ -85,7 +85,7 @@ class Trial:
 
     async def _make(self, recipe: Recipe, price: int) -> str:
         """Enqueue a job of one item, and drive it to its end; return its name."""
-        now = self.probe.counted.lane.ports.clock.now().instant
+        now = self.probe.counted.worker.ports.clock.now().instant
         job = f"probe-{now:%Y%m%d-%H%M%S}"
         item = {
             "id": ITEM,
@@ -217,8 +217,8 @@ def _of_cost(story: ItemDetail, price: int) -> CheckResult:
 
 async def _of_record(counted: Counted, story: ItemDetail) -> CheckResult:
     """Read the record of the ended generation: its names and types, and which of them tell how long it is kept."""
-    attempt, clock, client = story.attempts[-1], counted.lane.ports.clock, counted.client
-    await clock.sleep_until(clock.now().monotonic + counted.lane.limits.poll_interval_seconds, asyncio.Event())
+    attempt, clock, client = story.attempts[-1], counted.worker.ports.clock, counted.client
+    await clock.sleep_until(clock.now().monotonic + counted.worker.limits.poll_interval_seconds, asyncio.Event())
 
     async def send() -> ReadReply:
         return await client.read_generation(attempt.generation_id or "", key_fingerprint=attempt.key_fingerprint)

@@ -6,7 +6,6 @@ from batchkiln.presentation.formatting import format_age, format_minute, plural,
 from batchkiln.presentation.overview import JobView
 
 
-
 def alerts_of(view: JobView) -> list[str]:
     """Say what a person should act on before something paid for is lost."""
     found = []
@@ -20,8 +19,8 @@ def alerts_of(view: JobView) -> list[str]:
         if entry.state is ItemState.ACTIVE and is_long_pending(entry.since, view.now):
             found.append(
                 f"{entry.item} has been {sanitize(entry.status or 'pending')} for {format_age(entry.since, view.now)}: "
-                f"ask the service's support about generation {entry.generation_id}. It is polled on, and never replaced, "
-                "since it may be charged"
+                f"ask the service's support about generation {entry.generation_id}. It is still polled, and never "
+                "replaced, since it may be charged"
             )
         if entry.state is ItemState.SUBMITTING and is_long_pending(entry.since, view.now):
             found.append(

@@ -1,4 +1,4 @@
-"""What a driver has to know before it builds its lanes: which jobs and which accounts have work."""
+"""What a driver has to know before it builds its workers: which jobs and which accounts have work."""
 
 import json
 import sqlite3

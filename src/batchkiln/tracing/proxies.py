@@ -1,4 +1,4 @@
-"""What stands around a lane's ports: passes every call on as it is, and tells the recorder of those it knows.
+"""What stands around a worker's ports: passes every call on as it is, and tells the recorder of those it knows.
 
 A method that is not here is the port's own; `tests/unit/traces/test_around.py` holds those that are against the port.
 """

@@ -1,4 +1,4 @@
-"""What one lane does, as spans. It is told of calls by those that stand around its ports, and never raises.
+"""What one worker does, as spans. It is told of calls by those that stand around its ports, and never raises.
 
 A call does not say what it is for, but its task does: a track works for one item at a time, and the record that
 it makes before or after a call names the item. So what a task does is kept in its `_Hand` until it is named.
@@ -132,7 +132,7 @@ def harmless(
 
 
 class Recorder:
-    """One lane's spans. `put` takes each at once; `slot_rest` tells what the slot waits for."""
+    """One worker's spans. `put` takes each at once; `slot_rest` tells what the slot waits for."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 class Listener:
-    """What a driver is given to have its lanes heard."""
+    """What a driver is given to have its workers heard."""
 
     def __init__(self, driver: Engine, writer: "Writer", emitter: "Emitter") -> None:
         """Use `tracing`."""
@@ -40,7 +40,7 @@ class Listener:
         self._task = asyncio.create_task(writer.run(), name="batchkiln-traces")
 
     def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
-        """Return a lane's ports with a recorder of its own around them."""
+        """Return a worker's ports with a recorder of its own around them."""
         control = self.driver.control
         recorder = Recorder(
             self.writer.put,

@@ -1,4 +1,4 @@
-"""One account's lane: its windows in memory, its waits, and the writing down of each request before it leaves."""
+"""One account's worker: its windows in memory, its waits, and the writing down of each request before it leaves."""
 
 import asyncio
 import re
@@ -69,7 +69,7 @@ STALE_PLANS_IN_A_ROW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a lane works with."""
+    """What a worker works with."""
 
     clock: Clock
     queue: Queue
@@ -98,7 +98,7 @@ class AccountWorker:
     failing_quotes: dict[int, Backoff] = field(default_factory=dict)  # per recipe
     failing_uploads: dict[int, Backoff] = field(default_factory=dict)  # per input
     digest: str = ""  # of what decides how replies are understood: the program and its configuration
-    touched: dict[int, float] = field(default_factory=dict)  # when the last request about an attempt was over
+    last_request_at: dict[int, float] = field(default_factory=dict)  # when the last request about an attempt was over
     ready: dict[int, tuple[DownloadTask, GenerationRecord]] = field(default_factory=dict)  # just seen, with links
     seen: dict[int, Seen] = field(default_factory=dict)  # what was last recorded of the active generation
     unnamed: UnnamedResults = field(default_factory=UnnamedResults)
@@ -148,7 +148,7 @@ class AccountWorker:
 
     # --- looking ---
 
-    async def look(self, now: ClockReading) -> tuple[QueueView, AccountView, int]:
+    async def snapshot(self, now: ClockReading) -> tuple[QueueView, AccountView, int]:
         """Return what the planner needs, and the version of the queue that it is true for."""
         while self._understood:
             await self.ports.queue.forget_misunderstood(self.account_id, self._understood.pop())
@@ -245,11 +245,11 @@ class AccountWorker:
         How long that request took is not known, only that this process began after it: so it counts as over
         just before this process first looked, or when it was sent, if that is longer ago than any poll interval.
         """
-        if attempt_id not in self.touched and last_read_at is not None:
+        if attempt_id not in self.last_request_at and last_read_at is not None:
             sent_at = now.monotonic_of(last_read_at)
             recent = now.monotonic - sent_at < 2 * self.limits.poll_interval_seconds
-            self.touched[attempt_id] = now.monotonic if recent else min(sent_at, now.monotonic)
-        return self.touched.get(attempt_id)
+            self.last_request_at[attempt_id] = now.monotonic if recent else min(sent_at, now.monotonic)
+        return self.last_request_at.get(attempt_id)
 
     def watch(
         self, attempt: Attempt, status: GenerationStatus, *, sent_at: float, seen_at: float
@@ -294,7 +294,7 @@ class AccountWorker:
 
     # --- requests ---
 
-    def note(self, kind: RequestKind, now: ClockReading, *, files: int = 0, size_bytes: int = 0) -> RequestNote:
+    def new_request(self, kind: RequestKind, now: ClockReading, *, files: int = 0, size_bytes: int = 0) -> RequestNote:
         """Describe a request that is about to leave, with every service day that may count it."""
         return RequestNote(
             account_id=self.account_id,
@@ -306,7 +306,7 @@ class AccountWorker:
         )
 
     @asynccontextmanager
-    async def sending(self, request: RequestNote) -> AsyncIterator[None]:
+    async def rate_limited(self, request: RequestNote) -> AsyncIterator[None]:
         """Hold the request's places in the minute windows from before it is written down until it is over."""
         logs = [self.machine.log]
         if request.kind.is_create:
@@ -329,7 +329,7 @@ class AccountWorker:
             await self.ports.queue.count_also(replace(request, at=now.instant, days=further))
             self._cache = None
 
-    async def place(self, call: Call) -> bool:
+    async def wait_for_capacity(self, call: Call) -> bool:
         """Wait until a quote or an upload may leave that was prepared meanwhile, as `wait_until_due` does."""
         return await self.wait_until_due(lambda account, now: account.call_due(call, now), is_for_new=True)
 
@@ -343,7 +343,7 @@ class AccountWorker:
         """
         while not self.control.is_over_for(self.account_id, is_for_new=is_for_new):
             now = self.ports.clock.now()
-            _, account, _ = await self.look(now)
+            _, account, _ = await self.snapshot(now)
             due = due_of(account, now)
             if due.at <= now.monotonic:
                 return True
@@ -351,7 +351,7 @@ class AccountWorker:
             await self.ports.clock.sleep_until(at, self.control.stopping)
         return False
 
-    def take_over_machine(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
+    def restore_host_window(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Begin the machine's window with the last minute of an earlier run, however long ago it was.
 
         This happens before the service has told its time, when nobody knows how long ago: too many counted
@@ -366,7 +366,7 @@ class AccountWorker:
                 self.machine.log.start()
                 self.machine.log.settle(now.monotonic)
 
-    def take_over(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
+    def restore_windows(self, requests: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Begin with the account's requests of an earlier run; any may have been under way when it ended.
 
         One that was sent within two minutes counts as over only now: its reply may have been on the way. So does
@@ -391,7 +391,7 @@ class AccountWorker:
 
     # --- troubles ---
 
-    async def meet(
+    async def on_failure(
         self,
         trouble: TransientError,
         call: Call,
@@ -502,13 +502,13 @@ class AccountWorker:
         is_about_key = trouble.problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
         return is_about_key and attempt.key_fingerprint != self.ports.service.newest_key
 
-    async def outlasts_refusal(self, attempt: Attempt, trouble: AccountBlocked, call: Call) -> bool:
+    async def retry_old_key(self, attempt: Attempt, trouble: AccountBlocked, call: Call) -> bool:
         """Wait and ask again after a refusal of an older key, unless it was refused for an hour: then it is gone."""
         now = self.ports.clock.now()
         since = self.refused_keys.setdefault(attempt.key_fingerprint, now.monotonic)
         if now.monotonic - since >= LOST_AFTER.total_seconds():
             return False
-        await self.meet(Unavailable(None, trouble.error), call)
+        await self.on_failure(Unavailable(None, trouble.error), call)
         return True
 
     def postpone_uploads(self, now: ClockReading, reason: WaitReason, *, told: float) -> None:
@@ -547,7 +547,7 @@ class AccountWorker:
             self.viewpoint = replace(self.viewpoint, avoided_inputs=avoided)
             self._cache = None
 
-    def recovered(self, call: Call, *, key: str | None = None) -> None:
+    def on_success(self, call: Call, *, key: str | None = None) -> None:
         """Note a definite reply: the next trouble of this call begins with a short wait again.
 
         `key` is the fingerprint of the API key that the service thereby accepted, where it may be an older one.

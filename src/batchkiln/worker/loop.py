@@ -29,7 +29,7 @@ from batchkiln.worker.startup import resume_held, sync_clock
 
 
 class Engine(Protocol):
-    """What the end of a run is decided by, for all lanes together."""
+    """What the end of a run is decided by, for all workers together."""
 
     @property
     def version(self) -> int:
@@ -41,52 +41,52 @@ class Engine(Protocol):
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count what may still change without a person."""
 
-    async def new_lanes(self) -> list[AccountWorker]:
-        """Return lanes for accounts that have got work since the last call."""
+    async def new_workers(self) -> list[AccountWorker]:
+        """Return workers for accounts that have got work since the last call."""
 
 
 TRACKS = ("slot", "preparation", "downloads")
 
 
-async def drive_slot(lane: AccountWorker) -> None:
+async def drive_slot(worker: AccountWorker) -> None:
     """Keep the account's one generation going until the run stops."""
-    clock = lane.ports.clock
-    while not lane.control.is_over_for(lane.account_id):
+    clock = worker.ports.clock
+    while not worker.control.is_over_for(worker.account_id):
         now = clock.now()
-        queue, account, version = await lane.look(now)
+        queue, account, version = await worker.snapshot(now)
         action = choose_action(queue, account, now)
         if action.due.at > now.monotonic:
-            await lane.wait("slot", action.due, version)
+            await worker.wait("slot", action.due, version)
             continue
         match action:
             case Replay():
-                await executor.replay(lane, action, now)
+                await executor.replay(worker, action, now)
             case Withdraw():
-                await executor.withdraw(lane, action, now)
+                await executor.withdraw(worker, action, now)
             case SetAside():
-                await executor.set_aside(lane, action, now)
+                await executor.set_aside(worker, action, now)
             case Poll():
-                await executor.poll(lane, action, now)
+                await executor.poll(worker, action, now)
             case Submit():
-                await executor.submit(lane, action, now)
+                await executor.submit(worker, action, now)
             case WaitUntil():
-                lane.count_stale_plan()
+                worker.count_stale_plan()
             case _:
                 assert_never(action)
 
 
-async def next_due(lane: AccountWorker) -> NotBefore:
+async def next_due(worker: AccountWorker) -> NotBefore:
     """Return what an account's slot would wait for, and until when, if the run went on; it sends nothing."""
-    now = lane.ports.clock.now()
-    queue, account, _ = await lane.look(now)
+    now = worker.ports.clock.now()
+    queue, account, _ = await worker.snapshot(now)
     action = choose_action(queue, account, now)
     return action.due if isinstance(action, WaitUntil) else NotBefore(now.monotonic, WaitReason.NOW)
 
 
 async def drive(board: Engine, control: RunState) -> Outstanding:
-    """Drive all lanes until nothing can move without a person, or until the run is to stop.
+    """Drive all workers until nothing can move without a person, or until the run is to stop.
 
-    Returns what is left. Raises what a lane raised: the surroundings failed, or a bug of ours was found; every
+    Returns what is left. Raises what a worker raised: the surroundings failed, or a bug of ours was found; every
     state is on disk, and the next run goes on from there.
     """
     try:
@@ -99,26 +99,26 @@ async def drive(board: Engine, control: RunState) -> Outstanding:
     return await board.outstanding(control.scope)
 
 
-async def _drive_lane(lane: AccountWorker) -> None:
-    await sync_clock(lane)
+async def _drive_worker(worker: AccountWorker) -> None:
+    await sync_clock(worker)
     async with asyncio.TaskGroup() as group:
-        group.create_task(drive_slot(lane), name="slot")
-        group.create_task(prepare(lane), name="preparation")
-        group.create_task(fetch_downloads(lane), name="downloads")
+        group.create_task(drive_slot(worker), name="slot")
+        group.create_task(prepare(worker), name="preparation")
+        group.create_task(fetch_downloads(worker), name="downloads")
 
 
 async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
     """Wait until all items ended, or until all tracks rest with nothing to wait for but a person.
 
-    Lanes are begun as they are needed: all of them at first, and later ones with `work --forever`.
+    Workers are begun as they are needed: all of them at first, and later ones with `work --forever`.
     """
     tracks: set[tuple[int, str]] = set()
     while not control.stopping.is_set():
         control.pulse.clear()
-        for lane in await board.new_lanes():
-            await resume_held(lane)
-            group.create_task(_drive_lane(lane), name=f"lane-{lane.viewpoint.account}")
-            tracks |= {(lane.account_id, track) for track in TRACKS}
+        for worker in await board.new_workers():
+            await resume_held(worker)
+            group.create_task(_drive_worker(worker), name=f"worker-{worker.viewpoint.account}")
+            tracks |= {(worker.account_id, track) for track in TRACKS}
         if not control.waits_for_more and (
             not (await _outstanding(board, control)).total or control.is_quiet(tracks, board.version)
         ):
@@ -127,7 +127,7 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
 
 
 async def _outstanding(board: Engine, control: RunState) -> Outstanding:
-    """Return what some lane has just counted, or count."""
+    """Return what some worker has just counted, or count."""
     if control.outstanding is None or control.outstanding[0] != board.version:
         control.outstanding = (board.version, await board.outstanding(control.scope))
     return control.outstanding[1]

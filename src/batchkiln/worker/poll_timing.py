@@ -20,7 +20,7 @@ _LEAST_SECONDS: Final = 0.001
 
 @dataclass(slots=True)
 class DurationModels:
-    """How long one service's generations take, by kind; shared by the lanes of all its accounts."""
+    """How long one service's generations take, by kind; shared by the workers of all its accounts."""
 
     interval_seconds: float
     _history: dict[Kind, list[Observation]] = field(default_factory=dict)

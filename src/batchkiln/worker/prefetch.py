@@ -46,146 +46,146 @@ ALIKE_REFUSALS: Final = 3
 """So many items of one recipe refused in a row for the same reason mean that the recipe is at fault."""
 
 
-async def prepare(lane: AccountWorker) -> None:
+async def prepare(worker: AccountWorker) -> None:
     """Make ready what the slot will need next, until the run stops."""
-    while not lane.control.is_over_for(lane.account_id):
-        now = lane.ports.clock.now()
-        queue, account, version = await lane.look(now)
+    while not worker.control.is_over_for(worker.account_id):
+        now = worker.ports.clock.now()
+        queue, account, version = await worker.snapshot(now)
         choice = choose_preparation(queue, account, now)
         if isinstance(choice, Reject):
-            await _reject(lane, choice, now)
+            await _reject(worker, choice, now)
             continue
         if choice.due.at > now.monotonic:
-            await lane.wait("preparation", choice.due, version)
+            await worker.wait("preparation", choice.due, version)
             continue
         match choice:
             case AskQuote(candidate=candidate):
-                await _ask_quote(lane, candidate)
+                await _ask_quote(worker, candidate)
             case Upload(candidate=candidate):
-                await _upload(lane, candidate, now)
+                await _upload(worker, candidate, now)
             case WaitUntil():
-                lane.count_stale_plan()
+                worker.count_stale_plan()
             case _:
                 assert_never(choice)
 
 
-async def _reject(lane: AccountWorker, choice: Reject, now: ClockReading) -> None:
+async def _reject(worker: AccountWorker, choice: Reject, now: ClockReading) -> None:
     candidate, money = choice.candidate, choice.candidate.money
     left = None if money.budget is None else max(money.budget - money.committed, 0)
     limit = {
         BudgetLimit.OVER_CAP: candidate.cap,
         BudgetLimit.OVER_JOB_BUDGET: left,
         BudgetLimit.OVER_JOB_DAY: money.budget_per_day,
-        BudgetLimit.OVER_DAY: lane.limits.credits_per_day,
+        BudgetLimit.OVER_DAY: worker.limits.credits_per_day,
     }[choice.obstacle]
-    await lane.ports.queue.reject_unpayable(candidate, choice.obstacle, limit, now)
+    await worker.ports.queue.reject_unpayable(candidate, choice.obstacle, limit, now)
 
 
-async def _ask_quote(lane: AccountWorker, candidate: Candidate) -> None:
+async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     """Ask the price of a candidate's recipe; a refusal is the item's, or its whole recipe's after a few alike."""
-    failing = lane.failing_quotes.get(candidate.recipe_id)
+    failing = worker.failing_quotes.get(candidate.recipe_id)
     if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
-        candidate = replace(candidate, item_id=await lane.ports.queue.alike(candidate, failing.troubles))
-    body = await lane.ports.queue.quote_body(candidate.item_id, lane.account_id)
+        candidate = replace(candidate, item_id=await worker.ports.queue.alike(candidate, failing.troubles))
+    body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
-        lane.count_stale_plan()
-        lane.ports.queue.announce()
+        worker.count_stale_plan()
+        worker.ports.queue.announce()
         return
-    if not await lane.place(Call.QUOTE):
+    if not await worker.wait_for_capacity(Call.QUOTE):
         return
-    request = lane.note(RequestKind.QUOTE, lane.ports.clock.now())
-    async with lane.sending(request):
-        await lane.ports.queue.note_request(request)
-        reply = await lane.ports.service.quote(body)
-    after = lane.ports.clock.now()
+    request = worker.new_request(RequestKind.QUOTE, worker.ports.clock.now())
+    async with worker.rate_limited(request):
+        await worker.ports.queue.note_request(request)
+        reply = await worker.ports.service.quote(body)
+    after = worker.ports.clock.now()
     match reply:
         case Quoted(cost_credits=cost):
-            lane.recovered(Call.QUOTE)
-            lane.failing_quotes.pop(candidate.recipe_id, None)
-            lane.refused_quotes.pop(candidate.recipe_id, None)
-            await lane.ports.queue.record_quote(candidate, cost, after)
+            worker.on_success(Call.QUOTE)
+            worker.failing_quotes.pop(candidate.recipe_id, None)
+            worker.refused_quotes.pop(candidate.recipe_id, None)
+            await worker.ports.queue.record_quote(candidate, cost, after)
         case Refused(kind=kind, error=error):
-            lane.recovered(Call.QUOTE)
-            lane.failing_quotes.pop(candidate.recipe_id, None)
-            await _quote_refused(lane, candidate, kind, error, after)
+            worker.on_success(Call.QUOTE)
+            worker.failing_quotes.pop(candidate.recipe_id, None)
+            await _quote_refused(worker, candidate, kind, error, after)
         case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            failing = lane.failing_quotes.setdefault(candidate.recipe_id, Backoff(alone_reason=WaitReason.NO_PRICE))
-            await lane.meet(reply, Call.QUOTE, of=(failing,))
+            failing = worker.failing_quotes.setdefault(candidate.recipe_id, Backoff(alone_reason=WaitReason.NO_PRICE))
+            await worker.on_failure(reply, Call.QUOTE, of=(failing,))
             if failing.is_to_be_told:
                 failing.is_told = True
-                await lane.ports.queue.note_failing(candidate, None, failing.said or "", after)
+                await worker.ports.queue.note_failing(candidate, None, failing.said or "", after)
         case _:
             assert_never(reply)
 
 
 async def _quote_refused(
-    lane: AccountWorker, candidate: Candidate, kind: RefusalKind, error: ErrorInfo, now: ClockReading
+    worker: AccountWorker, candidate: Candidate, kind: RefusalKind, error: ErrorInfo, now: ClockReading
 ) -> None:
     if kind is RefusalKind.ASSET_GONE:
-        is_resting = await count_gone(lane, candidate.item_id, error)
-        if is_resting or lane.gone_assets[candidate.item_id] <= ALIKE_REFUSALS:
-            await lane.ports.queue.drop_assets(candidate.item_id, lane.account_id)
+        is_resting = await count_gone(worker, candidate.item_id, error)
+        if is_resting or worker.gone_assets[candidate.item_id] <= ALIKE_REFUSALS:
+            await worker.ports.queue.drop_assets(candidate.item_id, worker.account_id)
             return
     said = f"{error.code}: {error.message}"
-    before, times = lane.refused_quotes.get(candidate.recipe_id, (said, 0))
+    before, times = worker.refused_quotes.get(candidate.recipe_id, (said, 0))
     times = times + 1 if before == said else 1
-    lane.refused_quotes[candidate.recipe_id] = (said, times)
+    worker.refused_quotes[candidate.recipe_id] = (said, times)
     if times >= ALIKE_REFUSALS:
-        await lane.ports.queue.reject_alike(candidate, error, now)
+        await worker.ports.queue.reject_alike(candidate, error, now)
     else:
-        await lane.ports.queue.reject_item(candidate.item_id, error, now)
+        await worker.ports.queue.reject_item(candidate.item_id, error, now)
 
 
-async def _upload(lane: AccountWorker, candidate: Candidate, now: ClockReading) -> None:
+async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> None:
     """Upload up to five images that are needed soon (Service section 4, upload flow)."""
-    wanted = await _payable_inputs(lane, candidate, now)
+    wanted = await _payable_inputs(worker, candidate, now)
     if not wanted:
         return
     for want in wanted:
-        if not await lane.ports.inputs.is_unchanged(want.file):
+        if not await worker.ports.inputs.is_unchanged(want.file):
             message = f"{want.file.path} is gone or has changed since its manifest was accepted; put it back"
-            await lane.ports.queue.hold_for_input(candidate, want.input_id, message, now)
+            await worker.ports.queue.hold_for_input(candidate, want.input_id, message, now)
             return
-    if not await lane.place(Call.UPLOAD):
+    if not await worker.wait_for_capacity(Call.UPLOAD):
         return
     size = sum(want.file.size_bytes for want in wanted)
-    request = lane.note(RequestKind.UPLOAD, lane.ports.clock.now(), files=len(wanted), size_bytes=size)
-    async with lane.sending(request):
-        await lane.ports.queue.note_request(request)
-        prepared = await lane.ports.service.prepare_uploads(
+    request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now(), files=len(wanted), size_bytes=size)
+    async with worker.rate_limited(request):
+        await worker.ports.queue.note_request(request)
+        prepared = await worker.ports.service.prepare_uploads(
             [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
         )
     if not isinstance(prepared, UploadsPrepared):
-        await _upload_failed(lane, candidate, wanted, prepared, Call.UPLOAD)
+        await _upload_failed(worker, candidate, wanted, prepared, Call.UPLOAD)
         return
-    lane.recovered(Call.UPLOAD)
-    if stored := await _put_all(lane, candidate, wanted, prepared.tickets):
-        await _complete(lane, candidate, stored)
+    worker.on_success(Call.UPLOAD)
+    if stored := await _put_all(worker, candidate, wanted, prepared.tickets):
+        await _complete(worker, candidate, stored)
 
 
-async def _payable_inputs(lane: AccountWorker, candidate: Candidate, now: ClockReading) -> tuple[WantedInput, ...]:
+async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> tuple[WantedInput, ...]:
     """Return the next inputs that fit today's upload limits, or let uploads wait for the reset."""
-    _, account, _ = await lane.look(now)
-    found = await lane.ports.queue.wanted_inputs(candidate)
+    _, account, _ = await worker.snapshot(now)
+    found = await worker.ports.queue.wanted_inputs(candidate)
     for want in found:
-        wait_alike(lane.failing_uploads, want)
-    wanted = _together(lane, found, now)
-    files_left = lane.limits.upload_files_per_day - account.today.usage.upload_files
-    bytes_left = lane.limits.upload_bytes_per_day - account.today.usage.upload_bytes
+        wait_alike(worker.failing_uploads, want)
+    wanted = _together(worker, found, now)
+    files_left = worker.limits.upload_files_per_day - account.today.usage.upload_files
+    bytes_left = worker.limits.upload_bytes_per_day - account.today.usage.upload_bytes
     fitting: list[WantedInput] = []
     for want in wanted[: max(files_left, 0)]:
         if want.file.size_bytes > bytes_left:
             break
         bytes_left -= want.file.size_bytes
         fitting.append(want)
-    if wanted and _is_beyond_any_day(lane, wanted[0]):
+    if wanted and _is_beyond_any_day(worker, wanted[0]):
         message = f"{wanted[0].file.path} is larger than what the account may upload in a whole day; nothing was sent"
-        await lane.ports.queue.reject_item(candidate.item_id, ErrorInfo("over_upload_limit", message), now)
+        await worker.ports.queue.reject_item(candidate.item_id, ErrorInfo("over_upload_limit", message), now)
     elif wanted and not fitting:
-        lane.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.today.resets_at - now.monotonic)
+        worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.today.resets_at - now.monotonic)
     if not found:
-        lane.count_stale_plan()
-        lane.ports.queue.announce()
+        worker.count_stale_plan()
+        worker.ports.queue.announce()
     return tuple(fitting)
 
 
@@ -198,7 +198,7 @@ def wait_alike(failing: dict[int, Backoff], want: WantedInput) -> None:
         failing.update(dict.fromkeys(want.alike, failing[want.input_id]))
 
 
-def _together(lane: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
+def _together(worker: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
     """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up.
 
     So does the first file of a run: where uploads are not understood, no more of the day's files are spent. Until one
@@ -207,86 +207,86 @@ def _together(lane: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockRe
     due = [
         want
         for want in wanted
-        if want.input_id not in lane.failing_uploads or lane.failing_uploads[want.input_id].held.at <= now.monotonic
+        if want.input_id not in worker.failing_uploads or worker.failing_uploads[want.input_id].held.at <= now.monotonic
     ]
-    fresh = [want for want in due if want.input_id not in lane.failing_uploads]
-    if due and due[0] not in fresh and (lane.has_uploaded or not fresh):
+    fresh = [want for want in due if want.input_id not in worker.failing_uploads]
+    if due and due[0] not in fresh and (worker.has_uploaded or not fresh):
         return (due[0],)
-    return tuple(fresh[: FILES_PER_REQUEST if lane.has_uploaded else 1])
+    return tuple(fresh[: FILES_PER_REQUEST if worker.has_uploaded else 1])
 
 
-def _is_beyond_any_day(lane: AccountWorker, want: WantedInput) -> bool:
-    return not lane.limits.upload_files_per_day or want.file.size_bytes > lane.limits.upload_bytes_per_day
+def _is_beyond_any_day(worker: AccountWorker, want: WantedInput) -> bool:
+    return not worker.limits.upload_files_per_day or want.file.size_bytes > worker.limits.upload_bytes_per_day
 
 
 Stored = tuple[WantedInput, UploadTicket]
 
 
 async def _put_all(
-    lane: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
+    worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
 ) -> list[Stored]:
     """Put the bytes of each file; return those that the storage took, up to the first that it did not."""
     stored: list[Stored] = []
     for want, ticket in zip(wanted, tickets, strict=True):
-        content = lane.ports.inputs.content(want.file)
-        reply = await lane.ports.service.put_upload(ticket, content, want.file.size_bytes)
+        content = worker.ports.inputs.content(want.file)
+        reply = await worker.ports.service.put_upload(ticket, content, want.file.size_bytes)
         match reply:
             case BytesStored():
                 stored.append((want, ticket))
             case TicketRefused(reason=reason) | NoResponse(reason=reason):
-                denial = await denial_of(lane, reply, Call.COMPLETION) if isinstance(reply, TicketRefused) else None
+                denial = await denial_of(worker, reply, Call.COMPLETION) if isinstance(reply, TicketRefused) else None
                 trouble = denial or Unavailable(None, ErrorInfo("storage", reason))
-                await _upload_failed(lane, candidate, (want,), trouble, Call.COMPLETION)
+                await _upload_failed(worker, candidate, (want,), trouble, Call.COMPLETION)
                 break
             case _:
                 assert_never(reply)
     return stored
 
 
-async def _complete(lane: AccountWorker, candidate: Candidate, stored: list[Stored]) -> None:
+async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[Stored]) -> None:
     wanted = tuple(want for want, _ in stored)
-    if not await lane.wait_until_due(AccountView.completion_due, is_for_new=True):
+    if not await worker.wait_until_due(AccountView.completion_due, is_for_new=True):
         return
-    request = lane.note(RequestKind.UPLOAD, lane.ports.clock.now())
-    async with lane.sending(request):
-        await lane.ports.queue.note_request(request)
-        reply = await lane.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
+    request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now())
+    async with worker.rate_limited(request):
+        await worker.ports.queue.note_request(request)
+        reply = await worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
     if isinstance(reply, AssetsReady):
-        lane.recovered(Call.COMPLETION)
-        lane.has_uploaded = True
-        lane.refused_uploads.pop(candidate.item_id, None)
+        worker.on_success(Call.COMPLETION)
+        worker.has_uploaded = True
+        worker.refused_uploads.pop(candidate.item_id, None)
         for want in wanted:
             for input_id in want.alike:
-                lane.failing_uploads.pop(input_id, None)
-        lane.avoid_failing_inputs()
+                worker.failing_uploads.pop(input_id, None)
+        worker.avoid_failing_inputs()
         urls = [(want.file.sha256, url) for want, url in zip(wanted, reply.urls, strict=True)]
-        await lane.ports.queue.record_assets(lane.account_id, urls, lane.ports.clock.now())
+        await worker.ports.queue.record_assets(worker.account_id, urls, worker.ports.clock.now())
     else:
-        await _upload_failed(lane, candidate, wanted, reply, Call.COMPLETION)
+        await _upload_failed(worker, candidate, wanted, reply, Call.COMPLETION)
 
 
 async def _upload_failed(
-    lane: AccountWorker,
+    worker: AccountWorker,
     candidate: Candidate,
     wanted: tuple[WantedInput, ...],
     reply: PrepareReply | CompleteReply,
     call: Call,
 ) -> None:
-    match await denial_of(lane, reply, call) or reply:
+    match await denial_of(worker, reply, call) or reply:
         case Refused(error=error):
-            refusals = lane.refused_uploads.pop(candidate.item_id, 0) + 1
+            refusals = worker.refused_uploads.pop(candidate.item_id, 0) + 1
             if refusals >= ALIKE_REFUSALS:
-                await lane.ports.queue.reject_item(candidate.item_id, error, lane.ports.clock.now())
+                await worker.ports.queue.reject_item(candidate.item_id, error, worker.ports.clock.now())
             else:
-                lane.refused_uploads[candidate.item_id] = refusals
-                await _uploads_wait(lane, candidate, wanted, Unavailable(None, error), call)
+                worker.refused_uploads[candidate.item_id] = refusals
+                await _uploads_wait(worker, candidate, wanted, Unavailable(None, error), call)
         case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
             told = 0.0 if retry_after is None else retry_after.total_seconds()
-            lane.postpone_uploads(lane.ports.clock.now(), WaitReason.DAY_REQUESTS, told=told)
+            worker.postpone_uploads(worker.ports.clock.now(), WaitReason.DAY_REQUESTS, told=told)
         case (
             Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked()
         ) as trouble:
-            await _uploads_wait(lane, candidate, wanted, trouble, call)
+            await _uploads_wait(worker, candidate, wanted, trouble, call)
         case UploadsPrepared() | AssetsReady():
             raise AssertionError("a success is no failure")
         case _:
@@ -294,26 +294,26 @@ async def _upload_failed(
 
 
 async def _uploads_wait(
-    lane: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: TransientError, call: Call
+    worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: TransientError, call: Call
 ) -> None:
     """Let these images wait, each in its own time, so that one that always fails holds no other up."""
-    failing = [_failing(lane, want) for want in wanted]
+    failing = [_failing(worker, want) for want in wanted]
     if isinstance(trouble, NotUnderstood):
-        await rest_if_in_vain(lane, call)
-    await lane.meet(trouble, call, of=failing)
+        await rest_if_in_vain(worker, call)
+    await worker.on_failure(trouble, call, of=failing)
     for want, backoff in zip(wanted, failing, strict=True):
         if backoff.is_to_be_told:
             backoff.is_told = True
-            lane.avoid_failing_inputs()
-            now, said = lane.ports.clock.now(), backoff.said or ""
-            await lane.ports.queue.note_failing(candidate, want.input_id, said, now)
+            worker.avoid_failing_inputs()
+            now, said = worker.ports.clock.now(), backoff.said or ""
+            await worker.ports.queue.note_failing(candidate, want.input_id, said, now)
 
 
-def _failing(lane: AccountWorker, want: WantedInput) -> Backoff:
+def _failing(worker: AccountWorker, want: WantedInput) -> Backoff:
     """Return an image's backoff: one for all inputs of the same content."""
-    backoff = lane.failing_uploads.get(want.input_id) or Backoff(alone_reason=WaitReason.NO_UPLOAD)
+    backoff = worker.failing_uploads.get(want.input_id) or Backoff(alone_reason=WaitReason.NO_UPLOAD)
     for input_id in want.alike:
-        lane.failing_uploads[input_id] = backoff
+        worker.failing_uploads[input_id] = backoff
     return backoff
 
 

@@ -1,4 +1,4 @@
-"""What one run may do, and when it is over: shared by all lanes of a process."""
+"""What one run may do, and when it is over: shared by all workers of a process."""
 
 import asyncio
 from collections.abc import Set as AbstractSet
@@ -64,7 +64,7 @@ class RunState:
     def block(self, account_id: int, trouble: AccountBlocked, *, is_cut_off: bool) -> None:
         """Begin nothing more with an account that the service refuses until a person acts.
 
-        What it has paid for is polled and fetched on (Law 3), unless the reads are refused: then its lane ends.
+        What it has paid for is polled and fetched on (Law 3), unless the reads are refused: then its worker ends.
         """
         self.blocked[account_id] = trouble
         if is_cut_off:

@@ -43,7 +43,7 @@ class NotStreamed:
 
 
 @asynccontextmanager
-async def until_stopped(lane: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
+async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
     """Let the body run until it is over, or some seconds after a stop: then it is cut short, and `expired()` is so.
 
     It stays in the task of its caller, by which traces know whose download it is.
@@ -51,8 +51,8 @@ async def until_stopped(lane: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
     with_end = asyncio.timeout(None)
 
     async def end() -> None:
-        await lane.control.stopping.wait()
-        clock = lane.ports.clock
+        await worker.control.stopping.wait()
+        clock = worker.ports.clock
         await clock.sleep_until(clock.now().monotonic + GRACE_SECONDS, asyncio.Event())
         with_end.reschedule(0.0)
 
@@ -68,15 +68,15 @@ async def until_stopped(lane: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
             raise
 
 
-async def stream(lane: AccountWorker, part: Part, link: OutputLink) -> Streamed | NotStreamed:
+async def stream(worker: AccountWorker, part: Part, link: OutputLink) -> Streamed | NotStreamed:
     """Write a link's bytes to a part, continued by range after a break."""
-    fetching = _Fetching(lane, part, link)
+    fetching = _Fetching(worker, part, link)
     outcome: Streamed | NotStreamed = NotStreamed(Failure.BROKEN, "it was not asked for")
     for tries in range(1, TRIES_PER_LINK + 1):
         outcome = await fetching.once()
-        if isinstance(outcome, Streamed) or outcome.is_final or lane.control.stopping.is_set():
+        if isinstance(outcome, Streamed) or outcome.is_final or worker.control.stopping.is_set():
             break
-        await pause_seconds(lane, tries)
+        await pause_seconds(worker, tries)
     return outcome
 
 
@@ -84,7 +84,7 @@ async def stream(lane: AccountWorker, part: Part, link: OutputLink) -> Streamed 
 class _Fetching:
     """The tries of one link. `begun` is the file of which the part holds the beginning, where it can be continued."""
 
-    lane: AccountWorker
+    worker: AccountWorker
     part: Part
     link: OutputLink
     begun: DownloadStarted | None = None
@@ -95,7 +95,7 @@ class _Fetching:
         begun = self.begun
         if begun is None and self.part.size_bytes:
             await self.part.restart()
-        service, etag = self.lane.ports.service, begun.etag if begun else None
+        service, etag = self.worker.ports.service, begun.etag if begun else None
         async with service.download(self.link, offset_bytes=self.part.size_bytes, etag=etag) as reply:
             match reply:
                 case DownloadStarted() if begun and reply.offset_bytes and _is_other(reply, begun):
@@ -103,7 +103,7 @@ class _Fetching:
                 case DownloadStarted():
                     begun = begun if begun and reply.offset_bytes else reply
                     self.begun = begun if begun.etag and self.is_continued else None
-                    return await _pour(self.lane, self.part, reply, begun)
+                    return await _pour(self.worker, self.part, reply, begun)
                 case LinkRefused(status=status):
                     return NotStreamed(Failure.BROKEN, f"the storage answered {status}", is_final=True)
                 case LinkBarred(reason=reason):
@@ -122,10 +122,10 @@ class _Fetching:
 
 
 async def _pour(
-    lane: AccountWorker, part: Part, reply: DownloadStarted, begun: DownloadStarted
+    worker: AccountWorker, part: Part, reply: DownloadStarted, begun: DownloadStarted
 ) -> Streamed | NotStreamed:
     """Write what comes, no more than was announced, and never more than the limit."""
-    limit, total = lane.limits.output_bytes, begun.total_bytes
+    limit, total = worker.limits.output_bytes, begun.total_bytes
     if reply.offset_bytes != part.size_bytes:
         await part.restart()
     if total is not None and total > limit:
@@ -158,8 +158,8 @@ def _too_large(reason: str, limit: int) -> NotStreamed:
     return NotStreamed(Failure.BARRED, f"{reason}, and at most {limit:,} are fetched; {remedy}", is_final=True)
 
 
-async def pause_seconds(lane: AccountWorker, tries: int) -> None:
+async def pause_seconds(worker: AccountWorker, tries: int) -> None:
     """Wait before the next of so many tries, or until the run is to end."""
-    clock = lane.ports.clock
+    clock = worker.ports.clock
     at = clock.now().monotonic + delay_seconds(tries, clock.draw())
-    await clock.sleep_until(at, lane.control.stopping)
+    await clock.sleep_until(at, worker.control.stopping)

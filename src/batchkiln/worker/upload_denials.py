@@ -30,7 +30,7 @@ _CLIENT_ERRORS: Final = range(400, 500)
 
 
 async def denial_of(
-    lane: AccountWorker, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
+    worker: AccountWorker, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
 ) -> NotUnderstood | None:
     """Return a refused upload as a call that is not understood, where none of the account has ever worked."""
     match reply:
@@ -45,31 +45,31 @@ async def denial_of(
             denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
         case _:
             return None
-    has_worked = lane.has_uploaded or await lane.ports.queue.has_uploaded(lane.account_id)
+    has_worked = worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)
     return None if has_worked else denial
 
 
-async def rest_if_in_vain(lane: AccountWorker, call: Call) -> None:
+async def rest_if_in_vain(worker: AccountWorker, call: Call) -> None:
     """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
-    _, account, _ = await lane.look(lane.ports.clock.now())
+    _, account, _ = await worker.snapshot(worker.ports.clock.now())
     if account.today.usage.upload_files < FILES_IN_VAIN:
         return
-    if not (lane.has_uploaded or await lane.ports.queue.has_uploaded(lane.account_id)):
-        own = lane.backoffs[call]
+    if not (worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)):
+        own = worker.backoffs[call]
         own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
 
 
-async def count_gone(lane: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
+async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
     """Count that a quote or a create of an item found its uploads gone; tell whether uploads rest therefore.
 
     They do after the second time, where no create of the account was ever accepted with an image.
     """
-    times = lane.gone_assets.get(item_id, 0) + 1
-    lane.gone_assets[item_id] = times
-    if times < MISUNDERSTOOD_AT_MOST or not await lane.ports.queue.has_untried_images(item_id, lane.account_id):
+    times = worker.gone_assets.get(item_id, 0) + 1
+    worker.gone_assets[item_id] = times
+    if times < MISUNDERSTOOD_AT_MOST or not await worker.ports.queue.has_untried_images(item_id, worker.account_id):
         return False
     told = f"gave an address that the service itself denies ({error_text(error)})"
-    await lane.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), lane.ports.clock.now())
+    await worker.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), worker.ports.clock.now())
     return True
 
 

@@ -52,7 +52,7 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
 
         async def drive() -> None:
             async with queue.driving(RunState(), command="test") as driver:
-                assert await driver.new_lanes()
+                assert await driver.new_workers()
 
         async def drive_until(canceled: CanceledAt) -> None:
             await canceled

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from batchkiln.cli.live import panel
-from batchkiln.cli.progress import STILL_AFTER_SECONDS, LaneState, Pauses, PlainDisplay, ProgressState, plain_line
+from batchkiln.cli.progress import STILL_AFTER_SECONDS, Pauses, PlainDisplay, ProgressState, WorkerState, plain_line
 from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import REASONS
@@ -19,8 +19,8 @@ ACTIVE = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=72))
 STATE = {ItemState.DONE: 5, ItemState.FAILED: 1, ItemState.ACTIVE: 1, ItemState.QUEUED: 3}
 
 
-def lane(reason: WaitReason | None = None) -> LaneState:
-    return LaneState(
+def worker(reason: WaitReason | None = None) -> WorkerState:
+    return WorkerState(
         account="local/main",
         credits_today=620,
         credits_limit=2000,
@@ -36,7 +36,7 @@ def lane(reason: WaitReason | None = None) -> LaneState:
 def state(reason: WaitReason | None = None, *, done: int = 5) -> ProgressState:
     ends_at = NOW + timedelta(days=1)
     view = job_view({**STATE, ItemState.DONE: done}, under_way=[ACTIVE], ends_at=ends_at)
-    return ProgressState((view,), (lane(reason),))
+    return ProgressState((view,), (worker(reason),))
 
 
 def drawn(shown: ProgressState) -> str:
@@ -74,7 +74,7 @@ def test_what_needs_a_person_is_not_called_failed() -> None:
 
 def test_a_run_without_a_job_says_that_it_waits() -> None:
     """`watch` in an empty folder does not count to nothing."""
-    idle = ProgressState((), (lane(),))
+    idle = ProgressState((), (worker(),))
 
     assert plain_line(idle).startswith("nothing to do; ")
     assert "0/0" not in drawn(idle)
@@ -103,7 +103,7 @@ def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
 
 def test_what_the_service_said_is_told_beside_the_wait() -> None:
     """A person reads why the service asked for a pause, and not of troubles long over."""
-    throttled = replace(lane(WaitReason.THROTTLED), trouble="429: rate_limited")
+    throttled = replace(worker(WaitReason.THROTTLED), trouble="429: rate_limited")
 
     assert "429: rate_limited" in (throttled.wait or "")
     assert "429" not in (replace(throttled, reason=WaitReason.DAY_CREDITS).wait or "")
@@ -146,9 +146,9 @@ def test_an_end_is_only_told_when_all_jobs_have_one() -> None:
 
 def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:
     """Whose credits they are."""
-    two = (lane(), replace(lane(), account="local/second"))
+    two = (worker(), replace(worker(), account="local/second"))
 
-    line = plain_line(replace(state(), lanes=two))
+    line = plain_line(replace(state(), workers=two))
 
     assert "local/second: credits today 620 of 2,000" in line
 

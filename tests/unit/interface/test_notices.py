@@ -32,7 +32,7 @@ def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is l
     service = SimpleNamespace(clock=world.clock, profile=SimpleNamespace(day=world.day))
     config = SimpleNamespace(notifiers={"ci": SimpleNamespace(events=None)})
     return SimpleNamespace(
-        lanes=world.lanes,
+        workers=world.workers,
         control=world.control,
         services={PROFILE: service},
         outstanding=world.outstanding,

@@ -172,8 +172,8 @@ async def test_other_generation_is_named_and_waited_out(world: World) -> None:
     reasons: list[WaitReason] = []
 
     def look() -> None:
-        for lane in world.lanes:
-            due = world.control.slot_rest(lane.account_id)
+        for worker in world.workers:
+            due = world.control.slot_rest(worker.account_id)
             reasons.extend([due.reason] if due else [])
 
     await world.run_watched(look)
@@ -191,7 +191,7 @@ async def test_own_generation_in_doubt_is_not_taken_for_anothers(world: World) -
     reasons: list[WaitReason] = []
 
     def look() -> None:
-        due = world.control.slot_rest(1) if world.lanes else None
+        due = world.control.slot_rest(1) if world.workers else None
         reasons.extend([due.reason] if due else [])
 
     await world.run_watched(look)
@@ -218,7 +218,7 @@ async def test_edge_firewall_stops_all_accounts_for_a_minute(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("problem", list(AccountProblem))
-async def test_refused_account_ends_its_lane_and_gives_the_item_back(world: World, problem: AccountProblem) -> None:
+async def test_refused_account_ends_its_worker_and_gives_the_item_back(world: World, problem: AccountProblem) -> None:
     """A JSON 401, 402 or 403 created nothing: the item is queued, its credits free, the account blocked."""
     world.service.say("create", AccountBlocked(problem, NO))
     (item,) = world.enqueue()

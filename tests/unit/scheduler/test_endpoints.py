@@ -62,8 +62,8 @@ async def test_quote_that_is_not_understood_is_asked_twice_and_then_rests(world:
     first, second = times_of(world, "quote")
     assert second - first >= 60
     assert world.state(item) is ItemState.QUEUED
-    assert (await next_due(world.lanes[0])).reason is WaitReason.NOT_UNDERSTOOD
-    (entry,) = (await world.lanes[0].look(world.clock.now()))[1].misunderstood
+    assert (await next_due(world.workers[0])).reason is WaitReason.NOT_UNDERSTOOD
+    (entry,) = (await world.workers[0].snapshot(world.clock.now()))[1].misunderstood
     assert (entry.call, entry.lacking, entry.shape, entry.status) == (
         Call.QUOTE,
         STRANGE.lacking,
@@ -279,7 +279,7 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(world: World) -
     assert world.kinds("poison").count("price_not_had") == 1
     *_, before, last = times_of(world, "quote")
     assert 0.7 * HOUR < last - before < 1.3 * HOUR
-    _, account, _ = await world.lanes[0].look(world.clock.now())
+    _, account, _ = await world.workers[0].snapshot(world.clock.now())
     assert WaitReason.NO_PRICE in {due.reason for due in account.quotes_held.values()}
     story, summary = item_detail(world.connection, "a-first", "poison"), job_summary(world.connection, "a-first")
     assert summary is not None

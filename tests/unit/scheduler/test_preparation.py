@@ -108,7 +108,7 @@ async def test_account_without_a_key_begins_nothing(world: World) -> None:
 
     assert world.states() == {"queued": 1}
     assert world.service.requests == []
-    assert (await next_due(world.lanes[0])).reason is WaitReason.NO_KEY
+    assert (await next_due(world.workers[0])).reason is WaitReason.NO_KEY
 
 
 async def test_image_is_uploaded_once_for_all_items(world: World) -> None:
