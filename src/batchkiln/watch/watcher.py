@@ -122,7 +122,7 @@ class Watcher:
                 await self._take(name)
 
     async def tell_ends(self) -> None:
-        """Write the result again for each job that has ended since; one that a person has set going again is awaited anew."""
+        """Write the result again for each job that has ended since; await again what a person has resumed."""
         async with self._turn:
             still_open = await self._await_open()
             for name, answer in list(self.answered.items()):
