@@ -16,6 +16,7 @@ from batchkiln.config import load_config
 from batchkiln.presentation.overview import read_overview
 from batchkiln.service.api.generations import PENDING_SECONDS
 from batchkiln.service.clock import Dice
+from batchkiln.store import Reader
 from simulation.plan import Plan
 from simulation.playing import place_for_worlds, seeded_secrets
 from simulation.quiet import silence
@@ -94,7 +95,7 @@ class Forecasts:
         with closing(sqlite3.connect(world.program_folder / "queue.db")) as connection:
             connection.row_factory = sqlite3.Row
             config = load_config(world.program_folder / "batchkiln.yaml", {})
-            job = read_overview(connection, config, [self.job], world.wall()).jobs[0]
+            job = read_overview(Reader(connection), config, [self.job], world.wall()).jobs[0]
         if job.estimated_end_at is not None:
             self.told.append((job.now.timestamp(), job.estimated_end_at.timestamp()))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from batchkiln.core.states import ItemState
 from batchkiln.service import FaultCount, LoggedRequest
-from batchkiln.store.jobs import JobSummary
+from batchkiln.store import JobSummary
 
 ENDPOINTS: Final = {
     "/quotes": "quote",
