@@ -29,12 +29,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from batchkiln.service import Limits, ServiceConfig
-from batchkiln.service.books.creating import CreateBooks, NewGeneration
-from batchkiln.service.books.generations import settle
-from batchkiln.service.books.opening import FILE_NAME, calendar_of
-from batchkiln.service.books.request_log import Arrival, Entry, Told, record
-from batchkiln.service.rules.drawing import Drawing, Output
+from batchkiln_service import Limits, ServiceConfig
+from batchkiln_service.books.creating import CreateBooks, NewGeneration
+from batchkiln_service.books.generations import settle
+from batchkiln_service.books.opening import FILE_NAME, calendar_of
+from batchkiln_service.books.request_log import Arrival, Entry, Told, record
+from batchkiln_service.rules.drawing import Drawing, Output
 
 KEY = "benchmark-key-of-main"
 FEW = 1000  # generations stored, where few are

@@ -25,9 +25,9 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from batchkiln.service import Limits, LocalService, ServiceConfig
-from batchkiln.service.media import workshop
-from batchkiln.service.media.renderer import WORKERS
+from batchkiln_service import Limits, LocalService, ServiceConfig
+from batchkiln_service.media import workshop
+from batchkiln_service.media.renderer import WORKERS
 
 TICK_SECONDS: Final = 0.001
 SMALL: Final[dict[str, Any]] = {

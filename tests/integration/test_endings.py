@@ -8,10 +8,10 @@ from batchkiln.config import load_config
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
-from batchkiln.service import Limits, LocalService, ServiceConfig
 from batchkiln.wiring.applying import apply_manifests, scope_of
 from batchkiln.wiring.driver import driving
 from batchkiln.wiring.setting import Setting
+from batchkiln_service import Limits, LocalService, ServiceConfig
 
 RUNS = 40
 

@@ -11,11 +11,11 @@ from batchkiln.core.views import Outstanding
 from batchkiln.queue.connection import Database
 from batchkiln.queue.intake import ApplyOptions
 from batchkiln.scheduler.control import Control
-from batchkiln.service import AccountConfig, LocalService, ServiceConfig
-from batchkiln.service.faults import FaultRule
 from batchkiln.wiring.applying import apply_manifests, scope_of
 from batchkiln.wiring.driver import driving
 from batchkiln.wiring.setting import Setting
+from batchkiln_service import AccountConfig, LocalService, ServiceConfig
+from batchkiln_service.faults import FaultRule
 from crash.ledger import Books
 
 SCALE = 1500.0

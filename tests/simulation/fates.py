@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.service import open_desk
-from batchkiln.service.books.keys import digest_of
+from batchkiln_service import open_desk
+from batchkiln_service.books.keys import digest_of
 
 from .plan import Outage
 

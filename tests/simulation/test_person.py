@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from batchkiln.queue.sql import query
-from batchkiln.service import LocalService
-from batchkiln.service.faults import Misbehaviour
+from batchkiln_service import LocalService
+from batchkiln_service.faults import Misbehaviour
 
 from .plan import Outage, Plan
 from .playing import Outcome, play

@@ -27,10 +27,10 @@ from batchkiln.queue.intake import ApplyOptions
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.scheduler.control import Control
-from batchkiln.service import LocalService, ServiceConfig
 from batchkiln.wiring.applying import apply_manifests, scope_of
 from batchkiln.wiring.driver import driving
 from batchkiln.wiring.setting import Setting, Surroundings
+from batchkiln_service import LocalService, ServiceConfig
 
 from .canaries import Canaries
 from .fates import fates_of

@@ -19,7 +19,7 @@ from batchkiln.cli.serve_keys import keys
 from batchkiln.cli.serve_report import report as report_command
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.service import (
+from batchkiln_service import (
     Dialect,
     KeyRefusedError,
     LocalService,

@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails
 
 from batchkiln.cli.options import Common
 from batchkiln.core.errors import InputError, Mistake
-from batchkiln.service import Desk, KeyRefusedError, ServiceConfig, open_desk, sentence_of
-from batchkiln.service.config import read_fields
+from batchkiln_service import Desk, KeyRefusedError, ServiceConfig, open_desk, sentence_of
+from batchkiln_service.config import read_fields
 
 DEFAULT_STATE_DIR: Final = Path(".batchkiln/service")
 STATE_DIR: Final = click.option(

@@ -11,7 +11,7 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say
 from batchkiln.cli.serve_config import STATE_DIR, at_desk, state_dir_of
 from batchkiln.core.errors import ExitStatus
-from batchkiln.service import Purse
+from batchkiln_service import Purse
 
 MOST_AT_ONCE: Final = 10**12
 _EXAMPLE: Final = """\

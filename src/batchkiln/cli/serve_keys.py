@@ -11,7 +11,7 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, print_json_lines, say, tell
 from batchkiln.cli.serve_config import STATE_DIR, at_desk, state_dir_of
 from batchkiln.core.errors import ExitStatus
-from batchkiln.service import ApiKey
+from batchkiln_service import ApiKey
 
 _EXAMPLE: Final = """\
 batchkiln serve keys create main

@@ -8,7 +8,7 @@ from batchkiln.cli.command import ServerCommand, command
 from batchkiln.cli.options import Common
 from batchkiln.cli.serve_config import STATE_DIR, config_of_books
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.service import read_report
+from batchkiln_service import read_report
 
 
 @command("report", example="batchkiln serve report --state-dir rehearsal > report.json", cls=ServerCommand)

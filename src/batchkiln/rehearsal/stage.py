@@ -35,10 +35,10 @@ from batchkiln.rehearsal.troubles import Trouble, lost_requests, tell
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
 from batchkiln.rehearsal.weather import CutConnections, Level, fault_rules
 from batchkiln.scheduler.control import Control
-from batchkiln.service import AccountConfig, Limits, LocalService, Report, ServiceConfig, logged_requests
 from batchkiln.wiring.applying import Applied, apply_manifests, scope_of
 from batchkiln.wiring.driver import Driver, driving
 from batchkiln.wiring.setting import Setting, Surroundings
+from batchkiln_service import AccountConfig, Limits, LocalService, Report, ServiceConfig, logged_requests
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"

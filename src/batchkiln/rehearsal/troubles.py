@@ -10,7 +10,7 @@ from typing import Final
 
 from batchkiln.core.states import ItemState
 from batchkiln.queue.summaries import JobSummary
-from batchkiln.service import FaultCount, LoggedRequest
+from batchkiln_service import FaultCount, LoggedRequest
 
 ENDPOINTS: Final = {
     "/quotes": "quote",

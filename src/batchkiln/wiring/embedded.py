@@ -13,14 +13,14 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.replies import ModelEntry
 
 if TYPE_CHECKING:
-    from batchkiln.service.config import ServiceConfig
-    from batchkiln.service.server import LocalService
+    from batchkiln_service.config import ServiceConfig
+    from batchkiln_service.server import LocalService
 
 
 @asynccontextmanager
 async def throwaway_service(profile: Profile) -> AsyncIterator["LocalService"]:
     """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
-    from batchkiln.service.config import Limits  # noqa: PLC0415  as below
+    from batchkiln_service.config import Limits  # noqa: PLC0415  as below
 
     try:
         made = TemporaryDirectory(prefix="batchkiln-")
@@ -35,8 +35,8 @@ async def throwaway_service(profile: Profile) -> AsyncIterator["LocalService"]:
 @asynccontextmanager
 async def serving(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
     """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
-    from batchkiln.service.errors import StateFolderInUseError  # noqa: PLC0415  as below
-    from batchkiln.service.server import LocalService  # noqa: PLC0415  as below
+    from batchkiln_service.errors import StateFolderInUseError  # noqa: PLC0415  as below
+    from batchkiln_service.server import LocalService  # noqa: PLC0415  as below
 
     try:
         service = LocalService(config)
@@ -52,7 +52,7 @@ async def serving(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
 def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
     """Describe the local service in a folder of its own, with the very limits and calendar that the client keeps."""
     # Its drawing libraries take half a second to import, which nobody else should wait for.
-    from batchkiln.service.config import AccountConfig, Limits, ServiceConfig  # noqa: PLC0415
+    from batchkiln_service.config import AccountConfig, Limits, ServiceConfig  # noqa: PLC0415
 
     return ServiceConfig(
         state_dir=folder,
@@ -66,7 +66,7 @@ def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
 
 def embedded_catalogue(profile: Profile) -> Catalogue:
     """Return the models that the local service offers: it is in this program, so that nothing needs to be asked."""
-    from batchkiln.service.rules.catalog import load_catalog  # noqa: PLC0415  as above
+    from batchkiln_service.rules.catalog import load_catalog  # noqa: PLC0415  as above
 
     entries = (
         ModelEntry(
@@ -93,7 +93,7 @@ def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
 
     Raises `InputError` for books that cannot be read.
     """
-    from batchkiln.service.books.desk import open_desk  # noqa: PLC0415  as above
+    from batchkiln_service.books.desk import open_desk  # noqa: PLC0415  as above
 
     config = embedded_config(profile, folder)
     if not folder.is_dir():

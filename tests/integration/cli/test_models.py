@@ -7,7 +7,7 @@ import pytest
 
 from batchkiln.queue.connection import Database
 from batchkiln.queue.windows import logged_requests
-from batchkiln.service import AccountConfig, LocalService, ServiceConfig
+from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from integration.cli.workspace import Workspace
 
 KEY = "lk_a-key-that-nobody-may-see"

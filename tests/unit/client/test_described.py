@@ -13,7 +13,7 @@ from batchkiln.core.replies import Described
 from batchkiln.core.reply_rules import ReplyField
 from batchkiln.doctor.findings import Level
 from batchkiln.doctor.service import check_description
-from batchkiln.service.api.openapi import description
+from batchkiln_service.api.openapi import description
 
 WHOLE: Any = json.loads(description())
 TEXT = {"type": "string"}
