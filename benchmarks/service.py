@@ -30,11 +30,11 @@ from pathlib import Path
 from aiohttp import web
 
 from batchkiln_service import Limits, ServiceConfig
-from batchkiln_service.books.creating import CreateBooks, NewGeneration
-from batchkiln_service.books.generations import settle
-from batchkiln_service.books.opening import FILE_NAME, calendar_of
-from batchkiln_service.books.request_log import Arrival, Entry, Told, record
-from batchkiln_service.rules.drawing import Drawing, Output
+from batchkiln_service.db.creates import CreateStore, NewGeneration
+from batchkiln_service.db.generations import settle
+from batchkiln_service.db.request_log import Arrival, Entry, LoggedResponse, record
+from batchkiln_service.db.setup import FILE_NAME, calendar_of
+from batchkiln_service.rules.render_spec import Output, RenderSpec
 
 KEY = "benchmark-key-of-main"
 FEW = 1000  # generations stored, where few are
@@ -223,7 +223,7 @@ def filled(folder: Path, count: int, core: int) -> list[str]:
     with service(folder, core):
         pass  # lays down the schema, the account and its key
     config = ServiceConfig(state_dir=folder)
-    books = CreateBooks(config.limits, calendar_of(config))
+    books = CreateStore(config.limits, calendar_of(config))
     connection = sqlite3.connect(folder / FILE_NAME, isolation_level=None)
     connection.row_factory = sqlite3.Row
     key = connection.execute("SELECT key_sha256 FROM api_keys").fetchone()["key_sha256"]
@@ -242,7 +242,7 @@ def filled(folder: Path, count: int, core: int) -> list[str]:
                 body_sha256="0" * 64,
                 generation_id=new.id,
             )
-            record(connection, entry, Told(202), at_ms=new.created_at_ms, number=number + 1)
+            record(connection, entry, LoggedResponse(202), at_ms=new.created_at_ms, number=number + 1)
         settle(connection, "main", now_ms + number)
         connection.execute("COMMIT")
     connection.close()
@@ -266,7 +266,7 @@ def generation(identifier: str, key_sha256: str, now_ms: int) -> NewGeneration:
         finish_at_ms=now_ms,
         outcome="success",
         rehearsed_prompt=None,
-        drawing=Drawing(
+        drawing=RenderSpec(
             kind="image",
             mode="text-to-image",
             model="epsilon-2",

@@ -7,37 +7,37 @@ run on the embedded service.
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from batchkiln_service.books.credits import Purse
-    from batchkiln_service.books.desk import Desk, open_desk
-    from batchkiln_service.books.keys import ApiKey, MadeKey
-    from batchkiln_service.books.log_reading import LoggedRequest, logged_requests
-    from batchkiln_service.books.report import FaultCount, Report
-    from batchkiln_service.clock import HandClock, RunningClock, ServiceClock
+    from batchkiln_service.admin_api.report_files import read_report
+    from batchkiln_service.clock import ManualClock, RunningClock, ServiceClock
     from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
+    from batchkiln_service.db.account_admin import AccountAdmin, open_account_admin
+    from batchkiln_service.db.credits import CreditBalance
+    from batchkiln_service.db.keys import ApiKey, MadeKey
+    from batchkiln_service.db.report import FaultCount, Report
+    from batchkiln_service.db.request_log_reader import LoggedRequest, logged_requests
     from batchkiln_service.dialects.traits import Dialect
     from batchkiln_service.errors import KeyRefusedError, StateFolderInUseError, sentence_of
     from batchkiln_service.faults import FaultMatch, FaultRule, Faults
-    from batchkiln_service.operator_port.reporting import read_report
     from batchkiln_service.server import LocalService
-    from batchkiln_service.transport.listening import stop_on_signals
+    from batchkiln_service.transport.listener import stop_on_signals
 
 __all__ = [
+    "AccountAdmin",
     "AccountConfig",
     "ApiKey",
-    "Desk",
+    "CreditBalance",
     "Dialect",
     "FaultCount",
     "FaultMatch",
     "FaultRule",
     "Faults",
-    "HandClock",
     "KeyConfig",
     "KeyRefusedError",
     "Limits",
     "LocalService",
     "LoggedRequest",
     "MadeKey",
-    "Purse",
+    "ManualClock",
     "Report",
     "RunningClock",
     "ServiceClock",
@@ -45,7 +45,7 @@ __all__ = [
     "StateFolderInUseError",
     "load_config",
     "logged_requests",
-    "open_desk",
+    "open_account_admin",
     "read_report",
     "sentence_of",
     "stop_on_signals",
@@ -53,32 +53,32 @@ __all__ = [
 
 _HOMES: Final = {
     "AccountConfig": "config",
-    "ApiKey": "books.keys",
-    "Desk": "books.desk",
+    "ApiKey": "db.keys",
+    "AccountAdmin": "db.account_admin",
     "Dialect": "dialects.traits",
-    "FaultCount": "books.report",
+    "FaultCount": "db.report",
     "FaultMatch": "faults",
     "FaultRule": "faults",
     "Faults": "faults",
-    "HandClock": "clock",
+    "ManualClock": "clock",
     "KeyConfig": "config",
     "KeyRefusedError": "errors",
     "Limits": "config",
     "LocalService": "server",
-    "LoggedRequest": "books.log_reading",
-    "MadeKey": "books.keys",
-    "Purse": "books.credits",
-    "Report": "books.report",
+    "LoggedRequest": "db.request_log_reader",
+    "MadeKey": "db.keys",
+    "CreditBalance": "db.credits",
+    "Report": "db.report",
     "RunningClock": "clock",
     "ServiceClock": "clock",
     "ServiceConfig": "config",
     "StateFolderInUseError": "errors",
     "load_config": "config",
-    "logged_requests": "books.log_reading",
-    "open_desk": "books.desk",
-    "read_report": "operator_port.reporting",
+    "logged_requests": "db.request_log_reader",
+    "open_account_admin": "db.account_admin",
+    "read_report": "admin_api.report_files",
     "sentence_of": "errors",
-    "stop_on_signals": "transport.listening",
+    "stop_on_signals": "transport.listener",
 }
 
 

@@ -53,7 +53,7 @@ class RunningClock:
         await asyncio.sleep(seconds / self.anchor.time_scale)
 
 
-class HandClock:
+class ManualClock:
     """A clock that moves only when told to; for tests and simulations."""
 
     def __init__(self, now_ms: int) -> None:
@@ -98,7 +98,7 @@ def resume(stored: Anchor | None, *, time_scale: float, start_at_ms: int | None,
     return Anchor(max(begin_ms, last_seen_ms), real_ms, time_scale)
 
 
-class Dice:
+class RandomStream:
     """Seeded chance: the same seed gives the same durations and the same faults."""
 
     def __init__(self, seed: int) -> None:

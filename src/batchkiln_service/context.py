@@ -8,18 +8,18 @@ from typing import Final
 
 from aiohttp import web
 
-from batchkiln_service.books.admission import Admission
-from batchkiln_service.books.asset_locks import AssetLocks
-from batchkiln_service.books.assets import AssetBooks
-from batchkiln_service.books.creating import CreateBooks
-from batchkiln_service.books.database import Database
-from batchkiln_service.clock import Dice, ServiceClock
+from batchkiln_service.clock import RandomStream, ServiceClock
 from batchkiln_service.config import ServiceConfig
+from batchkiln_service.db.admission import Admission
+from batchkiln_service.db.asset_locks import AssetLocks
+from batchkiln_service.db.assets import AssetStore
+from batchkiln_service.db.creates import CreateStore
+from batchkiln_service.db.database import Database
 from batchkiln_service.faults import Faults
 from batchkiln_service.media.renderer import Renderer
-from batchkiln_service.media.workshop import Workshop
+from batchkiln_service.media.worker_pool import WorkerPool
 from batchkiln_service.rules.catalog import Model
-from batchkiln_service.transport.edge import EdgeFirewall
+from batchkiln_service.transport.firewall import Firewall
 from batchkiln_service.transport.links import Links
 
 PREFIX: Final = "/api/v1"
@@ -39,14 +39,14 @@ class Context:
     catalog: Mapping[str, Model]
     database: Database
     admission: Admission
-    creates: CreateBooks
-    assets: AssetBooks
+    creates: CreateStore
+    assets: AssetStore
     renderer: Renderer
-    examining: Workshop  # of its own, so that no upload waits behind what is being drawn
+    examining: WorkerPool  # of its own, so that no upload waits behind what is being drawn
     faults: Faults
-    dice: Dice
+    dice: RandomStream
     links: Links
-    edge: EdgeFirewall
+    edge: Firewall
     asset_dir: Path
     origin: Callable[[web.BaseRequest], str]
     asset_locks: AssetLocks = field(default_factory=AssetLocks)

@@ -49,5 +49,5 @@ class KeyRefusedError(Exception):
     """A key cannot be made or revoked; the message says why, and what would be possible."""
 
 
-class BooksOfAnotherVersionError(ValueError):
+class DatabaseVersionError(ValueError):
     """The state folder belongs to another version of the local service."""

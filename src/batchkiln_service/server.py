@@ -13,15 +13,21 @@ from typing import Self, TypeVar
 from aiohttp import web
 from filelock import FileLock, Timeout
 
-from batchkiln_service.api.app import build_app
-from batchkiln_service.books.admission import Admission
-from batchkiln_service.books.assets import AssetBooks, kept_assets
-from batchkiln_service.books.behaviour import enter_tallies, find_tallies, keep_tallies
-from batchkiln_service.books.creating import CreateBooks
-from batchkiln_service.books.database import Database
-from batchkiln_service.books.generations import kept_files
-from batchkiln_service.books.helping import end_by_hand, settle_all
-from batchkiln_service.books.opening import (
+from batchkiln_service.admin_api.admin_listener import listen_for_admin
+from batchkiln_service.admin_api.app import AdminContext, build_admin_app
+from batchkiln_service.admin_api.report_files import read_report, write_report
+from batchkiln_service.api.routes import build_app
+from batchkiln_service.clock import RandomStream, RunningClock, ServiceClock
+from batchkiln_service.config import ServiceConfig
+from batchkiln_service.context import PREFIX, Context, new_id
+from batchkiln_service.db.admission import Admission
+from batchkiln_service.db.assets import AssetStore, kept_assets
+from batchkiln_service.db.client_report import enter_tallies, find_tallies, keep_tallies
+from batchkiln_service.db.creates import CreateStore
+from batchkiln_service.db.database import Database
+from batchkiln_service.db.generations import kept_files
+from batchkiln_service.db.report import Report
+from batchkiln_service.db.setup import (
     buy_first_credits,
     calendar_of,
     database_of,
@@ -34,25 +40,19 @@ from batchkiln_service.books.opening import (
     warn_of_jump,
     write_setting,
 )
-from batchkiln_service.books.report import Report
-from batchkiln_service.clock import Dice, RunningClock, ServiceClock
-from batchkiln_service.config import ServiceConfig
-from batchkiln_service.context import PREFIX, Context, new_id
+from batchkiln_service.db.support import end_by_hand, settle_all
 from batchkiln_service.dialects import Dialect
 from batchkiln_service.errors import StateFolderInUseError
 from batchkiln_service.faults import Faults
-from batchkiln_service.housekeeping import Housekeeping, Retention, delete_strays, ended
 from batchkiln_service.media.renderer import Renderer
-from batchkiln_service.media.workshop import MAX_EXAMINED_PIXELS, Workshop
-from batchkiln_service.operator_port.app import Operated, build_operator_app
-from batchkiln_service.operator_port.listening import listen_to_operator
-from batchkiln_service.operator_port.reporting import read_report, write_report
+from batchkiln_service.media.worker_pool import MAX_EXAMINED_PIXELS, WorkerPool
+from batchkiln_service.retention import Retention, RetentionSweeper, delete_strays, ended
 from batchkiln_service.rules.catalog import load_catalog
 from batchkiln_service.rules.lifecycle import Outcome
 from batchkiln_service.rules.windows import Counting
-from batchkiln_service.transport.edge import EdgeFirewall
+from batchkiln_service.transport.firewall import Firewall
 from batchkiln_service.transport.links import Links
-from batchkiln_service.transport.listening import address_of, listen
+from batchkiln_service.transport.listener import address_of, listen
 
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class LocalService:
         """Wait until every output that is owed has been drawn."""
         await self._renderer.idle()
 
-    async def housekeeping_done(self) -> None:
+    async def retention_done(self) -> None:
         """Wait until everything is deleted whose retention is over by now."""
         await self._housekeeping.done()
 
@@ -210,7 +210,7 @@ class LocalService:
             is_inline=self._is_inline,
         )
         stack.callback(self._renderer.close)
-        examining = Workshop(
+        examining = WorkerPool(
             "service-examine", workers=1, max_thread_pixels=MAX_EXAMINED_PIXELS, is_inline=self._is_inline
         )
         stack.callback(examining.close)
@@ -227,12 +227,12 @@ class LocalService:
                 keeps_all=config.keep_requests,
                 counting=Counting() if self._dialect is None else self._dialect.counting,
             ),
-            creates=CreateBooks(config.limits, calendar),
-            assets=AssetBooks(config.limits, calendar),
+            creates=CreateStore(config.limits, calendar),
+            assets=AssetStore(config.limits, calendar),
             renderer=self._renderer,
             examining=examining,
             faults=self.faults,
-            dice=Dice(config.seed),
+            dice=RandomStream(config.seed),
             links=Links(bytes.fromhex(await self._run(_secret))),
             edge=await self._edge(),
             asset_dir=asset_dir,
@@ -244,7 +244,7 @@ class LocalService:
         return context
 
     async def _keep_house(self, stack: AsyncExitStack, context: Context, media_dir: Path) -> None:
-        self._housekeeping = Housekeeping(
+        self._housekeeping = RetentionSweeper(
             database=self._database,
             clock=self.clock,
             retention=Retention.of(self.config),
@@ -258,11 +258,11 @@ class LocalService:
     def _origin_for(self, request: web.BaseRequest) -> str:
         return self._address.for_request(request)
 
-    async def _edge(self) -> EdgeFirewall:
+    async def _edge(self) -> Firewall:
         """Make the firewall, with what it had counted in the minute before a restart."""
         minute_ms = round(self.config.limits.minute_seconds * 1000)
         since_ms = self.clock.now_ms() - minute_ms
-        edge = EdgeFirewall(self.config.limits.requests_per_minute_per_ip, minute_ms)
+        edge = Firewall(self.config.limits.requests_per_minute_per_ip, minute_ms)
         rows = await self._run(
             lambda connection: connection.execute(
                 "SELECT ip, arrived_at_ms FROM requests WHERE arrived_at_ms > ? AND code IS NOT 'edge_blocked'"
@@ -277,7 +277,7 @@ class LocalService:
         """Open the port; when the stack is closed, who is being answered still gets the answer."""
         app = build_app(context)
         if self._dialect is not None:
-            from batchkiln_service.dialects.dressing import dress  # noqa: PLC0415  only where there is a dialect
+            from batchkiln_service.dialects.dialect_middleware import dress  # noqa: PLC0415  only where there is a dialect
 
             dress(app, context, self._dialect)
         port = await listen(stack, app, self.config, now_ms=self.clock.now_ms)
@@ -289,7 +289,7 @@ class LocalService:
     async def _listen_to_operator(self, stack: AsyncExitStack) -> None:
         if self.config.operator_port is None:
             return
-        operated = Operated(
+        operated = AdminContext(
             base_url=self.base_url,
             time_scale=self.config.time_scale,
             clock=self.clock,
@@ -298,8 +298,8 @@ class LocalService:
             end=self.help_pending,
             report=self.report,
         )
-        self.operator_url = await listen_to_operator(
-            stack, build_operator_app(operated), state_dir=self.config.state_dir, port=self.config.operator_port
+        self.operator_url = await listen_for_admin(
+            stack, build_admin_app(operated), state_dir=self.config.state_dir, port=self.config.operator_port
         )
 
     async def _save_tallies(self) -> None:

@@ -28,7 +28,7 @@ import aiohttp
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from batchkiln_service import Limits
-from batchkiln_service.books.credits import audit
+from batchkiln_service.db.credits import audit
 
 PATIENCE_SECONDS = 120.0
 CONNECTIONS = 16

@@ -10,8 +10,8 @@ from typing import Final
 
 from batchkiln_service.dialects import Dialect
 from batchkiln_service.dialects.endpoints import Endpoint
+from batchkiln_service.dialects.error_replies import meant
 from batchkiln_service.dialects.naming import asset_ids, generation_ids
-from batchkiln_service.dialects.refusals import meant
 
 Path = tuple[str | int, ...]
 _NAMES: Final = ("first.png", "second.png")

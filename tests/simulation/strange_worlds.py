@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln_service.dialects import Dialect
-from batchkiln_service.dialects.downloads import count_of_outputs
-from batchkiln_service.dialects.files import EXTENSIONS, small_file
+from batchkiln_service.dialects.dialect_outputs import count_of_outputs
+from batchkiln_service.dialects.sample_files import EXTENSIONS, small_file
 
 from .plan import START, Plan
 from .scenarios import Storms

@@ -144,7 +144,7 @@ def test_accidents_of_the_local_service_tell_where_they_happened(stderr: Stderr)
     try:
         _fail_with_a_secret()
     except ValueError:
-        logging.getLogger("batchkiln_service.api.passage").exception("request_failed")
+        logging.getLogger("batchkiln_service.api.middleware").exception("request_failed")
 
     told = stderr()
     frames = json.loads(told)["frames"]

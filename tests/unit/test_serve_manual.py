@@ -12,12 +12,12 @@ import yaml
 from pydantic import BaseModel
 
 from batchkiln.cli.serve_config import DEFAULT_STATE_DIR
-from batchkiln_service.api import fates
-from batchkiln_service.api.app import ROUTES
-from batchkiln_service.books.report import Report, Spread
+from batchkiln_service.admin_api import app as operator_app
+from batchkiln_service.api import scripted_outcomes
+from batchkiln_service.api.routes import ROUTES
 from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
+from batchkiln_service.db.report import Report, Spread
 from batchkiln_service.faults import KINDS, Endpoint, FaultMatch, FaultRule, places_of
-from batchkiln_service.operator_port import app as operator_app
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANUAL: Final = (ROOT / "docs" / "serve.md").read_text("utf-8")
@@ -135,7 +135,11 @@ def test_every_endpoint_of_a_rule_is_named() -> None:
 
 def test_every_prompt_marker_is_explained() -> None:
     """What a prompt may ask for; the code holds each marker in a constant."""
-    known = {value for value in vars(fates).values() if isinstance(value, str) and re.fullmatch(r"\[[a-z-]+\]", value)}
+    known = {
+        value
+        for value in vars(scripted_outcomes).values()
+        if isinstance(value, str) and re.fullmatch(r"\[[a-z-]+\]", value)
+    }
 
     assert set(names(table("Prompt markers"))) == known
     assert len(known) > 1

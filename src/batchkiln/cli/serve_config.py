@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from batchkiln.cli.options import Common
 from batchkiln.core.errors import InputError, Mistake
-from batchkiln_service import Desk, KeyRefusedError, ServiceConfig, open_desk, sentence_of
+from batchkiln_service import AccountAdmin, KeyRefusedError, ServiceConfig, open_account_admin, sentence_of
 from batchkiln_service.config import read_fields
 
 DEFAULT_STATE_DIR: Final = Path(".batchkiln/service")
@@ -48,11 +48,11 @@ def read_service_config(common: Common, given: dict[str, Any]) -> ServiceConfig:
 
 
 @contextmanager
-def at_desk(common: Common, state_dir: Path | None) -> Iterator[Desk]:
+def at_desk(common: Common, state_dir: Path | None) -> Iterator[AccountAdmin]:
     """Open the service's books, and say what cannot be done with them."""
     config = config_of_books(common, state_dir)
     try:
-        with open_desk(config) as desk:
+        with open_account_admin(config) as desk:
             yield desk
     except KeyRefusedError as error:
         raise InputError(str(error)) from error

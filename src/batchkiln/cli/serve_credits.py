@@ -11,7 +11,7 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, say
 from batchkiln.cli.serve_config import STATE_DIR, at_desk, state_dir_of
 from batchkiln.core.errors import ExitStatus
-from batchkiln_service import Purse
+from batchkiln_service import CreditBalance
 
 MOST_AT_ONCE: Final = 10**12
 _EXAMPLE: Final = """\
@@ -73,7 +73,7 @@ credits_.add_command(show)
 credits_.add_command(buy)
 
 
-def _tell(common: Common, purse: Purse) -> None:
+def _tell(common: Common, purse: CreditBalance) -> None:
     if common.is_json:
         print_json(asdict(purse))
         return

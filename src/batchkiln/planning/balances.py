@@ -9,7 +9,7 @@ from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.replies import AccountBlocked, BalanceRead
 from batchkiln.core.troubles import describe_trouble
 from batchkiln.core.windows import DayUsage
-from batchkiln.planning.prices import Known, Manner, open_desk
+from batchkiln.planning.prices import Known, Manner, open_account_admin
 from batchkiln.wiring.embedded import embedded_balances
 
 
@@ -45,7 +45,7 @@ async def read_balances(
 
 async def _asked(profile: Profile, place: Balance, known: Known, manner: Manner) -> Balance:
     try:
-        async with open_desk(profile, place.account, known, manner) as desk:
+        async with open_account_admin(profile, place.account, known, manner) as desk:
             if reason := await desk.place():
                 return replace(place, reason=reason, exit_status=ExitStatus.UNEXPECTED)
             with desk.sending():

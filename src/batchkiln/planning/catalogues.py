@@ -82,12 +82,12 @@ class Catalogues:
         """Ask, within the account's read window; tell why there is no catalogue."""
         # The client is slow to import, and whoever enqueues for the local service does not need it.
         from batchkiln.planning.known import known_accounts  # noqa: PLC0415
-        from batchkiln.planning.prices import Manner, open_desk  # noqa: PLC0415
+        from batchkiln.planning.prices import Manner, open_account_admin  # noqa: PLC0415
 
         known = (await self._reader.read(known_accounts, self._setting))[profile.name, account]
         manner = Manner(self._setting.surroundings, note=self._note, is_alone=self._is_alone)
         try:
-            async with open_desk(profile, account, known, manner) as desk:
+            async with open_account_admin(profile, account, known, manner) as desk:
                 if reason := await desk.place(patience_seconds=PATIENCE_SECONDS):
                     return reason
                 self.asked.add((profile.name, account))

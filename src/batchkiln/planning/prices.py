@@ -132,7 +132,7 @@ async def ask_prices(
         if profiles[name].is_embedded and not asked:
             continue
         try:
-            async with open_desk(profiles[name], account, known[place], manner) as desk:
+            async with open_account_admin(profiles[name], account, known[place], manner) as desk:
                 await _Visit(desk, name, account, book).make(asked)
         except InputError as error:
             book.hindrances.append(Hindrance(name, account, str(error), error.exit_status))
@@ -200,7 +200,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(profile: Profile, account: str, known: Known, manner: Manner) -> AsyncIterator[Desk]:
+async def open_account_admin(profile: Profile, account: str, known: Known, manner: Manner) -> AsyncIterator[Desk]:
     """Open a desk. Raises `InputError` where the account has no key."""
     async with AsyncExitStack() as stack:
         if profile.is_embedded:

@@ -93,13 +93,13 @@ def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
 
     Raises `InputError` for books that cannot be read.
     """
-    from batchkiln_service.books.desk import open_desk  # noqa: PLC0415  as above
+    from batchkiln_service.db.account_admin import open_account_admin  # noqa: PLC0415  as above
 
     config = embedded_config(profile, folder)
     if not folder.is_dir():
         return {account.name: account.credits for account in config.accounts}
     try:
-        with open_desk(config) as desk:
+        with open_account_admin(config) as desk:
             return {name: desk.purse(name).available_credits for name in profile.account_names}
     except (OSError, ValueError, sqlite3.Error) as error:
         raise InputError(f"the local service's books in {folder} cannot be read: {error}") from error

@@ -16,12 +16,12 @@ from batchkiln_service.api.operations import OPERATIONS, Operation
 from batchkiln_service.context import PREFIX
 from batchkiln_service.faults import KINDS, SETTINGS
 from batchkiln_service.rules.catalog import Kind, Model, load_catalog
-from batchkiln_service.rules.codes import CODES, STATUSES
+from batchkiln_service.rules.error_codes import CODES, STATUSES
 from batchkiln_service.rules.replies import EXAMPLE_GENERATION_ID, Error, Reply
+from batchkiln_service.rules.request_models import variants_of
 from batchkiln_service.rules.validation import IDEMPOTENCY_KEY_PATTERN
-from batchkiln_service.rules.variants import variants_of
 from batchkiln_service.rules.wire import REQUESTS, Wire
-from batchkiln_service.transport.edge import PAGE
+from batchkiln_service.transport.firewall import PAGE
 
 Schema = dict[str, object]
 VERSION: Final = "1.0.0"

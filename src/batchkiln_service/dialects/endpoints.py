@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
-from batchkiln_service.dialects import records, uploads, values
+from batchkiln_service.dialects import record_shape, upload_shapes, value_shapes
 from batchkiln_service.dialects.envelopes import Kind, enveloped
 from batchkiln_service.dialects.shapes import Shape
 from batchkiln_service.dialects.traits import Dialect
@@ -58,11 +58,11 @@ _ROUTES: Final = {
     ("GET", "/openapi.json"): Endpoint.DESCRIPTION,
 }
 _SHAPES: Final[Mapping[Endpoint, tuple[Kind, Callable[[Dialect], Shape]]]] = {
-    Endpoint.MODELS: ("list", values.models_shape),
-    Endpoint.BALANCE: ("value", values.balance_shape),
-    Endpoint.QUOTE: ("value", values.quote_shape),
-    Endpoint.CREATE: ("record", records.record_shape),
-    Endpoint.READ: ("record", records.record_shape),
-    Endpoint.PREPARE: ("list", uploads.tickets_shape),
-    Endpoint.COMPLETE: ("list", uploads.completed_shape),
+    Endpoint.MODELS: ("list", value_shapes.models_shape),
+    Endpoint.BALANCE: ("value", value_shapes.balance_shape),
+    Endpoint.QUOTE: ("value", value_shapes.quote_shape),
+    Endpoint.CREATE: ("record", record_shape.record_shape),
+    Endpoint.READ: ("record", record_shape.record_shape),
+    Endpoint.PREPARE: ("list", upload_shapes.tickets_shape),
+    Endpoint.COMPLETE: ("list", upload_shapes.completed_shape),
 }

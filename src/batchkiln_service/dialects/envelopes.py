@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from batchkiln_service.dialects.extras import extras
+from batchkiln_service.dialects.extra_fields import extras
 from batchkiln_service.dialects.naming import spelled
 from batchkiln_service.dialects.shapes import INTEGER, TEXT, TRUTH, At, ListOf, Object, Shape, constant
 from batchkiln_service.dialects.traits import Dialect

@@ -1,18 +1,17 @@
 """Misbehaviour on demand: by configuration, at run time through `service.faults`, or asked for by a request itself."""
 
-from batchkiln_service.faults.arming import ArmedRule, Faults, RequestFaults, Tally
-from batchkiln_service.faults.rules import (
+from batchkiln_service.faults.fault_rules import (
     BEFORE,
     DELAY,
-    FATE,
+    FALSEHOOD,
     KINDS,
     LINK,
     MAX_COUNT,
     MAX_FACTOR,
     MAX_SECONDS,
+    OUTCOME,
     REPLY,
     SETTINGS,
-    UNTRUTH,
     UPLOAD_LINK,
     Endpoint,
     FaultMatch,
@@ -20,24 +19,25 @@ from batchkiln_service.faults.rules import (
     Misbehaviour,
     Subject,
     own_name,
-    parse_asked,
+    parse_fault_header,
     places_of,
 )
+from batchkiln_service.faults.registry import ActiveRule, Faults, RequestFaults, Tally
 
 __all__ = [
     "BEFORE",
     "DELAY",
-    "FATE",
+    "FALSEHOOD",
     "KINDS",
     "LINK",
     "MAX_COUNT",
     "MAX_FACTOR",
     "MAX_SECONDS",
+    "OUTCOME",
     "REPLY",
     "SETTINGS",
-    "UNTRUTH",
     "UPLOAD_LINK",
-    "ArmedRule",
+    "ActiveRule",
     "Endpoint",
     "FaultMatch",
     "FaultRule",
@@ -47,6 +47,6 @@ __all__ = [
     "Subject",
     "Tally",
     "own_name",
-    "parse_asked",
+    "parse_fault_header",
     "places_of",
 ]

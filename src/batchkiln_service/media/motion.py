@@ -6,10 +6,10 @@ from typing import Final
 
 from PIL import Image, ImageDraw, ImageOps
 
-from batchkiln_service.media.inputs import open_picture
-from batchkiln_service.media.panels import lay_panel
+from batchkiln_service.media.captions import lay_panel
+from batchkiln_service.media.input_images import open_picture
 from batchkiln_service.media.pictures import digest_of, draw_scene, panel_of, tiles_of
-from batchkiln_service.rules.drawing import Drawing
+from batchkiln_service.rules.render_spec import RenderSpec
 
 Painter = Callable[[float], Image.Image]  # from the share of the time that has passed, 0 to 1
 _WIDER: Final = 1.25  # how much wider than a frame a scene is that the view wanders over
@@ -18,7 +18,7 @@ _FADE: Final = 0.12  # the share of a clip in which a panel appears, or goes
 _BAR_INK: Final = (255, 210, 90)
 
 
-def painter_of(drawing: Drawing, inputs: Sequence[Path]) -> Painter:
+def painter_of(drawing: RenderSpec, inputs: Sequence[Path]) -> Painter:
     """Return what paints the frame of any instant of a clip.
 
     The first frame of `first-frame`, and the first and the last of `first-last-frame`, are the inputs and nothing else.

@@ -10,16 +10,16 @@ from typing import Final
 
 from PIL import Image, ImageDraw, ImageOps
 
-from batchkiln_service.media.inputs import open_picture
-from batchkiln_service.media.panels import lay_panel, write_panel
-from batchkiln_service.rules.drawing import Drawing
+from batchkiln_service.media.captions import lay_panel, write_panel
+from batchkiln_service.media.input_images import open_picture
+from batchkiln_service.rules.render_spec import RenderSpec
 
 Color = tuple[int, int, int]
 _RIDGE_STEPS: Final = 64
 _FRAME_INK: Final = (250, 250, 250)
 
 
-def draw_picture(drawing: Drawing, inputs: Sequence[Path]) -> Image.Image:
+def draw_picture(drawing: RenderSpec, inputs: Sequence[Path]) -> Image.Image:
     """Draw an image, in RGB; the same drawing and inputs give the same pixels."""
     size = (drawing.width, drawing.height)
     panel = panel_of(drawing)
@@ -43,12 +43,12 @@ def save_picture(picture: Image.Image, path: Path, output_format: str) -> None:
     path.write_bytes(content.getbuffer())
 
 
-def digest_of(drawing: Drawing) -> bytes:
+def digest_of(drawing: RenderSpec) -> bytes:
     """Return what colours, places and the mark in the caption come from."""
     return hashlib.sha256(drawing.as_json()).digest()
 
 
-def panel_of(drawing: Drawing) -> Image.Image:
+def panel_of(drawing: RenderSpec) -> Image.Image:
     """Return the panel with the prompt, what was asked for, and a mark that tells even equal prompts apart."""
     facts = [drawing.model, drawing.mode, drawing.image_mode, f"{drawing.width}x{drawing.height}"]
     facts.append(f"{drawing.duration_seconds} s" if drawing.kind == "video" else None)

@@ -1,6 +1,6 @@
 """Draws outputs, by temporary name and rename, and enters them in the books.
 
-A file gets its name by the job that enters it, and only while its generation is retained. Housekeeping looks for what
+A file gets its name by the job that enters it, and only while its generation is retained. The sweeper looks for what
 is over by a job as well: so a file was there to be deleted, or it never appears.
 """
 
@@ -14,15 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from batchkiln_service.books.database import Database
-from batchkiln_service.books.generations import find_generation, find_unrendered, mark_helped, mark_rendered
 from batchkiln_service.clock import ServiceClock
+from batchkiln_service.db.database import Database
+from batchkiln_service.db.generations import find_generation, find_unrendered, mark_helped, mark_rendered
 from batchkiln_service.errors import PASSING_TROUBLES
 from batchkiln_service.media.clips import FRAMES_PER_SECOND
-from batchkiln_service.media.companion import TaskFailedError
-from batchkiln_service.media.workshop import Workshop
-from batchkiln_service.rules.drawing import Drawing, Output
+from batchkiln_service.media.worker_pool import WorkerPool
+from batchkiln_service.media.worker_process import TaskFailedError
 from batchkiln_service.rules.lifecycle import status_at
+from batchkiln_service.rules.render_spec import Output, RenderSpec
 
 _log = logging.getLogger(__name__)
 WORKERS: Final = 2
@@ -63,13 +63,13 @@ class Renderer:
         self._retry_seconds = retry_seconds
         self._numbers = itertools.count(1)
         self._retrying: asyncio.TimerHandle | None = None
-        self._workshop = Workshop("service-render", workers=WORKERS, is_inline=is_inline)
+        self._workshop = WorkerPool("service-render", workers=WORKERS, is_inline=is_inline)
         self._owed: dict[str, Future[Output]] = {}
         self._has_more = False  # in the books, beyond the backlog
         self._refilling: asyncio.Task[None] | None = None
         self._instant: dict[str, Output] = {}
 
-    def start(self, generation_id: str, drawing: Drawing) -> None:
+    def start(self, generation_id: str, drawing: RenderSpec) -> None:
         """Begin to draw a generation, unless that is under way; where too many wait, it comes from the books later."""
         if generation_id in self._owed:
             return
@@ -86,7 +86,7 @@ class Renderer:
         for generation_id, drawing in owed:
             self.start(generation_id, drawing)
 
-    def draw_again(self, generation_id: str, output: Output, drawing: Drawing) -> Future[Output]:
+    def draw_again(self, generation_id: str, output: Output, drawing: RenderSpec) -> Future[Output]:
         """Draw a file that was lost.
 
         The future raises when what it was drawn from is gone, `OutputUnwantedError` and `OutputDelayedError`.
@@ -97,7 +97,7 @@ class Renderer:
             return self._submit(generation_id, partial(self._draw_shared, drawing))
         return self._submit(generation_id, partial(self._draw, generation_id, drawing))
 
-    def instant(self, drawing: Drawing) -> Output:
+    def instant(self, drawing: RenderSpec) -> Output:
         """Return the one small file that stands for every generation of a format."""
         output = self._instant.get(drawing.output_format)
         if output is None:
@@ -152,7 +152,7 @@ class Renderer:
         finally:
             self._refilling = None
 
-    def _draw(self, generation_id: str, drawing: Drawing) -> Output:
+    def _draw(self, generation_id: str, drawing: RenderSpec) -> Output:
         """Draw a generation's file, and fail the generation when that cannot be done at all."""
         try:
             return self._saved(generation_id, drawing, partial(self._publish, generation_id))
@@ -168,7 +168,7 @@ class Renderer:
                 raise
             raise OutputDelayedError(generation_id) from error
 
-    def _draw_shared(self, drawing: Drawing) -> Output:
+    def _draw_shared(self, drawing: RenderSpec) -> Output:
         return self._saved(_SHARED, _tiny(drawing), self._name)
 
     def _publish(self, generation_id: str, temporary: Path, output: Output) -> None:
@@ -198,7 +198,7 @@ class Renderer:
         except sqlite3.Error as error:
             raise OutputDelayedError(generation_id) from error
 
-    def _saved(self, stem: str, drawing: Drawing, publish: Callable[[Path, Output], None]) -> Output:
+    def _saved(self, stem: str, drawing: RenderSpec, publish: Callable[[Path, Output], None]) -> Output:
         """Draw to a file, and hand it over whole to what gives it its name. Raises what the drawing raises."""
         file_name = f"{stem}.{drawing.output_format}"
         temporary = self.path_of(f"{file_name}.{next(self._numbers)}{_HALF_WRITTEN}")
@@ -230,8 +230,8 @@ def is_shared(file_name: str) -> bool:
     return file_name.startswith(f"{_SHARED}.") and not file_name.endswith(_HALF_WRITTEN)
 
 
-def _tiny(drawing: Drawing) -> Drawing:
-    return Drawing(
+def _tiny(drawing: RenderSpec) -> RenderSpec:
+    return RenderSpec(
         kind=drawing.kind,
         mode="",
         model="",
@@ -246,7 +246,7 @@ def _tiny(drawing: Drawing) -> Drawing:
     )
 
 
-def _pixels_of(drawing: Drawing) -> int:
+def _pixels_of(drawing: RenderSpec) -> int:
     """Return how many pixels have to be drawn, in all frames."""
     frames = 1 if drawing.kind == "image" else (drawing.duration_seconds or 1) * FRAMES_PER_SECOND
     return drawing.width * drawing.height * frames

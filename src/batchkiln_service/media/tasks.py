@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln_service.media.clips import save_clip
-from batchkiln_service.media.inputs import UnreadablePictureError, examine
+from batchkiln_service.media.input_images import UnreadablePictureError, examine
 from batchkiln_service.media.motion import painter_of
 from batchkiln_service.media.pictures import draw_picture, save_picture
-from batchkiln_service.rules.drawing import Drawing
+from batchkiln_service.rules.render_spec import RenderSpec
 
 Json = object
 
 
 def draw(drawing_json: str, inputs: Sequence[str], path: str) -> Json:
     """Draw to a file, which is on disk then; return its [size in bytes, sha256]. Raises whatever goes wrong."""
-    drawing, target = Drawing.from_json(drawing_json.encode()), Path(path)
+    drawing, target = RenderSpec.from_json(drawing_json.encode()), Path(path)
     pictures = [Path(name) for name in inputs]
     if drawing.kind == "image":
         save_picture(draw_picture(drawing, pictures), target, drawing.output_format)

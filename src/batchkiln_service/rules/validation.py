@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.catalog import Kind, Mode, Model, size_pixels
-from batchkiln_service.rules.refusing import (
+from batchkiln_service.rules.error_messages import (
     choices_of,
     excerpt,
     first_of,
@@ -21,7 +21,7 @@ from batchkiln_service.rules.refusing import (
     spared,
     unsupported,
 )
-from batchkiln_service.rules.variants import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
+from batchkiln_service.rules.request_models import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
 from batchkiln_service.rules.wire import (
     CONTENT_TYPES,
     CompletionRequest,

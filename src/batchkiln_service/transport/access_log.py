@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractAccessLogger
 
-from batchkiln_service.books.request_log import Entry
+from batchkiln_service.db.request_log import Entry
 
 LOGGER: Final = "batchkiln_service.access"
 EVENT: Final = "request"

@@ -16,8 +16,8 @@ import orjson
 from aiohttp import web
 
 from batchkiln_service.errors import ApiError
+from batchkiln_service.rules.error_messages import excerpt
 from batchkiln_service.rules.lifecycle import Status
-from batchkiln_service.rules.refusing import excerpt
 from batchkiln_service.rules.replies import Error, ErrorDetail, GenerationError, Reply
 from batchkiln_service.transport.access_log import CODE
 

@@ -29,7 +29,7 @@ _CLIENT_FAULTS: Final = (http_exceptions.HttpProcessingError, web.RequestPayload
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long a client may take, in seconds."""
 
     head_seconds: float = 20.0  # from its first byte until a request's head is whole
@@ -38,10 +38,10 @@ class Patience:
 
 
 @dataclass(slots=True)
-class Door:
+class ConnectionLimiter:
     """Counts the connections, and knows what each is made with."""
 
-    patience: Patience
+    patience: Timeouts
     max_connections: int
     now_ms: Callable[[], int]
     access_log: logging.Logger
@@ -78,7 +78,7 @@ class Connection(web.RequestHandler):
 
     __slots__ = ("_door", "_due_at", "_is_busy", "_is_inside", "_timer", "_unread_timer")
 
-    def __init__(self, server: web.Server, door: Door, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: web.Server, door: ConnectionLimiter, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
             server,
             loop=loop,

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from PIL import Image
 
-from batchkiln_service import AccountConfig, HandClock, KeyConfig, Limits, ServiceConfig
+from batchkiln_service import AccountConfig, KeyConfig, Limits, ManualClock, ServiceConfig
 
 from .world import START_MS, World, WorldMaker
 
@@ -31,7 +31,7 @@ async def make_world(tmp_path: Path) -> AsyncIterator[WorldMaker]:
 
         async def make(*, limits: Limits | None = None, **settings: object) -> World:
             defaults = {"state_dir": tmp_path / "service", "limits": limits or Limits(), "accounts": ACCOUNTS}
-            world = World(ServiceConfig.model_validate(defaults | settings), HandClock(START_MS), session)
+            world = World(ServiceConfig.model_validate(defaults | settings), ManualClock(START_MS), session)
             await world.start()
             stack.push_async_callback(world.stop)
             return world

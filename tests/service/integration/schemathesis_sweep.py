@@ -29,7 +29,7 @@ SOURCE: Final = Path(__file__).resolve().parents[3] / "src"
 sys.path.insert(0, str(SOURCE))  # as a command, this runs without pytest's path
 
 from batchkiln_service import Limits  # noqa: E402 - after the path is set
-from batchkiln_service.books.credits import audit  # noqa: E402 - after the path is set
+from batchkiln_service.db.credits import audit  # noqa: E402 - after the path is set
 
 KEY: Final = "key-of-the-sweep"
 PHASES: Final = "examples,coverage,fuzzing,stateful"

@@ -15,10 +15,10 @@ from typing import Any, Final, Literal, TypeVar
 import aiohttp
 from PIL import Image
 
-from batchkiln_service import HandClock, KeyRefusedError, ServiceConfig
-from batchkiln_service.books.database import connect
-from batchkiln_service.books.keys import digest_of, revoke_key
-from batchkiln_service.books.opening import FILE_NAME, calendar_of
+from batchkiln_service import KeyRefusedError, ManualClock, ServiceConfig
+from batchkiln_service.db.database import connect
+from batchkiln_service.db.keys import digest_of, revoke_key
+from batchkiln_service.db.setup import FILE_NAME, calendar_of
 
 from .plain_model import Asked, PlainAccount, PlainAsset, PlainGeneration, PlainKey, PlainLimits, PlainModel, Said
 from .world import CLIP, IMAGE, START_MS, Reply, World
@@ -257,10 +257,10 @@ class SideBySide:
 
     def _tidy(self) -> None:
         self.model.tidy(self.now)
-        self.run(self.world.service.housekeeping_done())
+        self.run(self.world.service.retention_done())
 
     async def _begin(self) -> World:
-        world = World(self._config(), HandClock(START_MS), aiohttp.ClientSession())
+        world = World(self._config(), ManualClock(START_MS), aiohttp.ClientSession())
         await world.start()
         return world
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchkiln_service import Limits
-from batchkiln_service.books.credits import audit
+from batchkiln_service.db.credits import audit
 
 from .raw import told
 from .world import CLIP, IMAGE, World, WorldMaker

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service.books.database import Database, connect, is_passing
-from batchkiln_service.errors import BooksOfAnotherVersionError
+from batchkiln_service.db.database import Database, connect, is_passing
+from batchkiln_service.errors import DatabaseVersionError
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_books_of_another_version_are_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE entry (number INTEGER PRIMARY KEY, word TEXT)")
 
-    with pytest.raises(BooksOfAnotherVersionError, match="another version"):
+    with pytest.raises(DatabaseVersionError, match="another version"):
         connect(path, "CREATE TABLE other (number INTEGER PRIMARY KEY) STRICT;")
 
     with closing(sqlite3.connect(path)) as connection:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service import KeyRefusedError, Limits, LocalService, ServiceConfig, open_desk
+from batchkiln_service import KeyRefusedError, Limits, LocalService, ServiceConfig, open_account_admin
 
 from .world import IMAGE, World, WorldMaker
 
@@ -149,7 +149,7 @@ async def test_the_first_configured_key_that_works_is_the_services_own(tmp_path:
     """A program that serves for itself is not given a key that a person has revoked. Service rule 5.6."""
     async with LocalService(config(tmp_path, "first")) as service:
         before = service.api_key()
-    with open_desk(config(tmp_path)) as desk:
+    with open_account_admin(config(tmp_path)) as desk:
         desk.revoke(desk.list("main")[0].id)
 
     async with LocalService(config(tmp_path, "first", "second", "third")) as service:
@@ -171,7 +171,7 @@ async def test_keys_are_made_beside_a_busy_service(make_world: WorldMaker) -> No
     world = await make_world(instant=True, limits=Limits.lifted())
 
     def make_keys() -> list[str]:
-        with open_desk(world.config) as desk:
+        with open_account_admin(world.config) as desk:
             return [desk.create("other").secret for _ in range(5)]
 
     making = asyncio.create_task(asyncio.to_thread(make_keys))
@@ -189,7 +189,7 @@ async def test_a_desk_that_knows_only_the_folder_keeps_the_days_of_the_service(t
     async with LocalService(ServiceConfig(state_dir=tmp_path, day_seconds=600)):
         pass
 
-    with open_desk(ServiceConfig(state_dir=tmp_path)) as desk:
+    with open_account_admin(ServiceConfig(state_dir=tmp_path)) as desk:
         day_ms = desk._calendar.day_ms
 
     assert day_ms == 600_000

@@ -3,7 +3,7 @@
 import pytest
 
 from batchkiln_service import Limits
-from batchkiln_service.books.credits import audit
+from batchkiln_service.db.credits import audit
 
 from .world import CLIP, World, WorldMaker, image_with
 

@@ -20,10 +20,10 @@ from PIL import Image, ImageChops, ImageStat
 
 import batchkiln
 from batchkiln_service import Limits
-from batchkiln_service.media import companion
+from batchkiln_service.media import worker_process
 from batchkiln_service.media.renderer import MAX_BACKLOG
-from batchkiln_service.media.workshop import Workshop
-from batchkiln_service.rules.drawing import Drawing
+from batchkiln_service.media.worker_pool import WorkerPool
+from batchkiln_service.rules.render_spec import RenderSpec
 
 from .world import CLIP, IMAGE, World, WorldMaker, image_with
 
@@ -192,7 +192,7 @@ async def test_picture_that_ends_its_decoder_is_refused(world: World) -> None:
 class FullDisk:
     """A workshop whose disk has no room, until it is given some."""
 
-    def __init__(self, workshop: Workshop) -> None:
+    def __init__(self, workshop: WorkerPool) -> None:
         self._workshop = workshop
         self.has_room = False
         self.tries = 0
@@ -254,7 +254,7 @@ async def test_lost_file_without_room_on_the_disk_is_not_given_up(world: World) 
 @pytest.mark.parametrize(("kind", "output_format"), [("image", "png"), ("image", "jpg"), ("video", "mp4")])
 def test_full_disk_is_known_from_the_process(kind: str, output_format: str) -> None:
     """That there was no room comes back with the failure, whatever was drawn."""
-    drawing = Drawing(
+    drawing = RenderSpec(
         kind=kind,
         mode="",
         model="",
@@ -267,9 +267,9 @@ def test_full_disk_is_known_from_the_process(kind: str, output_format: str) -> N
         image_mode=None,
         asset_ids=(),
     )
-    helper = companion.Companion()
+    helper = worker_process.WorkerProcess()
     try:
-        with pytest.raises(companion.TaskFailedError) as failed:
+        with pytest.raises(worker_process.TaskFailedError) as failed:
             helper.do("draw", drawing.as_json().decode(), [], "/dev/full")
     finally:
         helper.close()
@@ -304,33 +304,33 @@ def test_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
 
 def test_task_that_raises_says_so_and_the_next_one_is_done(tmp_path: Path) -> None:
     """A failure in the process comes back as an exception with its traceback; the process stays."""
-    helper = companion.Companion()
+    helper = worker_process.WorkerProcess()
     try:
-        with pytest.raises(companion.TaskFailedError, match="JSONDecodeError"):
+        with pytest.raises(worker_process.TaskFailedError, match="JSONDecodeError"):
             helper.do("draw", "no drawing", [], str(tmp_path / "out"))
         assert "not a PNG picture" in str(helper.do("look_at", __file__, "PNG"))
     finally:
         helper.close()
 
 
-def test_closed_companion_does_nothing_more() -> None:
+def test_closed_worker_process_does_nothing_more() -> None:
     """After `close` no process is started again."""
-    helper = companion.Companion()
+    helper = worker_process.WorkerProcess()
     helper.close()
 
-    with pytest.raises(companion.CompanionLostError):
+    with pytest.raises(worker_process.WorkerLostError):
         helper.do("look_at", __file__, "PNG")
 
 
 def test_task_that_hangs_is_ended(tmp_path: Path) -> None:
     """Nobody waits for ever for a decoder; after it the next task is done as ever."""
-    helper = companion.Companion(max_task_seconds=0.05)
+    helper = worker_process.WorkerProcess(max_task_seconds=0.05)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)  # a decoder waits for ever for what nobody writes
     try:
-        with pytest.raises(companion.CompanionLostError):
+        with pytest.raises(worker_process.WorkerLostError):
             helper.do("look_at", str(fifo), "PNG")
-        helper._max_task_seconds = companion.MAX_TASK_SECONDS
+        helper._max_task_seconds = worker_process.MAX_TASK_SECONDS
         assert "not a PNG picture" in str(helper.do("look_at", __file__, "PNG"))
     finally:
         helper.close()
@@ -338,7 +338,7 @@ def test_task_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_workshop_gives_up_after_a_second_try(tmp_path: Path) -> None:
     """What kills its process every time is an error in the end, and no endless loop."""
-    shop = Workshop("test", workers=1, max_thread_pixels=0)
+    shop = WorkerPool("test", workers=1, max_thread_pixels=0)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)  # a decoder waits for ever for what nobody writes
     before = children()
@@ -351,7 +351,7 @@ def test_workshop_gives_up_after_a_second_try(tmp_path: Path) -> None:
             killed.add(worker)
         time.sleep(0.01)
 
-    assert isinstance(future.exception(), companion.CompanionLostError)
+    assert isinstance(future.exception(), worker_process.WorkerLostError)
     assert len(killed) == 2
     shop.close()
 
@@ -404,17 +404,17 @@ def is_alive(process: int) -> bool:
 
 DRAWING = """
 import sys
-from batchkiln_service.media.companion import Companion
-companion = Companion()
-process = companion._running()
+from batchkiln_service.media.worker_process import WorkerProcess
+worker = WorkerProcess()
+process = worker._running()
 print(process.pid, flush=True)
-companion.do("look_at", sys.argv[1], "PNG")
+worker.do("look_at", sys.argv[1], "PNG")
 """
 
 
 @contextmanager
 def killed_while_drawing(folder: Path) -> Iterator[int]:
-    """Start a process that waits for its companion, kill it, and give the companion's number."""
+    """Start a process that waits for its worker process, kill it, and give that process's number."""
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     environment = os.environ | {"PYTHONPATH": str(Path(batchkiln.__file__).parents[1])}
@@ -422,6 +422,6 @@ def killed_while_drawing(folder: Path) -> Iterator[int]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdout is not None
         worker = int(process.stdout.readline())
-        with fifo.open("wb"):  # opens once the companion reads from it: then it is at work
+        with fifo.open("wb"):  # opens once the worker process reads from it: then it is at work
             process.kill()
             yield worker

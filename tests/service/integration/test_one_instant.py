@@ -6,13 +6,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from batchkiln_service import HandClock, Limits, ServiceConfig
+from batchkiln_service import Limits, ManualClock, ServiceConfig
 
 from .conftest import ACCOUNTS
 from .world import START_MS, World
 
 
-class RestlessClock(HandClock):
+class RestlessClock(ManualClock):
     """Time goes on by a millisecond whenever somebody asks for it."""
 
     def now_ms(self) -> int:

@@ -124,7 +124,7 @@ async def test_output_expires_with_its_retention(world: World) -> None:
     world.clock.advance(300)
 
     expired = await world.poll(ended.body["id"])
-    await world.service.housekeeping_done()
+    await world.service.retention_done()
 
     expires_at = datetime.fromisoformat(late.output["expires_at"])
     assert expires_at == datetime.fromtimestamp(over_ms / 1000, UTC)  # and not fifteen minutes later
@@ -134,7 +134,7 @@ async def test_output_expires_with_its_retention(world: World) -> None:
 
 
 async def test_same_request_gives_the_same_bytes(world: World) -> None:
-    """Drawing depends on the request alone."""
+    """RenderSpec depends on the request alone."""
     first = await world.finish(await world.create())
     second = await world.finish(await world.create())
 

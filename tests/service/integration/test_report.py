@@ -11,8 +11,9 @@ import aiohttp
 import pytest
 
 import batchkiln
-from batchkiln_service import HandClock, Limits, LocalService, ServiceConfig
-from batchkiln_service.books.report import (
+from batchkiln_service import Limits, LocalService, ManualClock, ServiceConfig
+from batchkiln_service.admin_api.report_files import read_report, write_report
+from batchkiln_service.db.report import (
     AccountStanding,
     AddressUse,
     Creates,
@@ -27,7 +28,6 @@ from batchkiln_service.books.report import (
     Spread,
     WindowUse,
 )
-from batchkiln_service.operator_port.reporting import read_report, write_report
 
 from .world import IMAGE, START_MS, Reply, World, WorldMaker, image_with
 
@@ -208,7 +208,7 @@ async def test_report_settles_what_has_ended(make_world: WorldMaker) -> None:
 
 async def test_report_is_written_at_the_end(tmp_path: Path) -> None:
     """The file holds the requests up to the last, in one piece, and the stopped service's books say the same."""
-    config, clock = ServiceConfig(state_dir=tmp_path / "state", instant=True), HandClock(START_MS)
+    config, clock = ServiceConfig(state_dir=tmp_path / "state", instant=True), ManualClock(START_MS)
     path = tmp_path / "reports" / "report.json"
     async with LocalService(config, clock, report_file=path) as service, aiohttp.ClientSession() as session:
         assert not path.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from batchkiln_service import AccountConfig, HandClock, Limits, ServiceConfig
+from batchkiln_service import AccountConfig, Limits, ManualClock, ServiceConfig
 
 from .conftest import ACCOUNTS
 from .raw import told
@@ -16,7 +16,7 @@ from .world import START_MS, World, WorldMaker, image_with
 SECRET = "lk_0123456789_a-key-in-the-wrong-place_XYZ-0123"
 
 
-class BreakingClock(HandClock):
+class BreakingClock(ManualClock):
     """A clock of which one look, counted from now on, fails."""
 
     def __init__(self, now_ms: int) -> None:

@@ -27,7 +27,7 @@ async def purged(world: World, table: str) -> list[object]:
 
 async def pass_time(world: World, seconds: float) -> None:
     world.clock.advance(seconds)
-    await world.service.housekeeping_done()
+    await world.service.retention_done()
 
 
 @contextmanager
@@ -119,7 +119,7 @@ async def test_everything_due_is_deleted_after_a_long_downtime(make_world: World
     world.clock.advance(90 * DAY_SECONDS)
 
     await world.start()
-    await world.service.housekeeping_done()
+    await world.service.retention_done()
 
     assert (files(world, "media"), files(world, "assets")) == ([], [])
     assert await purged(world, "generations") == [1] * 12
@@ -167,7 +167,7 @@ async def test_asset_stays_until_it_is_drawn(world: World, png: bytes) -> None:
 
 async def test_nothing_to_delete_means_a_long_sleep(world: World) -> None:
     """An idle service does not wake up for nothing: it sleeps for a day of its time at least."""
-    await world.service.housekeeping_done()
+    await world.service.retention_done()
 
     assert len(world.clock._sleepers) == 1
     assert world.clock._sleepers[0][0] - world.clock.now_ms() >= DAY_SECONDS * 1000
@@ -320,7 +320,7 @@ async def test_upload_that_arrives_while_it_is_given_up_leaves_nothing(world: Wo
 
 
 async def test_completion_under_way_keeps_its_upload(world: World, png: bytes) -> None:
-    """Housekeeping waits for a completion, and does not delete what it has made ready."""
+    """RetentionSweeper waits for a completion, and does not delete what it has made ready."""
     prepared = await world.prepare(len(png))
     await world.put(prepared, png)
     locks = world.service._housekeeping._asset_locks
@@ -329,7 +329,7 @@ async def test_completion_under_way_keeps_its_upload(world: World, png: bytes) -
         for _ in range(20):
             await world.service.query("SELECT 1")  # housekeeping gets its turns
         await world.service.query("UPDATE assets SET state = 'ready', width = 40, height = 30")
-    await world.service.housekeeping_done()
+    await world.service.retention_done()
 
     assert [path.name for path in files(world, "assets")] == [prepared.asset_id]
     assert await purged(world, "assets") == [0]

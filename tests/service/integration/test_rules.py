@@ -8,8 +8,8 @@ from datetime import datetime
 
 import pytest
 
-from batchkiln_service import Limits, open_desk
-from batchkiln_service.books.keys import MadeKey
+from batchkiln_service import Limits, open_account_admin
+from batchkiln_service.db.keys import MadeKey
 
 from .world import CLIP, IMAGE, START_MS, Reply, World, WorldMaker, image_with
 
@@ -40,12 +40,12 @@ async def state_of(world: World) -> list[object]:
 
 
 def new_key(world: World) -> MadeKey:
-    with open_desk(world.config) as desk:
+    with open_account_admin(world.config) as desk:
         return desk.create("main")
 
 
 def revoke(world: World, key_id: str) -> None:
-    with open_desk(world.config) as desk:
+    with open_account_admin(world.config) as desk:
         desk.revoke(key_id)
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from batchkiln_service.books.credits import audit
-from batchkiln_service.books.keys import create_key
+from batchkiln_service.db.credits import audit
+from batchkiln_service.db.keys import create_key
 
 from .plain_model import DAY, PlainAccount, PlainAsset, PlainGeneration, PlainKey
 from .side_by_side import BODIES, LARGE, SMALL, SideBySide, Who

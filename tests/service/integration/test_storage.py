@@ -174,7 +174,7 @@ async def test_retention_that_ends_does_not_cut_a_download(world: World) -> None
     async with world.session.get(url) as response:
         begun = await response.content.read(1000)
         world.clock.advance(300)
-        await world.service.housekeeping_done()
+        await world.service.retention_done()
         is_gone = not path.exists()
         rest = await response.content.read()
 

@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from batchkiln_service import Limits
-from batchkiln_service.books.database import is_passing
-from batchkiln_service.books.opening import FILE_NAME
+from batchkiln_service.db.database import is_passing
+from batchkiln_service.db.setup import FILE_NAME
 
 from .world import World, WorldMaker, image_with
 

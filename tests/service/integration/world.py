@@ -8,7 +8,7 @@ from typing import Protocol
 
 import aiohttp
 
-from batchkiln_service import HandClock, Limits, LocalService, ServiceConfig
+from batchkiln_service import Limits, LocalService, ManualClock, ServiceConfig
 from batchkiln_service.api.operations import OPERATIONS
 
 START_MS = 1_790_000_000_000 - 1_790_000_000_000 % 86_400_000  # midnight of a service day
@@ -75,14 +75,14 @@ class World:
     """A service, its clock, and an HTTP session."""
 
     config: ServiceConfig
-    clock: HandClock
+    clock: ManualClock
     session: aiohttp.ClientSession
     service: LocalService = field(init=False)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     async def start(self) -> None:
         self.service = await LocalService(self.config, self.clock).__aenter__()
-        await self.service.housekeeping_done()  # from here on, only what a test does makes anybody sleep
+        await self.service.retention_done()  # from here on, only what a test does makes anybody sleep
 
     async def stop(self) -> None:
         await self.service.__aexit__(None, None, None)

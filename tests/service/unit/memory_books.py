@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchkiln_service import Limits
-from batchkiln_service.books.creating import CreateBooks, NewGeneration
-from batchkiln_service.books.credits import buy_first, open_account
-from batchkiln_service.books.database import connect
-from batchkiln_service.rules.drawing import Drawing
+from batchkiln_service.db.creates import CreateStore, NewGeneration
+from batchkiln_service.db.credits import buy_first, open_account
+from batchkiln_service.db.database import connect
+from batchkiln_service.rules.render_spec import RenderSpec
 from batchkiln_service.rules.windows import Calendar
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 CALENDAR = Calendar(day_start_ms=0, day_ms=DAY_MS)
 NOW_MS = 20_000 * DAY_MS  # midnight of a service day
-DRAWING = Drawing(
+DRAWING = RenderSpec(
     kind="image",
     mode="text-to-image",
     model="epsilon-2",
@@ -40,7 +40,7 @@ DRAWING = Drawing(
 @contextmanager
 def opened() -> "Iterator[sqlite3.Connection]":
     """Give books with the accounts `main` (100 credits) and `other` (50)."""
-    schema = resources.files("batchkiln_service.books").joinpath("schema.sql").read_text(encoding="utf-8")
+    schema = resources.files("batchkiln_service.db").joinpath("schema.sql").read_text(encoding="utf-8")
     connection = connect(Path(":memory:"), schema)
     try:
         for name, amount in (("main", 100), ("other", 50)):
@@ -78,5 +78,5 @@ def generate(
         rehearsed_prompt=None,
         drawing=DRAWING,
     )
-    CreateBooks(Limits(), CALENDAR).enter(connection, new)
+    CreateStore(Limits(), CALENDAR).enter(connection, new)
     return generation_id

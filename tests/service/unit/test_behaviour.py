@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchkiln_service import Limits
-from batchkiln_service.books.behaviour import LONGEST_LIST, enter_struck, report_of
-from batchkiln_service.books.database import connect
-from batchkiln_service.books.report import Report, Spread
+from batchkiln_service.db.client_report import LONGEST_LIST, enter_struck, report_of
+from batchkiln_service.db.database import connect
+from batchkiln_service.db.report import Report, Spread
 from batchkiln_service.rules.windows import Calendar
 
 DAY_MS = 86_400_000
@@ -27,7 +27,7 @@ class Books:
     """Books in memory, written row by row."""
 
     def __init__(self) -> None:
-        schema = resources.files("batchkiln_service.books").joinpath("schema.sql").read_text(encoding="utf-8")
+        schema = resources.files("batchkiln_service.db").joinpath("schema.sql").read_text(encoding="utf-8")
         self.connection = connect(Path(":memory:"), schema)
         self.connection.executemany("INSERT INTO accounts (name, subscription) VALUES (?, 0)", [("main",), ("other",)])
         # What is written here need not have happened: a report tells what stands there.

@@ -3,7 +3,7 @@
 import asyncio
 from statistics import mean
 
-from batchkiln_service.clock import Anchor, Dice, HandClock, RunningClock, resume
+from batchkiln_service.clock import Anchor, ManualClock, RandomStream, RunningClock, resume
 
 LONG_AGO_MS = 1_000_000_000_000
 
@@ -46,7 +46,7 @@ def test_running_clock_begins_at_its_anchor() -> None:
 
 async def test_hand_clock_wakes_who_has_waited_long_enough() -> None:
     """A sleeper wakes when its instant has come, and not before."""
-    clock = HandClock(0)
+    clock = ManualClock(0)
     sleeping = [asyncio.ensure_future(clock.sleep(seconds)) for seconds in (2, 1)]
     await asyncio.wait(sleeping, timeout=0)
 
@@ -59,10 +59,10 @@ async def test_hand_clock_wakes_who_has_waited_long_enough() -> None:
 
 def test_durations_have_the_mean_they_are_given() -> None:
     """Log-normal with that mean, the same for the same subject and seed, and never negative."""
-    dice = Dice(3)
+    dice = RandomStream(3)
     drawn = [dice.duration_seconds(str(number), mean=15, spread=5) for number in range(4000)]
 
     assert 14.5 < mean(drawn) < 15.5
     assert min(drawn) > 0
-    assert drawn[7] == Dice(3).duration_seconds("7", mean=15, spread=5)
-    assert drawn[7] != Dice(4).duration_seconds("7", mean=15, spread=5)
+    assert drawn[7] == RandomStream(3).duration_seconds("7", mean=15, spread=5)
+    assert drawn[7] != RandomStream(4).duration_seconds("7", mean=15, spread=5)

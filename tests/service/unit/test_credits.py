@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchkiln_service.books.credits import (
+from batchkiln_service.db.credits import (
     add_usage,
     audit,
     balance_credits,
@@ -15,7 +15,7 @@ from batchkiln_service.books.credits import (
     transfer,
     usage_of,
 )
-from batchkiln_service.books.generations import settle
+from batchkiln_service.db.generations import settle
 
 from .memory_books import NOW_MS, generate, opened
 

@@ -8,11 +8,11 @@ import pytest
 
 from batchkiln_service.api.examples import reply_examples
 from batchkiln_service.dialects import TRAITS, Dialect
-from batchkiln_service.dialects.description import describe
 from batchkiln_service.dialects.endpoints import Endpoint, success_status
-from batchkiln_service.dialects.files import EXTENSIONS, small_file
+from batchkiln_service.dialects.error_replies import body_shape, meant, media_type, refused
 from batchkiln_service.dialects.naming import Ids, asset_ids, generation_ids
-from batchkiln_service.dialects.refusals import body_shape, meant, media_type, refused
+from batchkiln_service.dialects.openapi_rewrite import describe
+from batchkiln_service.dialects.sample_files import EXTENSIONS, small_file
 from batchkiln_service.rules.catalog import load_catalog
 from batchkiln_service.rules.replies import AssetList, Balance, GenerationRecord, ModelList, Quote, Reply, UploadList
 

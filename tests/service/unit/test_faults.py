@@ -5,16 +5,16 @@ import pytest
 from batchkiln_service.faults import (
     BEFORE,
     DELAY,
-    FATE,
+    FALSEHOOD,
     KINDS,
+    OUTCOME,
     REPLY,
-    UNTRUTH,
     FaultMatch,
     FaultRule,
     Faults,
     RequestFaults,
     Subject,
-    parse_asked,
+    parse_fault_header,
     places_of,
 )
 
@@ -138,7 +138,7 @@ def test_what_a_request_asks_for_comes_first() -> None:
     """A rule of the same sort is not used up by a request that has its own fault."""
     faults = Faults([FaultRule(kind="html")], seed=0)
 
-    asking = RequestFaults(faults, MODELS, parse_asked("throttle; seconds=4", MODELS.endpoints))
+    asking = RequestFaults(faults, MODELS, parse_fault_header("throttle; seconds=4", MODELS.endpoints))
 
     assert asking.before is not None
     assert (asking.before.kind, asking.before.seconds) == ("throttle", 4)
@@ -147,10 +147,10 @@ def test_what_a_request_asks_for_comes_first() -> None:
 
 def test_several_faults_may_be_asked_for() -> None:
     """One for each sort: a slow reply that is then cut, of a generation that fails."""
-    asked = parse_asked("cut_body, slow;seconds=2 ,fail_generation", CREATE.endpoints)
+    asked = parse_fault_header("cut_body, slow;seconds=2 ,fail_generation", CREATE.endpoints)
 
     faults = RequestFaults(Faults([], seed=0), CREATE, asked)
-    fate = faults.draw(FATE)
+    fate = faults.draw(OUTCOME)
 
     assert [rule.kind for rule in faults.late] == ["slow", "cut_body"]
     assert fate is not None
@@ -178,7 +178,7 @@ def test_several_faults_may_be_asked_for() -> None:
 def test_what_cannot_be_asked_for_is_said_so(text: str, message: str) -> None:
     """A request that asks for the impossible learns what is possible at its endpoint."""
     with pytest.raises(ValueError, match=r"allowed|needs|Input|nothing") as caught:
-        parse_asked(text, CREATE.endpoints)
+        parse_fault_header(text, CREATE.endpoints)
 
     assert message in str(caught.value)
 
@@ -217,7 +217,7 @@ def test_senseless_rules_are_refused(settings: dict[str, object], message: str) 
 
 def test_every_kind_has_a_sort_and_a_place() -> None:
     """No kind could be configured that nothing ever looks for."""
-    assert set(KINDS) == BEFORE | DELAY | UNTRUTH | REPLY | FATE | {"link_dies_early", "upload_link_dies_early"}
+    assert set(KINDS) == BEFORE | DELAY | FALSEHOOD | REPLY | OUTCOME | {"link_dies_early", "upload_link_dies_early"}
     assert all(places_of(kind) for kind in KINDS)
 
 

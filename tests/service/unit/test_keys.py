@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from batchkiln_service import KeyRefusedError
-from batchkiln_service.books.keys import (
+from batchkiln_service.db.keys import (
     ApiKey,
-    KeyHolder,
+    KeyOwner,
     MadeKey,
     create_key,
     digest_of,
     enter_configured,
-    find_holder,
+    find_owner,
     list_keys,
     revoke_key,
 )
@@ -22,7 +22,7 @@ from .memory_books import CALENDAR, DAY_MS, NOW_MS, opened
 
 HOUR_MS = 3_600_000
 DIGEST = "d" * 64
-CONFIGURED = KeyHolder("main", digest_of("configured"), is_legacy=False)
+CONFIGURED = KeyOwner("main", digest_of("configured"), is_legacy=False)
 
 
 @pytest.fixture
@@ -46,14 +46,14 @@ def only_key(books: sqlite3.Connection) -> ApiKey:
 
 
 def is_known(books: sqlite3.Connection, key: str) -> bool:
-    return find_holder(books, digest_of(key)) is not None
+    return find_owner(books, digest_of(key)) is not None
 
 
 def test_a_made_key_is_found_and_stands_nowhere_in_clear(books: sqlite3.Connection) -> None:
     """A key is shown once; the books have its hash. Service rule 5.2."""
     made = make(books)
 
-    assert find_holder(books, digest_of(made.secret)) == KeyHolder("main", digest_of(made.secret), is_legacy=False)
+    assert find_owner(books, digest_of(made.secret)) == KeyOwner("main", digest_of(made.secret), is_legacy=False)
     assert made.secret not in "\n".join(books.iterdump())
 
 
@@ -194,14 +194,14 @@ def test_a_configured_key_may_become_a_legacy_one(books: sqlite3.Connection) -> 
     """What the configuration says of its keys holds from the next start on."""
     enter_configured(books, [CONFIGURED], now_ms=NOW_MS)
 
-    enter_configured(books, [KeyHolder("main", CONFIGURED.key_sha256, is_legacy=True)], now_ms=NOW_MS)
+    enter_configured(books, [KeyOwner("main", CONFIGURED.key_sha256, is_legacy=True)], now_ms=NOW_MS)
 
     assert only_key(books).is_legacy
 
 
 def test_one_key_cannot_be_configured_for_two_accounts(books: sqlite3.Connection) -> None:
     """A key says whose request it is."""
-    twice = [CONFIGURED, KeyHolder("other", CONFIGURED.key_sha256, is_legacy=False)]
+    twice = [CONFIGURED, KeyOwner("other", CONFIGURED.key_sha256, is_legacy=False)]
 
     with pytest.raises(KeyRefusedError, match="a key of account other already belongs to account main"):
         enter_configured(books, twice, now_ms=NOW_MS)
@@ -210,7 +210,7 @@ def test_one_key_cannot_be_configured_for_two_accounts(books: sqlite3.Connection
 def test_ten_configured_keys_can_be_replaced_by_ten_others(books: sqlite3.Connection) -> None:
     """Those that leave make room before the others come."""
     for generation in range(2):
-        keys = [KeyHolder("main", digest_of(f"{generation}-{number}"), is_legacy=False) for number in range(10)]
+        keys = [KeyOwner("main", digest_of(f"{generation}-{number}"), is_legacy=False) for number in range(10)]
         enter_configured(books, keys, now_ms=NOW_MS)
 
     assert sum(key.revoked_at_ms is None for key in list_keys(books)) == 10

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
-from batchkiln_service.media.inputs import UnreadablePictureError, examine, open_picture, size_by_header
-from batchkiln_service.media.lettering import legible
+from batchkiln_service.media.captions import write_panel
+from batchkiln_service.media.input_images import UnreadablePictureError, examine, open_picture, size_by_header
+from batchkiln_service.media.legible_text import legible
 from batchkiln_service.media.motion import painter_of
-from batchkiln_service.media.panels import write_panel
 from batchkiln_service.media.pictures import draw_picture
-from batchkiln_service.rules.drawing import Drawing
+from batchkiln_service.rules.render_spec import RenderSpec
 
 ORANGE = (255, 128, 0)
 ORIENTATION = 0x0112
 
 
-def drawing(**changes: object) -> Drawing:
+def drawing(**changes: object) -> RenderSpec:
     fields: dict[str, object] = {
         "kind": "image",
         "mode": "text-to-image",
@@ -35,7 +35,7 @@ def drawing(**changes: object) -> Drawing:
         "image_mode": None,
         "asset_ids": (),
     }
-    return Drawing(**fields | changes)  # type: ignore[arg-type]  # the tests know the types
+    return RenderSpec(**fields | changes)  # type: ignore[arg-type]  # the tests know the types
 
 
 def distance(one: Image.Image, other: Image.Image) -> float:

@@ -10,20 +10,20 @@ import jsonschema_rs
 import pytest
 
 import batchkiln_service
-from batchkiln_service.api.app import ROUTES
 from batchkiln_service.api.examples import reply_examples
 from batchkiln_service.api.openapi import describe
 from batchkiln_service.api.operations import OPERATIONS
+from batchkiln_service.api.routes import ROUTES
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.catalog import Model, load_catalog
-from batchkiln_service.rules.codes import CODES, STATUSES
+from batchkiln_service.rules.error_codes import CODES, STATUSES
 from batchkiln_service.rules.validation import check_request
 
 CATALOG = load_catalog()
 DOCUMENT: Any = describe(CATALOG)
 URL = "https://assets.batchkiln.invalid/main/ast_1f2e3d4c5b6a79881f2e3d4c"
 # The storage host and the operator's port have codes of their own.
-ELSEWHERE = {"storage", "operator_port", "helping.py"}
+ELSEWHERE = {"storage", "admin_api", "support.py"}
 
 
 def validator(name: str) -> Any:  # noqa: ANN401 - jsonschema_rs has no type for it
