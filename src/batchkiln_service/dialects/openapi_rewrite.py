@@ -1,15 +1,13 @@
 """The interface description of a dialect: the service's own, with the replies as they are dressed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
 
-from batchkiln_service.api.openapi import description
-from batchkiln_service.api.operations import OPERATIONS, Operation
+from batchkiln_service.api.openapi import Operation, document, operations
 from batchkiln_service.dialects import error_replies
 from batchkiln_service.dialects.endpoints import Endpoint, success_status
 from batchkiln_service.dialects.error_replies import Refusal
@@ -29,10 +27,10 @@ def dressed_description(dialect: Dialect) -> bytes:
 
 def describe(dialect: Dialect) -> Schema:
     """Return the document: what it says of replies comes from the shapes that make them."""
-    own, components = _own(), Components()
+    own, components = document(), Components()
     paths: dict[str, dict[str, object]] = {}
-    for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method] = _operation(dialect, operation, own, components)
+    for operation in operations():
+        paths.setdefault(operation.path, {})[operation.method] = _operation(dialect, operation, components)
     requests = {name: schema for name, schema in own["components"]["schemas"].items() if name not in _REPLIES}
     return {
         "openapi": "3.1.0",
@@ -57,21 +55,17 @@ _REPLIES: Final = frozenset(
 )
 
 
-@cache
-def _own() -> Any:  # noqa: ANN401 - a document of JSON
-    return orjson.loads(description())
-
-
-def _operation(dialect: Dialect, operation: Operation, own: Mapping[str, Any], components: Components) -> Schema:
-    described = own["paths"][operation.path][operation.method]
+def _operation(dialect: Dialect, operation: Operation, components: Components) -> Schema:
+    described = operation.described
     kept: Schema = {name: described[name] for name in _KEPT if name in described}
-    if operation.request is not None:
-        reference = {"$ref": f"#/components/schemas/{operation.request}"}
-        kept["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
-    if operation.takes_generation_id:
-        kept["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    if operation.takes_idempotency_key:
-        kept["parameters"] = [one for one in described["parameters"] if one.get("name") == "Idempotency-Key"]
+    if "requestBody" in described:
+        schema = described["requestBody"]["content"]["application/json"]["schema"]
+        kept["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    for parameter in described["parameters"]:
+        if parameter.get("in") == "path":
+            kept["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+        elif parameter.get("name") == "Idempotency-Key":
+            kept["parameters"] = [parameter]
     return kept | {"responses": dict(_responses(dialect, operation, components))}
 
 
@@ -86,7 +80,7 @@ def _responses(dialect: Dialect, operation: Operation, components: Components) -
         media_type = _media_type(dialect)
         yield (
             str(success_status(dialect, endpoint)),
-            {"description": operation.reply_text, "content": {media_type: {"schema": schema}}},
+            {"description": operation.success[1]["description"], "content": {media_type: {"schema": schema}}},
         )
     error = _schema(dialect, error_replies.body_shape(dialect).schema(), components)
     for status, met in _refusals(dialect, operation, endpoint).items():
@@ -102,7 +96,7 @@ def _media_type(dialect: Dialect) -> str:
 def _refusals(dialect: Dialect, operation: Operation, endpoint: Endpoint) -> dict[int, list[Refusal]]:
     """Return all refusals of an endpoint by the dialect's statuses."""
     found: defaultdict[int, list[Refusal]] = defaultdict(list)
-    for status, codes in operation.refusals.items():
+    for status, codes in operation.errors.items():
         for code in codes:
             refusal = error_replies.refused(dialect, status, code, "")
             found[refusal.status].append(refusal)

@@ -9,7 +9,7 @@ from typing import Protocol
 import aiohttp
 
 from batchkiln_service import Limits, LocalService, ManualClock, ServiceConfig
-from batchkiln_service.api.operations import OPERATIONS
+from batchkiln_service.api.openapi import operations
 
 START_MS = 1_790_000_000_000 - 1_790_000_000_000 % 86_400_000  # midnight of a service day
 IMAGE: dict[str, object] = {
@@ -55,11 +55,11 @@ def undescribed(method: str, path: str, reply: Reply) -> str | None:
     error = reply.body.get("error")
     if not isinstance(error, dict):
         return None  # a success, or the firewall's page
-    for operation in OPERATIONS:
+    for operation in operations():
         route = re.escape(operation.path).replace(r"\{id\}", "[^/]+")
         is_this = operation.method.upper() == method and re.fullmatch(route, path.partition("?")[0])
-        if is_this and "code" in error and reply.status != operation.status:
-            return None if reply.code in operation.refusals.get(reply.status, ()) else f"{operation.id}: {reply.code}"
+        if is_this and "code" in error and reply.status != operation.success[0]:
+            return None if reply.code in operation.errors.get(reply.status, ()) else f"{operation.id}: {reply.code}"
     return None
 
 

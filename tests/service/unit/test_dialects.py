@@ -6,15 +6,13 @@ from itertools import pairwise
 import jsonschema_rs
 import pytest
 
-from batchkiln_service.api.examples import reply_examples
+from batchkiln_service.api.openapi import operations
 from batchkiln_service.dialects import TRAITS, Dialect
 from batchkiln_service.dialects.endpoints import Endpoint, success_status
 from batchkiln_service.dialects.error_replies import body_shape, meant, media_type, refused
 from batchkiln_service.dialects.naming import Ids, asset_ids, generation_ids
 from batchkiln_service.dialects.openapi_rewrite import describe
 from batchkiln_service.dialects.sample_files import EXTENSIONS, small_file
-from batchkiln_service.rules.catalog import load_catalog
-from batchkiln_service.rules.replies import AssetList, Balance, GenerationRecord, ModelList, Quote, Reply, UploadList
 
 SEEDS = range(400)
 FORMS = ("prefix_hex", "uuid", "int", "digits", "base62", "long", "upper")
@@ -31,16 +29,8 @@ PLACES = {
 
 def given(endpoint: Endpoint) -> Iterator[object]:
     """Give what the service below answers, as the dress takes it."""
-    kinds: dict[Endpoint, type[Reply]] = {
-        Endpoint.MODELS: ModelList,
-        Endpoint.BALANCE: Balance,
-        Endpoint.QUOTE: Quote,
-        Endpoint.CREATE: GenerationRecord,
-        Endpoint.READ: GenerationRecord,
-        Endpoint.PREPARE: UploadList,
-        Endpoint.COMPLETE: AssetList,
-    }
-    for example in reply_examples(kinds[endpoint], load_catalog()).values():
+    (operation,) = (one for one in operations() if (one.method, one.path) == PLACES[endpoint])
+    for example in operation.success[1]["content"]["application/json"]["examples"].values():
         value = example["value"]
         assert isinstance(value, dict)
         if endpoint is Endpoint.PREPARE:

@@ -1,6 +1,7 @@
 """The interface description: valid, complete, and in step with the code that it describes."""
 
 import ast
+import json
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -10,17 +11,17 @@ import jsonschema_rs
 import pytest
 
 import batchkiln_service
-from batchkiln_service.api.examples import reply_examples
-from batchkiln_service.api.openapi import describe
-from batchkiln_service.api.operations import OPERATIONS
+from batchkiln_service.api.openapi import FILE, Operation, document, operations
 from batchkiln_service.api.routes import ROUTES
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.catalog import Model, load_catalog
-from batchkiln_service.rules.error_codes import CODES, STATUSES
 from batchkiln_service.rules.validation import check_request
 
+from .openapi_file import REPLIES, formatted, schemas_of_models
+
 CATALOG = load_catalog()
-DOCUMENT: Any = describe(CATALOG)
+DOCUMENT: Any = document()
+OPERATIONS = tuple(operations())
 URL = "https://assets.batchkiln.invalid/main/ast_1f2e3d4c5b6a79881f2e3d4c"
 # The storage host and the operator's port have codes of their own.
 ELSEWHERE = {"storage", "admin_api", "support.py"}
@@ -83,9 +84,9 @@ def test_every_route_is_described_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
-def test_operation_is_complete(operation: Any) -> None:  # noqa: ANN401 - a row of the table
+def test_operation_is_complete(operation: Operation) -> None:
     """Each has a summary, a text, a tag, examples both ways, and headers with every reply."""
-    described = DOCUMENT["paths"][operation.path][operation.method]
+    described = operation.described
 
     assert all(described[name] for name in ("operationId", "summary", "description", "tags"))
     for status, reply in described["responses"].items():
@@ -110,11 +111,45 @@ def test_examples_of_requests_would_be_accepted() -> None:
     assert examined == 2 * sum(len(model.modes) for model in CATALOG.values())
 
 
-@pytest.mark.parametrize("kind", list(dict.fromkeys(operation.reply for operation in OPERATIONS if operation.reply)))
-def test_examples_of_replies_fit_their_schemas(kind: Any) -> None:  # noqa: ANN401 - a reply model
-    """What is shown is what is described."""
-    for example in reply_examples(kind, CATALOG).values():
-        validator(kind.__name__).validate(example["value"])
+def test_schemas_are_those_of_the_models() -> None:
+    """The file has the schema of each request and reply model, and no other; `openapi_file.py` writes them."""
+    assert DOCUMENT["components"]["schemas"] == schemas_of_models()
+
+
+def test_file_is_formatted() -> None:
+    """The file is written as `openapi_file.py` writes it, so that its changes are small."""
+    assert FILE.read_text("utf-8") == formatted(DOCUMENT)
+
+
+def test_examples_fit_their_schemas() -> None:
+    """Every example of a request and a reply, successful or not, is valid."""
+    contents = [
+        content
+        for operation in OPERATIONS
+        for body in (
+            operation.described.get("requestBody", {"content": {}}),
+            *operation.described["responses"].values(),
+        )
+        for content in body["content"].values()
+    ]
+    for content in contents:
+        schema = jsonschema_rs.Draft202012Validator({**DOCUMENT, **content["schema"]})
+        for example in content.get("examples", {}).values():
+            schema.validate(example["value"])
+    assert sum(len(content.get("examples", ())) for content in contents) > 100
+
+
+def test_successful_examples_are_replies_of_the_models() -> None:
+    """Each example of a success is made by the model that the operation answers with."""
+    models = {model.__name__: model for model in REPLIES}
+    for operation in OPERATIONS:
+        content = operation.success[1]["content"]["application/json"]
+        name = content["schema"].get("$ref", "").rpartition("/")[2]
+        for example in content.get("examples", {}).values():
+            assert (
+                models[name].model_validate_json(json.dumps(example["value"])).model_dump(mode="json")
+                == example["value"]
+            )
 
 
 SAMPLES: dict[str, tuple[object, ...]] = {
@@ -179,23 +214,23 @@ def test_description_and_check_agree() -> None:
     assert verdicts == {True, False}
 
 
-def test_every_code_that_the_service_has_is_described() -> None:
-    """Statuses and codes as they stand in the source, below the API and its books."""
-    raised = set(refusals_in_source())
-
-    described = {(status, code) for status, codes in CODES.items() for code in codes}
-    assert raised - described == set()
-    assert set(CODES) == set(STATUSES)
-
-
-def test_every_described_code_belongs_to_an_operation() -> None:
-    """But for the method that does not exist, which no operation can tell of."""
-    told = {
-        (status, code) for operation in OPERATIONS for status, codes in operation.refusals.items() for code in codes
+def test_every_code_that_the_service_raises_is_described() -> None:
+    """Statuses and codes in the source of the API and of what it stands on, but for those of no operation."""
+    described = {
+        (status, code) for operation in OPERATIONS for status, codes in operation.errors.items() for code in codes
     }
 
-    described = {(status, code) for status, codes in CODES.items() for code in codes}
-    assert described - told == {(405, "method_not_allowed")}
+    assert set(refusals_in_source()) - described == set()
+
+
+def test_codes_and_examples_of_an_error_agree() -> None:
+    """Each error response allows exactly the codes that it has examples for, under the code's name."""
+    for operation in OPERATIONS:
+        for status, codes in operation.errors.items():
+            content = operation.described["responses"][str(status)]["content"]["application/json"]
+            narrowed = content["schema"]["allOf"][1]["properties"]["error"]["properties"]["code"]["enum"]
+            assert narrowed == list(codes)
+            assert [example["value"]["error"]["code"] for example in content["examples"].values()] == list(codes)
 
 
 def refusals_in_source() -> Iterator[tuple[int, str]]:
