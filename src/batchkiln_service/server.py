@@ -22,25 +22,26 @@ from batchkiln_service.config import ServiceConfig
 from batchkiln_service.context import PREFIX, Context, new_id
 from batchkiln_service.db.admission import Admission
 from batchkiln_service.db.assets import AssetStore, kept_assets
-from batchkiln_service.db.client_report import enter_tallies, find_tallies, keep_tallies
 from batchkiln_service.db.creates import CreateStore
 from batchkiln_service.db.database import Database
+from batchkiln_service.db.fault_counts import find_tallies, replace_tallies, save_tallies
 from batchkiln_service.db.generations import kept_files
 from batchkiln_service.db.report import Report
+from batchkiln_service.db.request_log import recent_arrivals
 from batchkiln_service.db.setup import (
     buy_first_credits,
     calendar_of,
+    configure_accounts,
     database_of,
-    enter_accounts,
     make_folder,
     opening,
     read_setting,
-    remember_rules,
-    take_up_time,
-    warn_of_jump,
+    resume_clock,
+    save_rules,
+    warn_of_clock_jump,
     write_setting,
 )
-from batchkiln_service.db.support import end_by_hand, settle_all
+from batchkiln_service.db.support import end_pending, settle_all
 from batchkiln_service.dialects import Dialect
 from batchkiln_service.errors import StateFolderInUseError
 from batchkiln_service.faults import Faults
@@ -134,7 +135,7 @@ class LocalService:
         Raises `ApiError` when there is no such generation, or when it has ended.
         """
         now_ms = self.clock.now_ms()
-        has_ended = await self._run(lambda connection: end_by_hand(connection, generation_id, outcome, now_ms))
+        has_ended = await self._run(lambda connection: end_pending(connection, generation_id, outcome, now_ms))
         if not has_ended:
             await self._renderer.start_owed()  # nobody has begun to draw what was to fail
         return has_ended
@@ -178,16 +179,16 @@ class LocalService:
         if self._given_clock is not None:
             self.clock = self._given_clock
             return
-        self.clock = RunningClock(await self._run(lambda connection: take_up_time(connection, self.config)))
+        self.clock = RunningClock(await self._run(lambda connection: resume_clock(connection, self.config)))
 
     async def _open_accounts(self) -> None:
         """Enter the accounts and keys of the configuration; a key that has left it is revoked."""
         now_ms = self.clock.now_ms()
 
         def enter(connection: sqlite3.Connection) -> dict[str, str]:
-            remember_rules(connection, self.config)
-            warn_of_jump(connection, self.config, now_ms=now_ms)
-            keys = enter_accounts(connection, self.config, now_ms=now_ms)
+            save_rules(connection, self.config)
+            warn_of_clock_jump(connection, self.config, now_ms=now_ms)
+            keys = configure_accounts(connection, self.config, now_ms=now_ms)
             buy_first_credits(connection, self.config, now_ms=now_ms)
             return keys
 
@@ -215,7 +216,7 @@ class LocalService:
         )
         stack.callback(examining.close)
         self.faults = Faults(config.faults, config.seed, await self._run(find_tallies))
-        await self._run(lambda connection: keep_tallies(connection, self.faults.tallies()))
+        await self._run(lambda connection: replace_tallies(connection, self.faults.tallies()))
         context = Context(
             config=config,
             clock=self.clock,
@@ -263,14 +264,8 @@ class LocalService:
         minute_ms = round(self.config.limits.minute_seconds * 1000)
         since_ms = self.clock.now_ms() - minute_ms
         edge = Firewall(self.config.limits.requests_per_minute_per_ip, minute_ms)
-        rows = await self._run(
-            lambda connection: connection.execute(
-                "SELECT ip, arrived_at_ms FROM requests WHERE arrived_at_ms > ? AND code IS NOT 'edge_blocked'"
-                " ORDER BY arrived_at_ms",
-                (since_ms,),
-            ).fetchall()
-        )
-        edge.restore((row["ip"], row["arrived_at_ms"]) for row in rows)
+        rows = await self._run(lambda connection: recent_arrivals(connection, since_ms))
+        edge.restore(rows)
         return edge
 
     async def _listen(self, stack: AsyncExitStack, context: Context) -> None:
@@ -305,7 +300,7 @@ class LocalService:
     async def _save_tallies(self) -> None:
         """Remember what the rules have met since they struck last."""
         try:
-            await self._run(lambda connection: enter_tallies(connection, self.faults.tallies()))
+            await self._run(lambda connection: save_tallies(connection, self.faults.tallies()))
         except sqlite3.Error:
             _log.exception("fault_tallies_not_saved")
 

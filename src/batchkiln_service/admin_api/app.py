@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from batchkiln_service.clock import ServiceClock
 from batchkiln_service.db.database import Database
+from batchkiln_service.db.generations import count_active
 from batchkiln_service.db.report import Report
 from batchkiln_service.errors import ApiError, sentence_of
 from batchkiln_service.faults import ActiveRule, FaultRule, Faults
@@ -132,9 +133,7 @@ async def _index(_: web.Request) -> web.Response:
 
 async def _health(request: web.Request) -> web.Response:
     operated = request.app[OPERATED]
-    active = await operated.database.run(
-        lambda connection: connection.execute("SELECT sum(active_generations) FROM accounts").fetchone()[0]
-    )
+    active = await operated.database.run(count_active)
     return _json(
         {
             "status": "ok",

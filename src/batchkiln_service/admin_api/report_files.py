@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from batchkiln_service.config import ServiceConfig
-from batchkiln_service.db.client_report import read_behaviour
+from batchkiln_service.db.client_report import read_client_report
 from batchkiln_service.db.database import check_version
 from batchkiln_service.db.report import Report
 from batchkiln_service.db.setup import FILE_NAME, calendar_of, with_rules
@@ -26,7 +26,7 @@ def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
         connection.row_factory = sqlite3.Row
         check_version(connection, path)
         config = with_rules(connection, config)
-    return read_behaviour(path, config.limits, calendar_of(config), now_ms=now_ms)
+    return read_client_report(path, config.limits, calendar_of(config), now_ms=now_ms)
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from batchkiln_service.context import CONTEXT, PREFIX, Context
 from batchkiln_service.db.assets import find_asset
-from batchkiln_service.db.generations import find_drawing, find_generation
+from batchkiln_service.db.generations import find_generation, find_render_spec
 from batchkiln_service.db.keys import find_owner
 from batchkiln_service.db.request_log import Credentials
 from batchkiln_service.errors import ApiError
@@ -49,7 +49,7 @@ async def _facts_of(request: web.Request, context: Context, key_sha256: str | No
         holder = None if key_sha256 is None else find_owner(connection, key_sha256)
         account = holder.account if holder else None
         if generation_id and (record := find_generation(connection, generation_id)) is not None:
-            drawing = find_drawing(connection, generation_id)
+            drawing = find_render_spec(connection, generation_id)
             return account or record.generation.account, drawing.model, drawing.prompt
         if asset_id and (asset := find_asset(connection, asset_id)) is not None:
             return account or asset.account, None, None

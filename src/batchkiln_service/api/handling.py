@@ -12,7 +12,7 @@ from aiohttp import web
 
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
-from batchkiln_service.db.client_report import enter_struck, enter_tallies
+from batchkiln_service.db.fault_counts import record_applied, save_tallies
 from batchkiln_service.db.request_log import Entry, LoggedResponse
 from batchkiln_service.errors import ApiError
 from batchkiln_service.faults import FaultRule, RequestFaults
@@ -103,8 +103,8 @@ async def told(
             context.admission.tell(connection, entry, final)
         if struck is not None:
             endpoint, kinds = struck
-            enter_struck(connection, kinds, endpoint=endpoint, at_ms=now_ms)
-            enter_tallies(connection, context.faults.take_unsaved())
+            record_applied(connection, kinds, endpoint=endpoint, at_ms=now_ms)
+            save_tallies(connection, context.faults.take_unsaved())
             context.admission.prune_in_time(connection, now_ms, written=len(kinds))
 
     with suppress(sqlite3.Error):

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Final
 
 from batchkiln_service.db.creates import NewGeneration
-from batchkiln_service.db.generations import was_rehearsed
+from batchkiln_service.db.generations import has_failed_before
 from batchkiln_service.faults import FaultRule
 
 FAILS: Final = "[fail]"
@@ -50,7 +50,7 @@ def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, p
         new = _pending(new, None)
     if FAILS_ONCE in prompt:
         digest = sha256(prompt.encode()).hexdigest()
-        has_failed = was_rehearsed(connection, new.account, digest)
+        has_failed = has_failed_before(connection, new.account, digest)
         return replace(new, rehearsed_prompt=digest, outcome=new.outcome if has_failed else "failed")
     if FAILS in prompt:
         return replace(new, outcome="failed")

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from batchkiln_service.clock import resume
 from batchkiln_service.config import ServiceConfig
@@ -13,15 +14,18 @@ from batchkiln_service.db.keys import ApiKey, MadeKey, check_account, create_key
 from batchkiln_service.db.setup import (
     FILE_NAME,
     calendar_of,
-    enter_accounts,
+    configure_accounts,
     last_seen_ms_of,
     opening,
+    resume_clock,
     schema,
     stored_anchor,
-    take_up_time,
     with_rules,
 )
+from batchkiln_service.db.sql import load_queries
 from batchkiln_service.rules.windows import Calendar
+
+_SQL: Final = load_queries("account_admin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def open_account_admin(config: ServiceConfig) -> Iterator[AccountAdmin]:
     """Open the books for a person. Raises sqlite3.Error and OSError when they cannot be used.
 
     Books that have no account yet get those of the configuration, with their keys, which raises what
-    `enter_accounts` does; what they buy at first is bought at the first start of the server, by its configuration.
+    `configure_accounts` does; what they buy at first is bought at the first start of the server, by its configuration.
     Other books are left as the server keeps them, with its days: `config` need not be the one that it runs with, and
     would revoke keys that are in use.
     """
@@ -79,9 +83,9 @@ def open_account_admin(config: ServiceConfig) -> Iterator[AccountAdmin]:
         with opening(config.state_dir):
             connection = stack.enter_context(closing(connect(config.state_dir / FILE_NAME, schema())))
             with _transaction(connection):
-                anchor = stored_anchor(connection) or take_up_time(connection, config)
-                if connection.execute("SELECT 1 FROM accounts").fetchone() is None:
-                    enter_accounts(connection, config, now_ms=anchor.service_ms)
+                anchor = stored_anchor(connection) or resume_clock(connection, config)
+                if connection.execute(_SQL["any_account"]).fetchone() is None:
+                    configure_accounts(connection, config, now_ms=anchor.service_ms)
         yield AccountAdmin(connection, calendar_of(with_rules(connection, config)))
 
 

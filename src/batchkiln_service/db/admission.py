@@ -16,8 +16,11 @@ from batchkiln_service.config import Limits
 from batchkiln_service.db.generations import settle
 from batchkiln_service.db.keys import find_owner
 from batchkiln_service.db.request_log import BUDGETS, Credentials, Entry, LoggedResponse, record
+from batchkiln_service.db.sql import load_queries
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.windows import Calendar, Counting, minute_wait_seconds
+
+_SQL: Final = load_queries("admission")
 
 Answer = TypeVar("Answer")
 KEPT_DAYS: Final = 2
@@ -107,7 +110,7 @@ class Admission:
             self._write(connection, entry, told, entry.arrival.arrived_at_ms)
             return
         connection.execute(
-            "UPDATE requests SET status = ?, code = ?, fault = ? WHERE id = ?",
+            _SQL["correct_request"],
             (told.status, told.code, told.fault, entry.row_id),
         )
         entry.told = told
@@ -119,12 +122,8 @@ class Admission:
             return
         self._rows_since_pruning = 0
         kept_ms = max(KEPT_DAYS * self._calendar.day_ms, KEPT_MINUTES * self._minute_ms)
-        for table, instant in (("requests", "arrived_at_ms"), ("faults_struck", "at_ms")):
-            connection.execute(
-                f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE {instant} < ?"  # noqa: S608 - our names
-                f" ORDER BY {instant} LIMIT {PRUNED_AT_ONCE})",
-                (now_ms - kept_ms,),
-            )
+        connection.execute(_SQL["prune_requests"], (now_ms - kept_ms, PRUNED_AT_ONCE))
+        connection.execute(_SQL["prune_faults"], (now_ms - kept_ms, PRUNED_AT_ONCE))
 
     def _identified(self, connection: sqlite3.Connection, entry: Entry, now_ms: int) -> Caller:
         """Find out whose key it is. Service rules 5.1, 5.4 and 5.5."""
@@ -188,7 +187,7 @@ class Admission:
 
     def _sliding_wait(self, connection: sqlite3.Connection, caller: Caller, budget: str, nth_last: int) -> int | None:
         row = connection.execute(
-            "SELECT arrived_at_ms FROM requests WHERE account = ? AND budget = ? AND number = ?",
+            _SQL["arrival_of_number"],
             (caller.account, budget, nth_last),
         ).fetchone()
         return minute_wait_seconds(row["arrived_at_ms"] if row else None, caller.now_ms, minute_ms=self._minute_ms)
@@ -211,8 +210,7 @@ class Admission:
         """Return how many requests were counted in the present one of some periods."""
         begin_ms = periods.begin_of(periods.day_of(caller.now_ms))
         row = connection.execute(
-            "SELECT number FROM requests WHERE account = ? AND budget = ? AND arrived_at_ms >= ?"
-            " AND number IS NOT NULL ORDER BY arrived_at_ms, number LIMIT 1",
+            _SQL["first_number_since"],
             (caller.account, budget, begin_ms),
         ).fetchone()
         return 0 if row is None else last - int(row["number"]) + 1
@@ -237,7 +235,7 @@ def browser_refused() -> ApiError:
 
 def _last_number(connection: sqlite3.Connection, account: str, budget: str) -> int:
     row = connection.execute(
-        "SELECT max(number) AS last FROM requests WHERE account = ? AND budget = ? AND number IS NOT NULL",
+        _SQL["last_number"],
         (account, budget),
     ).fetchone()
     return row["last"] or 0

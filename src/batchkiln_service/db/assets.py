@@ -3,12 +3,16 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from batchkiln_service.config import Limits
 from batchkiln_service.db.credits import add_usage, may_use, usage_of
+from batchkiln_service.db.sql import load_queries
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.windows import Calendar
 from batchkiln_service.rules.wire import ASSET_URL
+
+_SQL: Final = load_queries("assets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,7 @@ class AssetStore:
         ]
         for asset in assets:
             connection.execute(
-                "INSERT INTO assets (id, account, name, content_type, size_bytes, state, expires_at_ms,"
-                " link_expires_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                _SQL["insert_asset"],
                 (
                     asset.id,
                     account,
@@ -118,7 +121,7 @@ class AssetStore:
 
 def find_asset(connection: sqlite3.Connection, asset_id: str) -> Asset | None:
     """Return an asset of any account."""
-    row = connection.execute("SELECT * FROM assets WHERE id = ?", (asset_id,)).fetchone()
+    row = connection.execute(_SQL["find_asset"], (asset_id,)).fetchone()
     if row is None:
         return None
     columns = {name: row[name] for name in Asset.__dataclass_fields__}
@@ -127,14 +130,12 @@ def find_asset(connection: sqlite3.Connection, asset_id: str) -> Asset | None:
 
 def mark_uploaded(connection: sqlite3.Connection, asset_id: str) -> None:
     """Remember that the bytes of an asset have arrived whole."""
-    connection.execute("UPDATE assets SET state = 'uploaded' WHERE id = ? AND state = 'prepared'", (asset_id,))
+    connection.execute(_SQL["mark_uploaded"], (asset_id,))
 
 
 def mark_ready(connection: sqlite3.Connection, asset_id: str, size_pixels: tuple[int, int]) -> None:
     """Remember that an asset was looked at and is an image of that size."""
-    connection.execute(
-        "UPDATE assets SET state = 'ready', width = ?, height = ? WHERE id = ?", (*size_pixels, asset_id)
-    )
+    connection.execute(_SQL["mark_ready"], (*size_pixels, asset_id))
 
 
 def own_assets(connection: sqlite3.Connection, account: str, asset_ids: Sequence[str], *, now_ms: int) -> list[Asset]:
@@ -184,11 +185,7 @@ def find_expired_assets(
     What a generation that is not drawn yet will show stays until it is drawn. The first `skipped` are left out.
     """
     rows = connection.execute(
-        "SELECT id FROM assets WHERE is_purged = 0 AND expires_at_ms <= ?1 AND id NOT IN (SELECT value FROM"
-        " generations, json_each(CAST(drawing_json AS TEXT), '$.asset_ids') WHERE ended_at_ms IS NULL"
-        " AND rendered_at_ms IS NULL AND outcome = 'success')"
-        " UNION SELECT id FROM assets WHERE is_purged = 0 AND state != 'ready' AND link_expires_at_ms <= ?2"
-        " ORDER BY id LIMIT ?3 OFFSET ?4",
+        _SQL["expired_assets"],
         (expired_before_ms, abandoned_before_ms, limit, skipped),
     ).fetchall()
     return [row["id"] for row in rows]
@@ -196,18 +193,16 @@ def find_expired_assets(
 
 def mark_assets_purged(connection: sqlite3.Connection, asset_ids: Iterable[str]) -> None:
     """Remember that the bytes of these assets are gone."""
-    connection.executemany("UPDATE assets SET is_purged = 1 WHERE id = ?", [(each,) for each in asset_ids])
+    connection.executemany(_SQL["mark_assets_purged"], [(each,) for each in asset_ids])
 
 
 def kept_assets(connection: sqlite3.Connection) -> set[str]:
     """Return the ids of all assets whose bytes are kept, or may still come."""
-    return {row["id"] for row in connection.execute("SELECT id FROM assets WHERE is_purged = 0")}
+    return {row["id"] for row in connection.execute(_SQL["kept_assets"])}
 
 
 def first_asset_ends(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
     """Return the earliest expiry of an asset that is kept, and of the upload link of one that is not complete."""
-    kept = connection.execute("SELECT min(expires_at_ms) AS first FROM assets WHERE is_purged = 0").fetchone()
-    incomplete = connection.execute(
-        "SELECT min(link_expires_at_ms) AS first FROM assets WHERE is_purged = 0 AND state != 'ready'"
-    ).fetchone()
+    kept = connection.execute(_SQL["first_expiry"]).fetchone()
+    incomplete = connection.execute(_SQL["first_link_expiry"]).fetchone()
     return kept["first"], incomplete["first"]

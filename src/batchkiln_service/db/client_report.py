@@ -5,15 +5,12 @@ service goes on writing; the questions themselves are in `client_report.sql`.
 """
 
 import math
-import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -39,7 +36,7 @@ from batchkiln_service.db.report import (
     Spread,
     WindowUse,
 )
-from batchkiln_service.faults import Tally
+from batchkiln_service.db.sql import load_queries
 from batchkiln_service.rules.windows import POLL_TOLERANCE, Calendar
 
 Entry = TypeVar("Entry")
@@ -49,37 +46,10 @@ _TEMPORARY: Final = (
     "make_durations", "fill_poll_gaps", "fill_idle", "fill_seen", "index_durations",
     "make_prompts", "fill_prompts",
 )  # fmt: skip
-_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_SQL: Final = load_queries("client_report")
 
 
-def enter_struck(connection: sqlite3.Connection, kinds: Iterable[str], *, endpoint: str, at_ms: int) -> None:
-    """Remember which faults have struck a request."""
-    connection.executemany(
-        "INSERT INTO faults_struck (at_ms, kind, endpoint) VALUES (?, ?, ?)",
-        [(at_ms, kind, endpoint) for kind in kinds],
-    )
-
-
-def enter_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
-    """Remember how far rules of the configuration have come."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO fault_tallies (rule, met, struck) VALUES (?, ?, ?)",
-        [(tally.rule, tally.met, tally.struck) for tally in tallies],
-    )
-
-
-def find_tallies(connection: sqlite3.Connection) -> list[Tally]:
-    """Return how far rules of the configuration had come."""
-    return [Tally(**row) for row in connection.execute("SELECT rule, met, struck FROM fault_tallies")]
-
-
-def keep_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
-    """Forget the rules that have left the configuration, and remember where the others begin."""
-    connection.execute("DELETE FROM fault_tallies")
-    enter_tallies(connection, tallies)
-
-
-def read_behaviour(path: Path, limits: Limits, calendar: Calendar, *, now_ms: int | None = None) -> Report:
+def read_client_report(path: Path, limits: Limits, calendar: Calendar, *, now_ms: int | None = None) -> Report:
     """Report what the books in a file say; `now_ms` None means at their last request.
 
     The service may be running. Takes seconds for a million requests: not for the event loop's thread.
@@ -94,9 +64,9 @@ def read_behaviour(path: Path, limits: Limits, calendar: Calendar, *, now_ms: in
 def report_of(
     connection: sqlite3.Connection, limits: Limits, calendar: Calendar, *, now_ms: int | None = None
 ) -> Report:
-    """Report what the books say; leaves temporary tables behind. See `read_behaviour`."""
+    """Report what the books say; leaves temporary tables behind. See `read_client_report`."""
     if now_ms is None:
-        now_ms = connection.execute(_queries()["period"]).fetchone()["last_ms"] or 0
+        now_ms = connection.execute(_SQL["period"]).fetchone()["last_ms"] or 0
     return _Reading(connection, limits, calendar, now_ms).report()
 
 
@@ -112,7 +82,7 @@ class _Reading:
     def report(self) -> Report:
         """Ask everything."""
         for name in _TEMPORARY:
-            self.connection.execute(_queries()[name], self._parameters())
+            self.connection.execute(_SQL[name], self._parameters())
         prompts, findings = self._one("count_prompts"), audit(self.connection)
         return Report(
             period=self._period(),
@@ -151,7 +121,7 @@ class _Reading:
         }
 
     def _rows(self, name: str, **more: object) -> list[dict[str, Any]]:
-        found = self.connection.execute(_queries()[name], self._parameters() | more)
+        found = self.connection.execute(_SQL[name], self._parameters() | more)
         return [dict(row) for row in found]
 
     def _one(self, name: str, **more: object) -> dict[str, Any]:
@@ -279,11 +249,3 @@ def _iso_or_none(instant_ms: int | None) -> str | None:
 def _iso(instant_ms: int) -> str:
     moment = datetime.fromtimestamp(instant_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-@cache
-def _queries() -> Mapping[str, str]:
-    """Read the questions, by name."""
-    text = resources.files(__package__).joinpath("client_report.sql").read_text(encoding="utf-8")
-    _, *parts = _NAME.split(text)
-    return dict(zip(parts[::2], parts[1::2], strict=True))

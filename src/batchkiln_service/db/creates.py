@@ -7,15 +7,19 @@ raised as `ApiError` and undo what the function had written.
 import math
 import sqlite3
 from dataclasses import dataclass
+from typing import Final
 
 from batchkiln_service.config import Limits
 from batchkiln_service.db.admission import Caller
 from batchkiln_service.db.credits import add_usage, balance_credits, may_use, transfer, usage_of
 from batchkiln_service.db.generations import mark_rendered
+from batchkiln_service.db.sql import load_queries
 from batchkiln_service.errors import ApiError
 from batchkiln_service.rules.lifecycle import Generation, Outcome
 from batchkiln_service.rules.render_spec import Output, RenderSpec
 from batchkiln_service.rules.windows import Calendar, poll_wait_seconds
+
+_SQL: Final = load_queries("creates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,7 @@ class CreateStore:
         Raises ApiError 409 for another body, and 403 for another API key. Service rules 4.2 and 4.3.
         """
         row = connection.execute(
-            "SELECT i.path, i.body_sha256, i.generation_id, g.key_sha256 FROM idempotency i"
-            " JOIN generations g ON g.id = i.generation_id WHERE i.account = ? AND i.key = ?",
+            _SQL["find_idempotency_key"],
             (caller.account, sent.idempotency_key),
         ).fetchone()
         if row is None:
@@ -111,9 +114,7 @@ class CreateStore:
             )
 
     def _check_active(self, connection: sqlite3.Connection, new: NewGeneration) -> None:
-        row = connection.execute(
-            "SELECT active_generations AS active FROM accounts WHERE name = ?", (new.account,)
-        ).fetchone()
+        row = connection.execute(_SQL["active_generations"], (new.account,)).fetchone()
         if row["active"] >= self._limits.active_generations:
             raise ApiError(
                 429,
@@ -135,9 +136,7 @@ class CreateStore:
 
 def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> None:
     connection.execute(
-        "INSERT INTO generations (id, account, key_sha256, model, cost_credits, created_at_ms,"
-        " processing_at_ms, finish_at_ms, outcome, rehearsed_prompt, drawing_json)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        _SQL["insert_generation"],
         (
             new.id,
             new.account,
@@ -153,8 +152,14 @@ def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> No
         ),
     )
     connection.execute(
-        "INSERT INTO idempotency VALUES (?, ?, ?, ?, ?)",
+        _SQL["insert_idempotency_key"],
         (new.account, new.idempotency_key, new.path, new.body_sha256, new.id),
     )
     if new.output is not None:
         mark_rendered(connection, new.id, new.output, new.created_at_ms)
+
+
+def find_by_idempotency_key(connection: sqlite3.Connection, key: str) -> sqlite3.Row | None:
+    """Return the row of the generation that was created with an idempotency key, of whatever account."""
+    row: sqlite3.Row | None = connection.execute(_SQL["find_by_idempotency_key"], (key,)).fetchone()
+    return row

@@ -8,6 +8,10 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from batchkiln_service.db.sql import load_queries
+
+_SQL: Final = load_queries("credits")
+
 Movement = Literal["purchase", "reserve", "charge", "refund"]
 _SIDES: Final[dict[Movement, tuple[str, str]]] = {
     "purchase": ("sold", "available"),
@@ -31,18 +35,17 @@ class CreditBalance:
 def open_account(connection: sqlite3.Connection, name: str, *, subscription: bool) -> None:
     """Enter an account, which has bought nothing yet; of a known one the subscription follows the configuration."""
     connection.execute(
-        "INSERT INTO accounts (name, subscription) VALUES (?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET subscription = excluded.subscription",
+        _SQL["upsert_account"],
         (name, subscription),
     )
 
 
 def buy_first(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: int) -> int:
     """Buy what an account begins with, once; return how much that was."""
-    row = connection.execute("SELECT first_credits FROM accounts WHERE name = ?", (account,)).fetchone()
+    row = connection.execute(_SQL["first_credits"], (account,)).fetchone()
     if row["first_credits"] is not None:
         return int(row["first_credits"])
-    connection.execute("UPDATE accounts SET first_credits = ? WHERE name = ?", (amount, account))
+    connection.execute(_SQL["set_first_credits"], (amount, account))
     if amount:
         buy(connection, account, amount, now_ms=now_ms)
     return amount
@@ -62,11 +65,7 @@ def bought_credits(connection: sqlite3.Connection, account: str) -> int:
 def list_balances(connection: sqlite3.Connection, account: str | None = None) -> list[CreditBalance]:
     """Return what one account has, or all, by name; as far as ends are written down."""
     rows = connection.execute(
-        "SELECT account, -sum(credits) FILTER (WHERE side = 'sold') AS bought_credits,"
-        " sum(credits) FILTER (WHERE side = 'available') AS available_credits,"
-        " sum(credits) FILTER (WHERE side = 'reserved') AS reserved_credits,"
-        " sum(credits) FILTER (WHERE side = 'charged') AS charged_credits"
-        " FROM credit_sides WHERE account = coalesce(?, account) GROUP BY account ORDER BY account",
+        _SQL["balances"],
         (account,),
     )
     return [CreditBalance(**row) for row in rows]
@@ -84,30 +83,27 @@ def transfer(
     """Move credits between two sides of an account's books. Raises sqlite3.IntegrityError when that cannot be."""
     taken_from, given_to = _SIDES[kind]
     connection.execute(
-        "INSERT INTO transfers (account, kind, taken_from, given_to, credits, generation_id, at_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        _SQL["insert_transfer"],
         (account, kind, taken_from, given_to, amount, generation_id, at_ms),
     )
 
 
 def balance_credits(connection: sqlite3.Connection, account: str) -> int:
     """Return what an account has left to spend; what is reserved is not among it."""
-    row = connection.execute(
-        "SELECT credits FROM credit_sides WHERE account = ? AND side = 'available'", (account,)
-    ).fetchone()
+    row = connection.execute(_SQL["available_credits"], (account,)).fetchone()
     return int(row["credits"])
 
 
 def may_use(connection: sqlite3.Connection, account: str) -> bool:
     """Service rule 5.8: an active subscription, or credits left."""
-    row = connection.execute("SELECT subscription FROM accounts WHERE name = ?", (account,)).fetchone()
+    row = connection.execute(_SQL["subscription"], (account,)).fetchone()
     return bool(row["subscription"]) or balance_credits(connection, account) > 0
 
 
 def usage_of(connection: sqlite3.Connection, account: str, day: int) -> dict[str, int]:
     """Return what an account has used on a day: credits, upload_files, upload_bytes."""
     row = connection.execute(
-        "SELECT credits, upload_files, upload_bytes FROM day_usage WHERE account = ? AND day = ?",
+        _SQL["day_usage"],
         (account, day),
     ).fetchone()
     return dict(row) if row else {"credits": 0, "upload_files": 0, "upload_bytes": 0}
@@ -124,47 +120,11 @@ def add_usage(
 ) -> None:
     """Count towards a day's budgets; nothing is ever taken back (Service section 8)."""
     connection.execute(
-        "INSERT INTO day_usage VALUES (?, ?, ?, ?, ?) ON CONFLICT (account, day) DO UPDATE SET"
-        " credits = credits + excluded.credits, upload_files = upload_files + excluded.upload_files,"
-        " upload_bytes = upload_bytes + excluded.upload_bytes",
+        _SQL["add_day_usage"],
         (account, day, credits, upload_files, upload_bytes),
     )
 
 
 def audit(connection: sqlite3.Connection) -> list[str]:
     """Return what is wrong with the books, a sentence each; nothing, unless a constraint has failed to hold."""
-    return [f"{row['subject']}: {row['fault']}" for row in connection.execute(_AUDIT)]
-
-
-_AUDIT: Final = """
-SELECT account AS subject, 'the sides of its books do not add up to zero' AS fault
-FROM credit_sides GROUP BY account HAVING sum(credits) != 0
-UNION ALL
-SELECT s.account || ' ' || s.side, 'the transfers do not add up to what the side holds'
-FROM credit_sides s
-WHERE s.credits != (
-    SELECT coalesce(sum(CASE s.side WHEN given_to THEN credits WHEN taken_from THEN -credits ELSE 0 END), 0)
-    FROM transfers t WHERE t.account = s.account)
-UNION ALL
-SELECT g.id, 'its cost was not reserved' FROM generations g
-WHERE NOT EXISTS (SELECT 1 FROM transfers WHERE generation_id = g.id AND kind = 'reserve' AND credits = g.cost_credits)
-UNION ALL
-SELECT g.id, 'it has ended, and is neither charged nor refunded' FROM generations g
-WHERE ended_at_ms IS NOT NULL AND NOT EXISTS (
-    SELECT 1 FROM transfers WHERE generation_id = g.id AND kind IN ('charge', 'refund')  -- for the index
-    AND kind = CASE g.outcome WHEN 'failed' THEN 'refund' ELSE 'charge' END)
-UNION ALL
-SELECT g.id, 'it is active, and already charged or refunded' FROM generations g
-WHERE ended_at_ms IS NULL AND EXISTS (
-    SELECT 1 FROM transfers WHERE generation_id = g.id AND kind IN ('charge', 'refund'))
-UNION ALL
-SELECT g.id, 'no idempotency key leads to it' FROM generations g
-WHERE NOT EXISTS (SELECT 1 FROM idempotency WHERE generation_id = g.id)
-UNION ALL
-SELECT a.name, 'the days do not add up to what its generations cost' FROM accounts a
-WHERE (SELECT coalesce(sum(credits), 0) FROM day_usage WHERE account = a.name)
-    != (SELECT coalesce(sum(cost_credits), 0) FROM generations WHERE account = a.name)
-UNION ALL
-SELECT name, 'its count of active generations is wrong' FROM accounts a
-WHERE active_generations != (SELECT count(*) FROM generations g WHERE g.account = a.name AND ended_at_ms IS NULL)
-"""
+    return [f"{row['subject']}: {row['fault']}" for row in connection.execute(_SQL["audit"])]

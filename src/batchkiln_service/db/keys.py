@@ -16,8 +16,11 @@ from hashlib import sha256
 from typing import Final, Literal
 
 from batchkiln_service.config import MAX_KEYS_PER_ACCOUNT
+from batchkiln_service.db.sql import load_queries
 from batchkiln_service.errors import KeyRefusedError
 from batchkiln_service.rules.windows import Calendar
+
+_SQL: Final = load_queries("keys")
 
 MAX_PER_HOUR: Final = 10  # Service rule 5.3, as the next one
 MAX_PER_DAY: Final = 20
@@ -76,20 +79,18 @@ def digest_of(key: str) -> str:
 
 def find_owner(connection: sqlite3.Connection, key_sha256: str) -> KeyOwner | None:
     """Return whose key it is; None when it is unknown or revoked."""
-    row = connection.execute(
-        "SELECT account, is_legacy FROM api_keys WHERE key_sha256 = ? AND revoked_at_ms IS NULL", (key_sha256,)
-    ).fetchone()
+    row = connection.execute(_SQL["find_owner"], (key_sha256,)).fetchone()
     return None if row is None else KeyOwner(row["account"], key_sha256, bool(row["is_legacy"]))
 
 
 def is_api_key(connection: sqlite3.Connection, key_sha256: str) -> bool:
     """Say whether this is the form of a key that works, or has worked."""
-    return connection.execute("SELECT 1 FROM api_keys WHERE key_sha256 = ?", (key_sha256,)).fetchone() is not None
+    return connection.execute(_SQL["key_exists"], (key_sha256,)).fetchone() is not None
 
 
 def is_revoked_for_good(connection: sqlite3.Connection, key_sha256: str) -> bool:
     """Say whether a person has revoked a key: it will never work again."""
-    row = connection.execute("SELECT revoked_by FROM api_keys WHERE key_sha256 = ?", (key_sha256,)).fetchone()
+    row = connection.execute(_SQL["revoked_by"], (key_sha256,)).fetchone()
     return row is not None and row["revoked_by"] == "person"
 
 
@@ -109,12 +110,10 @@ def enter_configured(connection: sqlite3.Connection, keys: Sequence[KeyOwner], *
     Raises `KeyRefusedError` where an account would have too many, or two accounts would have the same.
     """
     wanted = {key.key_sha256 for key in keys}
-    for row in connection.execute(
-        "SELECT key_sha256 FROM api_keys WHERE origin = 'configuration' AND revoked_at_ms IS NULL"
-    ).fetchall():
+    for row in connection.execute(_SQL["active_configured_keys"]).fetchall():
         if row["key_sha256"] not in wanted:
             connection.execute(
-                "UPDATE api_keys SET revoked_at_ms = ?, revoked_by = 'configuration' WHERE key_sha256 = ?",
+                _SQL["revoke_configured_key"],
                 (now_ms, row["key_sha256"]),
             )
     for key in keys:
@@ -125,9 +124,7 @@ def list_keys(connection: sqlite3.Connection, account: str | None = None) -> lis
     """Return the keys of an account, or of all, oldest first; revoked ones, too. Raises `KeyRefusedError`."""
     if account is not None:
         check_account(connection, account)
-    rows = connection.execute(
-        "SELECT * FROM api_keys WHERE account = coalesce(?, account) ORDER BY account, created_at_ms, id", (account,)
-    )
+    rows = connection.execute(_SQL["list_keys"], (account,))
     return [_api_key(row) for row in rows]
 
 
@@ -137,11 +134,10 @@ def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> A
     Service rule 5.6. Also a key that has left the configuration can be revoked: it does not come back with it then.
     """
     connection.execute(
-        "UPDATE api_keys SET revoked_at_ms = coalesce(revoked_at_ms, ?), revoked_by = 'person'"
-        " WHERE id = ? AND revoked_by IS NOT 'person'",
+        _SQL["revoke_key"],
         (now_ms, key_id),
     )
-    row = connection.execute("SELECT * FROM api_keys WHERE id = ?", (key_id,)).fetchone()
+    row = connection.execute(_SQL["find_key"], (key_id,)).fetchone()
     if row is None:
         raise KeyRefusedError(f"there is no key {key_id}; the list of keys has the id of each")
     return _api_key(row)
@@ -149,15 +145,13 @@ def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> A
 
 def check_account(connection: sqlite3.Connection, account: str) -> None:
     """Raise `KeyRefusedError` when there is no such account."""
-    names = [row["name"] for row in connection.execute("SELECT name FROM accounts ORDER BY name")]
+    names = [row["name"] for row in connection.execute(_SQL["account_names"])]
     if account not in names:
         raise KeyRefusedError(f"there is no account {account}; there are: {', '.join(names)}")
 
 
 def _enter(connection: sqlite3.Connection, key: KeyOwner, *, now_ms: int) -> None:
-    known = connection.execute(
-        "SELECT account, revoked_by, is_legacy FROM api_keys WHERE key_sha256 = ?", (key.key_sha256,)
-    ).fetchone()
+    known = connection.execute(_SQL["find_key_by_digest"], (key.key_sha256,)).fetchone()
     if known is None:
         _check_active(connection, key.account)
         _insert(connection, key.account, key.key_sha256, origin="configuration", is_legacy=key.is_legacy, now_ms=now_ms)
@@ -166,10 +160,8 @@ def _enter(connection: sqlite3.Connection, key: KeyOwner, *, now_ms: int) -> Non
         raise KeyRefusedError(f"a key of account {key.account} already belongs to account {known['account']}")
     if known["revoked_by"] == "configuration":
         _check_active(connection, key.account)
-        connection.execute(
-            "UPDATE api_keys SET revoked_at_ms = NULL, revoked_by = NULL WHERE key_sha256 = ?", (key.key_sha256,)
-        )
-    connection.execute("UPDATE api_keys SET is_legacy = ? WHERE key_sha256 = ?", (key.is_legacy, key.key_sha256))
+        connection.execute(_SQL["reinstate_key"], (key.key_sha256,))
+    connection.execute(_SQL["set_legacy"], (key.is_legacy, key.key_sha256))
 
 
 def _insert(
@@ -177,7 +169,7 @@ def _insert(
 ) -> str:
     key_id = f"key_{secrets.token_hex(6)}"
     connection.execute(
-        "INSERT INTO api_keys (key_sha256, id, account, origin, is_legacy, created_at_ms) VALUES (?, ?, ?, ?, ?, ?)",
+        _SQL["insert_key"],
         (digest, key_id, account, origin, is_legacy, now_ms),
     )
     return key_id
@@ -189,9 +181,7 @@ def _api_key(row: sqlite3.Row) -> ApiKey:
 
 
 def _check_active(connection: sqlite3.Connection, account: str) -> None:
-    row = connection.execute(
-        "SELECT count(*) AS active FROM api_keys WHERE account = ? AND revoked_at_ms IS NULL", (account,)
-    ).fetchone()
+    row = connection.execute(_SQL["count_active_keys"], (account,)).fetchone()
     if row["active"] >= MAX_KEYS_PER_ACCOUNT:
         raise KeyRefusedError(
             f"account {account} has {MAX_KEYS_PER_ACCOUNT} active keys;"
@@ -219,8 +209,7 @@ def _check_pace(connection: sqlite3.Connection, account: str, now_ms: int, calen
 
 def _free_in_hour(connection: sqlite3.Connection, account: str, now_ms: int) -> int:
     row = connection.execute(
-        "SELECT created_at_ms FROM api_keys WHERE account = ? AND origin = 'command'"
-        " ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?",
+        _SQL["nth_newest_creation"],
         (account, MAX_PER_HOUR - 1),
     ).fetchone()
     return now_ms if row is None else int(row["created_at_ms"]) + _HOUR_MS
@@ -229,7 +218,7 @@ def _free_in_hour(connection: sqlite3.Connection, account: str, now_ms: int) -> 
 def _free_in_day(connection: sqlite3.Connection, account: str, now_ms: int, calendar: Calendar) -> int:
     today = calendar.day_of(now_ms)
     row = connection.execute(
-        "SELECT count(*) AS made FROM api_keys WHERE account = ? AND origin = 'command' AND created_at_ms >= ?",
+        _SQL["count_made_since"],
         (account, calendar.begin_of(today)),
     ).fetchone()
     return now_ms if row["made"] < MAX_PER_DAY else calendar.begin_of(today + 1)

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
+from batchkiln_service.db.sql import load_queries
+
+_SQL: Final = load_queries("request_log")
+
 Kind = Literal["create", "upload", "read", "quote", "other"]
 UNKNOWN_PATH: Final = "unknown"  # of a request that no route takes
 # Service section 8: generation and upload requests share a budget, and reads and quotes another.
@@ -80,9 +84,7 @@ def record(
     arrival = entry.arrival
     entry.told = told
     entry.row_id = connection.execute(
-        "INSERT INTO requests (account, key_sha256, ip, kind, path, arrived_at_ms, status, code, budget,"
-        " number, fault, idempotency_key, body_sha256, generation_id, poll_gap_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        _SQL["insert_request"],
         (
             entry.account,
             entry.key_sha256,
@@ -101,6 +103,15 @@ def record(
             entry.poll_gap_ms,
         ),
     ).lastrowid
+
+
+def recent_arrivals(connection: sqlite3.Connection, since_ms: int) -> list[tuple[str, int]]:
+    """Return IP address and instant of each request after `since_ms` that passed the firewall, oldest first."""
+    rows = connection.execute(
+        _SQL["recent_arrivals"],
+        (since_ms,),
+    )
+    return [(row["ip"], row["arrived_at_ms"]) for row in rows]
 
 
 def generation_id_of(text: str) -> str | None:

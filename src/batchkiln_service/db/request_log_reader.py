@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln_service.db.setup import FILE_NAME
+from batchkiln_service.db.sql import load_queries
 
-# What came at the instant at which its generation was made has made it; the rest were replays.
-_LOG: Final = """
-SELECT r.arrived_at_ms AS at_ms, r.key_sha256, r.path, r.status, r.code, r.fault, r.generation_id,
-    r.kind = 'create' AND r.status = 202 AND r.arrived_at_ms <> g.created_at_ms AS is_replay
-FROM requests AS r LEFT JOIN generations AS g ON g.id = r.generation_id
-ORDER BY r.id
-"""
+_SQL: Final = load_queries("request_log_reader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +32,7 @@ def logged_requests(state_dir: Path) -> Iterator[LoggedRequest]:
     uri = f"{(state_dir / FILE_NAME).absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as connection:
         connection.row_factory = sqlite3.Row
-        for row in connection.execute(_LOG):
+        for row in connection.execute(_SQL["requests"]):
             fields = dict(row)
             faults = fields.pop("fault")
             is_replay = bool(fields.pop("is_replay"))

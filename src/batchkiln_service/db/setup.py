@@ -32,7 +32,10 @@ from batchkiln_service.db.keys import (
     is_secret,
     new_secret,
 )
+from batchkiln_service.db.sql import load_queries
 from batchkiln_service.rules.windows import Calendar
+
+_SQL: Final = load_queries("setup")
 
 FILE_NAME: Final = "service.db"
 LOCK_NAME: Final = "opening.lock"
@@ -65,7 +68,7 @@ def database_of(folder: Path, *, is_inline: bool = False) -> Database:
     return kind(folder / FILE_NAME, schema())
 
 
-def take_up_time(connection: sqlite3.Connection, config: ServiceConfig) -> Anchor:
+def resume_clock(connection: sqlite3.Connection, config: ServiceConfig) -> Anchor:
     """Go on with service time where the last run left it, at the speed of this one, and remember that."""
     start_at = config.start_at
     anchor = resume(
@@ -78,12 +81,12 @@ def take_up_time(connection: sqlite3.Connection, config: ServiceConfig) -> Ancho
     return anchor
 
 
-def remember_rules(connection: sqlite3.Connection, config: ServiceConfig) -> None:
+def save_rules(connection: sqlite3.Connection, config: ServiceConfig) -> None:
     """Remember by which limits and days the service keeps its books, for commands that are not told of them."""
     write_setting(connection, _RULES, config.model_dump_json(include={"limits", "day_start", "day_seconds"}))
 
 
-def warn_of_jump(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
+def warn_of_clock_jump(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
     """Say how many results have expired while nothing served: service time has gone on, at its last speed."""
     seen_ms, kept_ms = last_seen_ms_of(connection), round(config.media_retention_seconds * 1000)
     expired = count_expiring(connection, after_ms=seen_ms - kept_ms, until_ms=now_ms - kept_ms)
@@ -107,7 +110,7 @@ def with_rules(connection: sqlite3.Connection, config: ServiceConfig) -> Service
     return ServiceConfig.model_validate(config.model_dump(exclude_unset=True) | orjson.loads(stored))
 
 
-def enter_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> dict[str, str]:
+def configure_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> dict[str, str]:
     """Enter the accounts and keys of the configuration; return a key of each account in clear.
 
     It is the first one that works. Raises `KeyRefusedError`, and ValueError where an environment variable is not set.
@@ -150,19 +153,19 @@ def stored_anchor(connection: sqlite3.Connection) -> Anchor | None:
 
 def last_seen_ms_of(connection: sqlite3.Connection) -> int:
     """Return the latest instant on record; service time does not go back behind it."""
-    row = connection.execute("SELECT max(arrived_at_ms) AS last FROM requests").fetchone()
+    row = connection.execute(_SQL["last_arrival"]).fetchone()
     return row["last"] or 0
 
 
 def read_setting(connection: sqlite3.Connection, name: str) -> str | None:
     """Return what was remembered under a name."""
-    row = connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+    row = connection.execute(_SQL["read_setting"], (name,)).fetchone()
     return row["value"] if row else None
 
 
 def write_setting(connection: sqlite3.Connection, name: str, value: str) -> None:
     """Remember something under a name."""
-    connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+    connection.execute(_SQL["write_setting"], (name, value))
 
 
 def _keys_of(connection: sqlite3.Connection, account: AccountConfig, folder: Path) -> list[tuple[str, bool]]:

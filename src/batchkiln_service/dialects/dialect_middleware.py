@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 
 from batchkiln_service.api.handling import told
 from batchkiln_service.context import CONTEXT, PREFIX, Context
+from batchkiln_service.db.creates import find_by_idempotency_key
 from batchkiln_service.db.credits import balance_credits
 from batchkiln_service.db.request_log import LoggedResponse
 from batchkiln_service.dialects import dialect_outputs, error_replies
@@ -246,13 +247,7 @@ class _Dressing:
         if self._dialect["replay"] == "record" or key is None:
             return None
 
-        def find(connection: sqlite3.Connection) -> sqlite3.Row | None:
-            row: sqlite3.Row | None = connection.execute(
-                "SELECT g.* FROM idempotency i JOIN generations g ON g.id = i.generation_id WHERE i.key = ?", (key,)
-            ).fetchone()
-            return row
-
-        return await self._context.database.run(find)
+        return await self._context.database.run(lambda connection: find_by_idempotency_key(connection, key))
 
     async def _meets(self, known: sqlite3.Row) -> Refusal | None:
         """Return what a replay meets before it is looked for, if anything: it says nothing about the first request."""

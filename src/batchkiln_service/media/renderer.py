@@ -16,7 +16,7 @@ from typing import Final
 
 from batchkiln_service.clock import ServiceClock
 from batchkiln_service.db.database import Database
-from batchkiln_service.db.generations import find_generation, find_unrendered, mark_helped, mark_rendered
+from batchkiln_service.db.generations import find_generation, find_unrendered, mark_rendered, set_outcome
 from batchkiln_service.errors import PASSING_TROUBLES
 from batchkiln_service.media.clips import FRAMES_PER_SECOND
 from batchkiln_service.media.worker_pool import WorkerPool
@@ -193,7 +193,7 @@ class Renderer:
         failed_at_ms = self._clock.now_ms()
         try:
             self._database.submit(
-                lambda connection: mark_helped(connection, generation_id, "failed", failed_at_ms)
+                lambda connection: set_outcome(connection, generation_id, "failed", failed_at_ms)
             ).result()
         except sqlite3.Error as error:
             raise OutputDelayedError(generation_id) from error

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from batchkiln_service.context import CONTEXT, Context
-from batchkiln_service.db.generations import find_drawing, find_generation
+from batchkiln_service.db.generations import find_generation, find_render_spec
 from batchkiln_service.errors import ApiError
 from batchkiln_service.media.renderer import OutputDelayedError, OutputUnwantedError
 from batchkiln_service.rules.lifecycle import status_at
@@ -56,7 +56,7 @@ async def _kept(context: Context, generation_id: str, now_ms: int) -> _Kept:
             return None
         if status_at(record.generation, now_ms, retention_ms=context.retention_ms) != "success":
             return None
-        drawing = find_drawing(connection, generation_id)
+        drawing = find_render_spec(connection, generation_id)
         return _Kept(generation_id, record.output, drawing, record.generation.rendered_at_ms)
 
     kept = await context.database.run(find)

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchkiln_service import Limits
-from batchkiln_service.db.client_report import LONGEST_LIST, enter_struck, report_of
+from batchkiln_service.db.client_report import LONGEST_LIST, report_of
 from batchkiln_service.db.database import connect
+from batchkiln_service.db.fault_counts import record_applied
 from batchkiln_service.db.report import Report, Spread
 from batchkiln_service.rules.windows import Calendar
 
@@ -275,8 +276,8 @@ def test_books_that_do_not_balance_are_named(books: Books) -> None:
 
 def test_faults_are_counted_where_they_struck(books: Books) -> None:
     """What misbehaviour there was is told apart from what the client did."""
-    enter_struck(books.connection, ["slow", "cut_body"], endpoint="download", at_ms=BEGIN_MS)
-    enter_struck(books.connection, ["slow"], endpoint="create", at_ms=BEGIN_MS)
+    record_applied(books.connection, ["slow", "cut_body"], endpoint="download", at_ms=BEGIN_MS)
+    record_applied(books.connection, ["slow"], endpoint="create", at_ms=BEGIN_MS)
     books.request(0, kind="create", status=429, code="throttle", fault="throttle", number=None)
     books.request(1, kind="create", status=429, code="rate_limited", number=None)
 
