@@ -12,6 +12,7 @@ import math
 import random
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -120,3 +121,9 @@ class RandomStream:
         stream = random.Random(digest)  # noqa: S311 - as above
         variance = math.log(1 + (spread / mean) ** 2)
         return stream.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))
+
+
+def iso(instant_ms: int) -> str:
+    """Return an instant as ISO 8601 UTC with milliseconds. Service section 2.1."""
+    moment = datetime.fromtimestamp(instant_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

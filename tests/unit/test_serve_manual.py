@@ -11,10 +11,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from batchkiln.cli.serve_config import DEFAULT_STATE_DIR
 from batchkiln_service.admin_api import app as operator_app
 from batchkiln_service.api import scripted_outcomes
 from batchkiln_service.api.routes import ROUTES
+from batchkiln_service.commands.config_loading import DEFAULT_STATE_DIR
 from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
 from batchkiln_service.db.report import Report, Spread
 from batchkiln_service.faults import KINDS, Endpoint, FaultMatch, FaultRule, places_of

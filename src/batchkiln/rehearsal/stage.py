@@ -37,8 +37,9 @@ from batchkiln.rehearsal.weather import CutConnections, Level, fault_rules
 from batchkiln.scheduler.control import Control
 from batchkiln.wiring.applying import Applied, apply_manifests, scope_of
 from batchkiln.wiring.driver import Driver, driving
+from batchkiln.wiring.embedded import service_limits
 from batchkiln.wiring.setting import Setting, Surroundings
-from batchkiln_service import AccountConfig, Limits, LocalService, Report, ServiceConfig, logged_requests
+from batchkiln_service import AccountConfig, LocalService, Report, ServiceConfig, logged_requests
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"
@@ -233,7 +234,7 @@ class _Stage:
             seed=self._wish.seed,
             day_seconds=profile.day.seconds,
             day_start=profile.day.start,
-            limits=Limits(**profile.limits.of_the_service),
+            limits=service_limits(profile.limits),
             accounts=tuple(AccountConfig(name=name, credits=CREDITS) for name in profile.account_names),
             faults=fault_rules(self._wish.level),
         )

@@ -35,7 +35,7 @@ from batchkiln.wiring.keys import refuse_shared_keys
 from batchkiln.wiring.setting import Setting, kept_seconds
 
 if TYPE_CHECKING:
-    from batchkiln_service.server import LocalService
+    from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
 """How often a drive that waits for more looks by itself, in real seconds. A drive that ends needs none of it."""

@@ -10,14 +10,14 @@ import orjson
 from aiohttp import hdrs, web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from batchkiln_service.clock import ServiceClock
+from batchkiln_service.clock import ServiceClock, iso
 from batchkiln_service.db.database import Database
 from batchkiln_service.db.generations import count_active
 from batchkiln_service.db.report import Report
 from batchkiln_service.errors import ApiError, sentence_of
 from batchkiln_service.faults import ActiveRule, FaultRule, Faults
 from batchkiln_service.rules.lifecycle import Outcome
-from batchkiln_service.transport.bodies import http_date, iso, refusal
+from batchkiln_service.transport.bodies import http_date, refusal
 from batchkiln_service.transport.connections import SERVER
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from batchkiln_service.clock import iso
 from batchkiln_service.context import CONTEXT
 from batchkiln_service.faults import FaultRule
-from batchkiln_service.transport.bodies import iso
 
 # Where a reply holds by how many milliseconds its date is wrong.
 WRONG_BY_MS: Final = web.ResponseKey("wrong_by_ms", int)

@@ -11,6 +11,7 @@ from aiohttp import web
 from batchkiln_service.api.fault_injection import IS_REPLAY
 from batchkiln_service.api.handling import ApiCall, answered, read_body
 from batchkiln_service.api.scripted_outcomes import with_outcome_fault, with_prompt_directives
+from batchkiln_service.clock import iso
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
 from batchkiln_service.db.assets import resolve_inputs
@@ -25,7 +26,7 @@ from batchkiln_service.rules.lifecycle import link_expiry_ms, status_at
 from batchkiln_service.rules.render_spec import RenderSpec
 from batchkiln_service.rules.replies import Cost, GenerationRecord, OutputLink, Quote
 from batchkiln_service.rules.validation import IDEMPOTENCY_KEY, GenerationRequest, check_request
-from batchkiln_service.transport.bodies import deferred, error_of, iso, reply
+from batchkiln_service.transport.bodies import deferred, error_of, reply
 
 PENDING_SECONDS: Final = 1.5  # between acceptance and the start of the work
 

@@ -8,6 +8,7 @@ from typing import get_args
 from aiohttp import web
 
 from batchkiln_service.api.handling import ApiCall, answered, read_body
+from batchkiln_service.clock import iso
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
 from batchkiln_service.db.assets import (
@@ -21,7 +22,7 @@ from batchkiln_service.rules.validation import check_completion, check_uploads
 from batchkiln_service.rules.wire import ContentType
 from batchkiln_service.storage.upload import upload_headers, upload_url
 from batchkiln_service.storage.verification import complete_assets
-from batchkiln_service.transport.bodies import iso, reply
+from batchkiln_service.transport.bodies import reply
 
 
 async def prepare(request: web.Request, call: ApiCall) -> web.StreamResponse:

@@ -49,7 +49,7 @@ class AccountAdmin:
         with _transaction(self._connection) as connection:
             return revoke_key(connection, key_id, now_ms=self._now_ms())
 
-    def purse(self, account: str) -> CreditBalance:
+    def balance(self, account: str) -> CreditBalance:
         """Return what an account has bought, and what has become of it."""
         check_account(self._connection, account)
         (found,) = list_balances(self._connection, account)
@@ -60,7 +60,7 @@ class AccountAdmin:
         with _transaction(self._connection) as connection:
             check_account(connection, account)
             buy(connection, account, amount, now_ms=self._now_ms())
-        return self.purse(account)
+        return self.balance(account)
 
     def _now_ms(self) -> int:
         """Return the instant of service time, without moving the anchor of a server that runs."""

@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from batchkiln_service.clock import iso
 from batchkiln_service.config import Limits
 from batchkiln_service.db.credits import audit
 from batchkiln_service.db.report import (
@@ -135,7 +135,7 @@ class _Reading:
             last_request_at=_iso_or_none(row["last_ms"]),
             log_kept_since=first,
             is_log_whole=bool(row["is_log_whole"]),
-            written_at=_iso(self.now_ms),
+            written_at=iso(self.now_ms),
         )
 
     def _creates(self) -> Creates:
@@ -159,7 +159,7 @@ class _Reading:
                 busiest_minute_sent=row["sent"],
                 limit_per_day=limits[row["budget"]][1],
                 busiest_day_requests=day["requests"],
-                busiest_day_began_at=None if day["day"] is None else _iso(self.calendar.begin_of(day["day"])),
+                busiest_day_began_at=None if day["day"] is None else iso(self.calendar.begin_of(day["day"])),
             )
             for row in self._rows("busiest_minutes")
             for day in [days.get((row["account"], row["budget"]), nothing)]
@@ -174,7 +174,7 @@ class _Reading:
         found = [
             DayUse(
                 account=row["account"],
-                began_at=_iso(self.calendar.begin_of(row["day"])),
+                began_at=iso(self.calendar.begin_of(row["day"])),
                 used_credits=row["credits"],
                 limit_credits=self.limits.credits_per_day,
                 uploaded_files=row["upload_files"],
@@ -193,7 +193,7 @@ class _Reading:
                 account=row["account"],
                 first_id=row["first_id"],
                 second_id=row["second_id"],
-                began_at=_iso(row["began_at_ms"]),
+                began_at=iso(row["began_at_ms"]),
                 overlap_seconds=row["overlap_ms"] / 1000,
             )
             for row in self._rows("overlaps")
@@ -243,9 +243,4 @@ def _listing(entries: Iterable[Entry], count: int) -> Listing[Entry]:
 
 
 def _iso_or_none(instant_ms: int | None) -> str | None:
-    return None if instant_ms is None else _iso(instant_ms)
-
-
-def _iso(instant_ms: int) -> str:
-    moment = datetime.fromtimestamp(instant_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if instant_ms is None else iso(instant_ms)

@@ -46,12 +46,6 @@ def refusal(error: ApiError) -> web.Response:
     return response
 
 
-def iso(instant_ms: int) -> str:
-    """Return an instant as ISO 8601 UTC with milliseconds. Service section 2.1."""
-    moment = datetime.fromtimestamp(instant_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def http_date(instant_ms: int) -> str:
     """Return an instant as the Date header has it."""
     return _http_date_of(instant_ms // 1000)

@@ -15,10 +15,11 @@ from typing import Any, Final, Literal, TypeVar
 import aiohttp
 from PIL import Image
 
-from batchkiln_service import KeyRefusedError, ManualClock, ServiceConfig
+from batchkiln_service import ManualClock, ServiceConfig
 from batchkiln_service.db.database import connect
 from batchkiln_service.db.keys import digest_of, revoke_key
 from batchkiln_service.db.setup import FILE_NAME, calendar_of
+from batchkiln_service.errors import KeyRefusedError
 
 from .plain_model import Asked, PlainAccount, PlainAsset, PlainGeneration, PlainKey, PlainLimits, PlainModel, Said
 from .world import CLIP, IMAGE, START_MS, Reply, World

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from batchkiln_service import FaultMatch, Limits
+from batchkiln_service import Limits
+from batchkiln_service.faults import FaultMatch
 from batchkiln_service.rules.catalog import load_catalog
 from batchkiln_service.transport.bodies import MAX_BODY_BYTES
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service import KeyRefusedError, Limits, LocalService, ServiceConfig, open_account_admin
+from batchkiln_service import Limits, LocalService, ServiceConfig, open_account_admin
+from batchkiln_service.errors import KeyRefusedError
 
 from .world import IMAGE, World, WorldMaker
 

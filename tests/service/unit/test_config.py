@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln_service import KeyConfig, ServiceConfig, load_config
+from batchkiln_service import KeyConfig, ServiceConfig
+from batchkiln_service.config import load_config
 
 
 def test_defaults_are_the_documented_limits() -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchkiln_service import KeyRefusedError
 from batchkiln_service.db.keys import (
     ApiKey,
     KeyOwner,
@@ -17,6 +16,7 @@ from batchkiln_service.db.keys import (
     list_keys,
     revoke_key,
 )
+from batchkiln_service.errors import KeyRefusedError
 
 from .memory_books import CALENDAR, DAY_MS, NOW_MS, opened
 

@@ -6,7 +6,7 @@ reply before it sends the next. Every reply stands for a commit that is on disk.
 answers a constant, and plain `sqlite3` makes durable commits of one row; the ratios are what to look at, since these
 machines are noisy.
 
-    python benchmarks/service.py [--seconds 10] [--connections 64] [--stored 100000] [--minutes 0] [--quick]
+    python benchmarks/service_throughput.py [--seconds 10] [--connections 64] [--stored 100000] [--minutes 0] [--quick]
 """
 
 import argparse
