@@ -1,4 +1,4 @@
-"""Scenes in colours of their own, with input pictures in them, and the prompt written below."""
+"""Pictures: a background in colours of their own, the input pictures, and the prompt."""
 
 import hashlib
 import io
@@ -8,32 +8,27 @@ from colorsys import hsv_to_rgb
 from pathlib import Path
 from typing import Final
 
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageOps
 
-from batchkiln_service.media.captions import lay_panel, write_panel
+from batchkiln_service.media.captions import caption_panel, paste_panel
 from batchkiln_service.media.input_images import open_picture
 from batchkiln_service.rules.render_spec import RenderSpec
 
-Color = tuple[int, int, int]
-_RIDGE_STEPS: Final = 64
-_FRAME_INK: Final = (250, 250, 250)
+_FRAME_COLOR: Final = (250, 250, 250)
 
 
-def draw_picture(drawing: RenderSpec, inputs: Sequence[Path]) -> Image.Image:
-    """Draw an image, in RGB; the same drawing and inputs give the same pixels."""
-    size = (drawing.width, drawing.height)
-    panel = panel_of(drawing)
-    picture = draw_scene(size, digest_of(drawing))
-    for tile, place in tiles_of(inputs, (size[0], size[1] - panel.height)):
-        picture.paste(tile, place)
-    lay_panel(picture, panel)
+def draw_picture(spec: RenderSpec, inputs: Sequence[Path]) -> Image.Image:
+    """Return the picture in RGB. The same specification and inputs give the same pixels."""
+    panel = panel_of(spec)
+    picture = draw_scene(spec, inputs, height_above_panel=spec.height - panel.height)
+    paste_panel(picture, panel)
     return picture
 
 
 def save_picture(picture: Image.Image, path: Path, output_format: str) -> None:
     """Save as PNG or JPEG. Raises OSError.
 
-    By way of memory: Pillow does not notice that a disk took only a part of what it writes.
+    The file is encoded in memory first, because Pillow does not notice a partial write to a full disk.
     """
     content = io.BytesIO()
     if output_format == "jpg":
@@ -43,83 +38,61 @@ def save_picture(picture: Image.Image, path: Path, output_format: str) -> None:
     path.write_bytes(content.getbuffer())
 
 
-def digest_of(drawing: RenderSpec) -> bytes:
-    """Return what colours, places and the mark in the caption come from."""
-    return hashlib.sha256(drawing.as_json()).digest()
+def panel_of(spec: RenderSpec) -> Image.Image:
+    """Return the caption panel: the prompt, the parameters, and a mark that differs if any parameter does."""
+    mark = f"#{_digest_of(spec).hex()[:6]}"
+    facts = [mark, spec.model, spec.mode, spec.image_mode, f"{spec.width}x{spec.height}"]
+    facts.append(f"{spec.duration_seconds} s" if spec.kind == "video" else None)
+    facts.append("with sound" if spec.with_audio else None)
+    return caption_panel((spec.width, spec.height), spec.prompt, " · ".join(fact for fact in facts if fact))
 
 
-def panel_of(drawing: RenderSpec) -> Image.Image:
-    """Return the panel with the prompt, what was asked for, and a mark that tells even equal prompts apart."""
-    facts = [drawing.model, drawing.mode, drawing.image_mode, f"{drawing.width}x{drawing.height}"]
-    facts.append(f"{drawing.duration_seconds} s" if drawing.kind == "video" else None)
-    facts.append("with sound" if drawing.with_audio else None)
-    facts.append(f"#{digest_of(drawing).hex()[:6]}")
-    caption = " · ".join(fact for fact in facts if fact)
-    return write_panel((drawing.width, drawing.height), drawing.prompt, caption)
+def draw_scene(
+    spec: RenderSpec, inputs: Sequence[Path], *, height_above_panel: int, is_turned: bool = False
+) -> Image.Image:
+    """Return a gradient with the inputs in a grid; the gradient's two colours depend on all of the specification.
 
-
-def draw_scene(size: tuple[int, int], digest: bytes) -> Image.Image:
-    """Paint a sky that grows lighter, a disc and three ridges; colours and places come from the digest."""
-    width, height = size
-    hue = digest[0]
-    ramp = Image.linear_gradient("L").resize((1, height))
-    sky = ImageOps.colorize(ramp, black=_color(hue, 150, 110), white=_color(hue + digest[1] // 4, 90, 235))
-    scene = sky.resize(size)
-    draw = ImageDraw.Draw(scene)
-    radius = min(size) // (6 + digest[2] % 6)
-    center = (width * (40 + digest[3] % 170) // 250, height * (30 + digest[4] % 60) // 250)
-    draw.circle(center, radius, fill=_color(hue + 128, 60, 250))
-    for ridge in range(3):
-        draw.polygon(_ridge(size, digest, ridge), fill=_color(hue + 20 * ridge, 140, 150 - 40 * ridge))
+    `is_turned` swaps the colours.
+    """
+    digest = _digest_of(spec)
+    colors = [_color(digest[0], 130), _color(digest[0] + 32 + digest[1] // 2, 235)]
+    top, bottom = reversed(colors) if is_turned else colors
+    ramp = Image.linear_gradient("L").resize((1, spec.height))
+    scene = ImageOps.colorize(ramp, black=top, white=bottom).resize((spec.width, spec.height))
+    _paste_grid(scene, inputs, (spec.width, height_above_panel))
     return scene
 
 
-def tiles_of(inputs: Sequence[Path], room: tuple[int, int]) -> list[tuple[Image.Image, tuple[int, int]]]:
-    """Return each input in a frame, as large as a grid of them allows, and where it goes in that room."""
-    if not inputs:
-        return []
-    columns = _columns(len(inputs), room)
-    rows = math.ceil(len(inputs) / columns)
-    cell = room[0] // columns, room[1] // rows
-    edge = max(2, min(room) // 120)
-    inner = max(1, cell[0] - 6 * edge), max(1, cell[1] - 6 * edge)
-    tiles = []
-    for index, path in enumerate(inputs):
-        picture = ImageOps.contain(open_picture(path, at_least=inner), inner, Image.Resampling.BICUBIC)
-        tile = ImageOps.expand(picture, edge, fill=_FRAME_INK)
-        row, column = divmod(index, columns)
-        in_row = min(columns, len(inputs) - row * columns)  # the last row stands in the middle
-        left = (room[0] - in_row * cell[0]) // 2 + column * cell[0]
-        place = left + (cell[0] - tile.width) // 2, row * cell[1] + (cell[1] - tile.height) // 2
-        tiles.append((tile, place))
-    return tiles
+def _digest_of(spec: RenderSpec) -> bytes:
+    return hashlib.sha256(spec.as_json()).digest()
 
 
-def _columns(count: int, room: tuple[int, int]) -> int:
-    """Return how many columns give the largest squares."""
-
-    def square(columns: int) -> float:
-        return min(room[0] / columns, room[1] / math.ceil(count / columns))
-
-    return max(range(1, count + 1), key=square)
-
-
-def _color(hue: int, saturation: int, brightness: int) -> Color:
-    """Turn hue, saturation and value, each of 256 steps, into a colour."""
-    red, green, blue = hsv_to_rgb(hue % 256 / 256, saturation / 255, brightness / 255)
+def _color(hue: int, brightness: int) -> tuple[int, int, int]:
+    """Return an RGB colour; the hue is modulo 256."""
+    red, green, blue = hsv_to_rgb(hue % 256 / 256, 0.5, brightness / 255)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
-def _ridge(size: tuple[int, int], digest: bytes, ridge: int) -> list[tuple[int, int]]:
-    """Return the outline of a chain of hills; nearer ones stand lower."""
-    width, height = size
-    base = height * (38 + 12 * ridge) // 100
-    wave = 2 * math.pi * (2 + digest[5 + ridge] % 3) / _RIDGE_STEPS
-    tops = [
-        (
-            width * step // _RIDGE_STEPS,
-            base + int(height * 0.06 * math.sin(wave * step + digest[8 + ridge])),
-        )
-        for step in range(_RIDGE_STEPS + 1)
-    ]
-    return [*tops, (width, height), (0, height)]
+def _paste_grid(scene: Image.Image, inputs: Sequence[Path], room: tuple[int, int]) -> None:
+    """Paste each input in a frame, as large as a grid in that room allows."""
+    if not inputs:
+        return
+    columns = _columns(len(inputs), room)
+    cell = room[0] // columns, room[1] // math.ceil(len(inputs) / columns)
+    border = max(2, min(room) // 120)
+    inner = max(1, cell[0] - 6 * border), max(1, cell[1] - 6 * border)
+    for index, path in enumerate(inputs):
+        picture = ImageOps.contain(open_picture(path, at_least=inner), inner, Image.Resampling.BICUBIC)
+        tile = ImageOps.expand(picture, border, fill=_FRAME_COLOR)
+        row, column = divmod(index, columns)
+        left, top = column * cell[0] + (cell[0] - tile.width) // 2, row * cell[1] + (cell[1] - tile.height) // 2
+        scene.paste(tile, (left, top))
+
+
+def _columns(count: int, room: tuple[int, int]) -> int:
+    """Return the number of columns that gives the largest squares."""
+
+    def side(columns: int) -> float:
+        return min(room[0] / columns, room[1] / math.ceil(count / columns))
+
+    return max(range(1, count + 1), key=side)

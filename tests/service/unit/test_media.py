@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
-from batchkiln_service.media.captions import write_panel
+from batchkiln_service.media.captions import caption_panel
+from batchkiln_service.media.clips import painter_of
 from batchkiln_service.media.input_images import UnreadablePictureError, examine, open_picture, size_by_header
 from batchkiln_service.media.legible_text import legible
-from batchkiln_service.media.motion import painter_of
 from batchkiln_service.media.pictures import draw_picture
 from batchkiln_service.rules.render_spec import RenderSpec
 
@@ -73,7 +73,7 @@ def test_what_the_font_lacks_is_written_in_words(prompt: str, written: str) -> N
 @pytest.mark.parametrize("size", [(64, 64), (854, 480), (480, 1120)])
 def test_prompt_of_any_length_leaves_most_of_the_picture(prompt: str, size: tuple[int, int]) -> None:
     """The panel is as wide as the picture and less than half as high, however long the prompt is."""
-    panel = write_panel(size, prompt, "epsilon-2 · #0123ab")
+    panel = caption_panel(size, prompt, "epsilon-2 · #0123ab")
 
     assert panel.width == size[0]
     assert panel.height < max(size[1] / 2, 48)
@@ -81,7 +81,7 @@ def test_prompt_of_any_length_leaves_most_of_the_picture(prompt: str, size: tupl
 
 def test_short_prompt_is_written_large() -> None:
     """Letters are as large as fits: a prompt of one word is higher than a line of a long one."""
-    short, long = (write_panel((512, 512), prompt, "") for prompt in ("owl", "owls and foxes " * 60))
+    short, long = (caption_panel((512, 512), prompt, "") for prompt in ("owl", "owls and foxes " * 60))
 
     assert short.height > long.height / 7
     assert ImageStat.Stat(short.crop((16, 8, 100, 52))).mean[0] > 30
@@ -240,7 +240,7 @@ def test_every_input_shows_in_a_picture(tmp_path: Path, count: int) -> None:
 
 
 def test_clip_begins_with_its_first_frame_and_moves(tmp_path: Path) -> None:
-    """The first frame is the input alone; later ones show it from nearer, with the prompt. Service section 2.2."""
+    """The first frame is the input alone; later ones differ, and show the prompt. Service section 2.2."""
     path = halves(tmp_path / "a", (200, 30, 30), (30, 30, 200))
     paint = painter_of(drawing(kind="video", mode="image-to-video", image_mode="first-frame"), [path])
     with Image.open(path) as image:
