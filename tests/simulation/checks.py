@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from batchkiln.service.books.credits import audit
+from batchkiln_service.db.credits import audit
 from crash.ledger import DAY_MS, MINUTE_MS, Books
 
 from .fates import STRANGE_PROMPT

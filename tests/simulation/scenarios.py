@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from batchkiln.rehearsal.network import Misfortune
-from batchkiln.service.faults import Endpoint, Misbehaviour
+from batchkiln_service.faults import Endpoint, Misbehaviour
 
 from .manifests import Wishes, draw_wishes
 from .plan import START, ClockStep, Outage, Plan

@@ -25,7 +25,7 @@ from typing import Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from batchkiln.service.dialects import Dialect
+from batchkiln_service.dialects import Dialect
 from simulation.playing import place_for_worlds, seeded_secrets
 from simulation.quiet import silence, silent_pool
 from simulation.remedies import replies_of

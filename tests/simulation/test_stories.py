@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from batchkiln.service.faults import KINDS
+from batchkiln_service.faults import KINDS
 
 from .plan import Outage, Plan
 from .playing import play

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.service.dialects import TRAITS, Dialect
+from batchkiln_service.dialects import TRAITS, Dialect
 
 from .playing import seeded_secrets
 from .quiet import silence
