@@ -16,10 +16,10 @@ from batchkiln.config import load_config
 from batchkiln.presentation.overview import read_overview
 from batchkiln.service.api.generations import PENDING_SECONDS
 from batchkiln.service.clock import Dice
+from simulation.log_silencing import silence
 from simulation.plan import Plan
-from simulation.playing import place_for_worlds, seeded_secrets
-from simulation.quiet import silence
-from simulation.world import World
+from simulation.plan_runner import place_for_worlds, seeded_secrets
+from simulation.simulated_world import World
 
 
 @dataclass(frozen=True)

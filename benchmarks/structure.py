@@ -4,7 +4,7 @@ One text-to-image item is run to its end by `batchkiln run` on the embedded loca
 notes every call in every thread. Counted are functions of ours that ran (no class bodies, no comprehensions), the
 modules in which they stand, and the pairs of modules of which one called the other directly. The local service's own
 code is left out; so is the library code between two functions of ours. The other figures are read from the source:
-`tests/support/source.py` defines each.
+`tests/support/source_figures.py` defines each.
 
     python benchmarks/structure.py [--packages] [--names]
 """
@@ -25,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 
 from figure import HEAD, Figure  # noqa: E402  found where this file is
 
-from support import source  # noqa: E402  as above
+from support import source_figures as source  # noqa: E402  as above
 
 MANIFEST = """
 version: 1

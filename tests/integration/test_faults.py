@@ -16,7 +16,7 @@ from batchkiln.service.faults import FaultRule
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
-from crash.ledger import Books
+from crash.service_books import Books
 
 SCALE = 1500.0
 PROMPTS = [f"A heron over marsh number {number}" for number in range(10)]

@@ -5,7 +5,7 @@
 
 import pytest
 
-from support import source
+from support import source_figures as source
 
 MOST_DOUBLED_NAMES = 36
 MOST_DOUBLED_NAMES_OF_THE_SERVICE = 5

@@ -15,7 +15,7 @@ from batchkiln.core.job import Mode, Order
 from batchkiln.manifest import EXAMPLE, json_schema, open_manifest
 from batchkiln.manifest.schema import Header, ManifestFile
 
-from .writing import HEADER, mistakes, placed, places, specs
+from .manifest_texts import HEADER, mistakes, placed, places, specs
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
