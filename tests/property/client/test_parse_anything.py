@@ -12,6 +12,7 @@ from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.described import open_fields
 from batchkiln.client.http_response import RawReply
 from batchkiln.core.responses import Accepted, NoResponse
+from support.examples import examples
 
 NAMES = st.sampled_from(
     [
@@ -60,7 +61,7 @@ PARSERS: list[Callable[[RawReply], object]] = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     document=DOCUMENTS,
     status=st.sampled_from([200, 202, 302, 400, 403, 404, 409, 422, 429, 503]),
@@ -80,7 +81,7 @@ def test_no_document_breaks_the_parser(document: object, status: int, retry_afte
         assert len(open_fields(document)) == 7
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(body=st.binary(max_size=60), kind=st.sampled_from(["", "text/html", "application/json", "image/png"]))
 def test_no_bytes_break_the_parser(body: bytes, kind: str) -> None:
     """Any bytes under any content type become a reply, and never an accepted create. Law 2."""

@@ -27,13 +27,14 @@ from property.client.reply_variants import (
     respelled,
     wrapped,
 )
+from support.examples import examples
 
 
 def answer(document: object, status: int = 200) -> RawReply:
     return RawReply(status, {"content-type": "application/json"}, json.dumps(document).encode())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(told=records())
 def test_the_record_is_found_in_every_dressing(told: tuple[Any, str, str]) -> None:
     """Its own id, never an envelope's; status, price, instant and links as they are. Laws 2 and 3."""
@@ -50,7 +51,7 @@ def test_the_record_is_found_in_every_dressing(told: tuple[Any, str, str]) -> No
     assert len(created.record.outputs) == (status == "success")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(told=preparations())
 def test_each_file_gets_its_own_ticket_in_every_dressing(told: tuple[Any, list[str], list[Any]]) -> None:
     """The asset's id by what stands around the url; the bytes of one file never go to another's place."""
@@ -59,7 +60,7 @@ def test_each_file_gets_its_own_ticket_in_every_dressing(told: tuple[Any, list[s
     assert parse_prepare(answer(document), names) == UploadsPrepared(tuple(UploadTicket(*each) for each in tickets))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(told=completions())
 def test_each_asset_gets_its_own_url_in_every_dressing(told: tuple[Any, list[str], list[str]]) -> None:
     """By id where ids are told, else by position; never another link of the same asset."""
@@ -68,7 +69,7 @@ def test_each_asset_gets_its_own_url_in_every_dressing(told: tuple[Any, list[str
     assert parse_complete(answer(document), ids) == AssetsReady(tuple(urls))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), price=st.integers(0, 10**6), spell=st.sampled_from(SPELLINGS))
 def test_the_documented_price_wins_in_every_dressing(data: st.DataObject, price: int, spell: Any) -> None:  # noqa: ANN401
     """Whatever else has a figure. Service section 2.4."""
@@ -79,7 +80,7 @@ def test_the_documented_price_wins_in_every_dressing(data: st.DataObject, price:
     assert parse_quote(answer(document)) == Quoted(price)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), left=st.integers(0, 10**6), spell=st.sampled_from(SPELLINGS[:4]))
 def test_the_balance_is_found_in_every_dressing(data: st.DataObject, left: int, spell: Any) -> None:  # noqa: ANN401
     """Under any name that says what is left, beside what was used and what is allowed. Service section 2.4."""

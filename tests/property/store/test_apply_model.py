@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
 from batchkiln.store.apply import ApplyOptions, ApplyReport
 from batchkiln.store.queued_load import RecipeCount, recipe_counts
+from support.examples import examples
 from support.queue_file import JOB, QueueFile, capped, image, spec
 
 NAMES = [f"item-{number}" for number in range(6)]
@@ -152,7 +154,16 @@ def left_to_send(counts: Iterable[RecipeCount]) -> Counter[tuple[str, str, int |
     return found
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give an empty queue to copy into memory."""
+    empty = QueueFile(tmp_path_factory.mktemp("template") / "queue.db")
+    empty.connection.execute("PRAGMA journal_mode = DELETE")
+    empty.connection.close()
+    return empty.path
+
+
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_sequence_of_manifests_agrees_with_the_model(template: Path, steps: list[tuple[object, object]]) -> None:
     """Report, items and counters are what a dictionary would hold, whatever is applied and happens in between.

@@ -15,8 +15,9 @@ from batchkiln.service.dialects.naming import Ids, asset_ids, generation_ids
 from batchkiln.service.dialects.refusals import body_shape, meant, media_type, refused
 from batchkiln.service.rules.catalog import load_catalog
 from batchkiln.service.rules.replies import AssetList, Balance, GenerationRecord, ModelList, Quote, Reply, UploadList
+from support.examples import examples
 
-SEEDS = range(400)
+SEEDS = range(examples(400))
 FORMS = ("prefix_hex", "uuid", "int", "digits", "base62", "long", "upper")
 PLACES = {
     Endpoint.MODELS: ("get", "/models"),
