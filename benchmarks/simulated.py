@@ -16,10 +16,10 @@ from batchkiln.config import load_config
 from batchkiln.presentation.overview import read_overview
 from batchkiln_service.api.generation_endpoints import PENDING_SECONDS
 from batchkiln_service.clock import RandomStream
+from simulation.log_silencing import silence
 from simulation.plan import Plan
-from simulation.playing import place_for_worlds, seeded_secrets
-from simulation.quiet import silence
-from simulation.world import World
+from simulation.plan_runner import place_for_worlds, seeded_secrets
+from simulation.simulated_world import World
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from batchkiln_service.faults import FaultRule
-from crash.ledger import Books
+from crash.service_books import Books
 
 SCALE = 1500.0
 PROMPTS = [f"A heron over marsh number {number}" for number in range(10)]
