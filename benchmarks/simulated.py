@@ -13,9 +13,9 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from batchkiln.config import load_config
+from batchkiln.presentation.overview import read_overview
 from batchkiln.service.api.generations import PENDING_SECONDS
 from batchkiln.service.clock import Dice
-from batchkiln.views.overview import read_overview
 from simulation.plan import Plan
 from simulation.playing import place_for_worlds, seeded_secrets
 from simulation.quiet import silence

@@ -13,9 +13,9 @@ from random import Random
 from typing import Final
 
 from batchkiln.core.errors import BatchkilnError, QueueUnusable
-from batchkiln.queue.connection import SCHEMA_VERSION, translated
-from batchkiln.queue.place import damaged
-from batchkiln.scheduler.loop import first_error
+from batchkiln.store.database import SCHEMA_VERSION, translated
+from batchkiln.store.preflight import corruption_error
+from batchkiln.worker.loop import first_error
 from golden.files import instant_of, load, new_world, surround
 from support.fake_service import Create, FakeService
 from support.world import World
@@ -138,7 +138,7 @@ def _items(world: World) -> dict[str, tuple[str, str | None]]:
 def _as_told(error: sqlite3.DatabaseError | UnicodeDecodeError, folder: Path) -> BaseException:
     """Name an error as the connection does: the world's opens without one."""
     if isinstance(error, UnicodeDecodeError):
-        return damaged(folder / "queue.db", "a text in it is not UTF-8")
+        return corruption_error(folder / "queue.db", "a text in it is not UTF-8")
     return translated(error, folder / "queue.db")
 
 

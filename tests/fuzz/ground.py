@@ -11,18 +11,18 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import Final
 
-from batchkiln.core import naming
+from batchkiln.core import filenames
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, JobSpec
 from batchkiln.manifest import PlacedItem, open_manifest
-from batchkiln.manifest.findings import Findings
+from batchkiln.manifest.diagnostics import Diagnostics
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.sources import Rows, SourceUnreadable, open_source, source_for
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
 from batchkiln.outputs import RealFiles
-from batchkiln.outputs.places import place_inside
-from batchkiln.queue.connection import prepare_for_writing
-from batchkiln.queue.intake import ApplyOptions, apply_manifest
+from batchkiln.outputs.paths import place_inside
+from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.database import prepare_for_writing
 
 ITEMS_READ: Final = 2_000  # of one hostile manifest; what comes later is made by the same code
 PATIENCE_SECONDS: Final = 20.0  # an input that takes longer counts as a hang, also on a busy machine
@@ -147,7 +147,7 @@ def check_names(job: JobSpec, specs: list[ItemSpec], *, are_queued: bool) -> Non
     real_root = files.real_path(root)
     for index, spec in enumerate(specs):
         names = [
-            naming.render(
+            filenames.render(
                 spec.file_name or job.filename,
                 job=job.name,
                 item=spec.name,
@@ -193,7 +193,7 @@ def check_rows(folder: Path, content: bytes, kind: str) -> None:
     path.write_bytes(gzip.compress(content, 1) if kind.endswith(".gz") and content[:1] != b"!" else content)
     source = source_for(path, path.name)
     assert source is not None
-    findings = Findings(path.name, path)
+    findings = Diagnostics(path.name, path)
     with open_source(source) as stream:
         try:
             for line, number, variables in Rows(source, stream, findings):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from batchkiln.core.errors import InputError, Mistake
-from batchkiln.core.naming import safe_value
+from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.filenames import safe_value
 from batchkiln.manifest import open_manifest
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.sources import FREE_EXPANSION_SIZE_BYTES, MAX_EXPANSION
@@ -22,7 +22,7 @@ HEADER = "version: 1\njob: t\ndefaults: {model: epsilon-2, mode: text-to-image}\
 ITEMS = HEADER + "items:\n"
 
 
-def mistakes(folder: Path, manifest: str | bytes) -> tuple[Mistake, ...]:
+def mistakes(folder: Path, manifest: str | bytes) -> tuple[Diagnostic, ...]:
     """Read a manifest that is wrong, within anybody's patience, and give what is told."""
     with ground.patience():
         found = ground.read(folder, manifest.encode() if isinstance(manifest, str) else manifest)

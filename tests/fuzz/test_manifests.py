@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.errors import InputError, OutputsUnwritable
+from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.outputs import RealFiles
-from batchkiln.outputs.places import place_inside
+from batchkiln.outputs.paths import place_inside
 from fuzz import ground, writing
 from fuzz.manifests import CONDITIONS, TEMPLATES, WORDS
 
@@ -99,7 +99,7 @@ def test_a_link_in_the_output_folder_leads_nowhere(tmp_path: Path) -> None:
     found = ground.read(tmp_path, ground_manifest())
     assert not isinstance(found, InputError)
 
-    with pytest.raises(OutputsUnwritable, match="symbolic link"):
+    with pytest.raises(OutputDirNotWritable, match="symbolic link"):
         place_inside(RealFiles(), Path(found[0].output_dir), "t/a.png")
 
 

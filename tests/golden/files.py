@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, OutputLink
+from batchkiln.core.responses import GenerationRecord, GenerationStatus, OutputLink
 from support.fake_clock import FakeClock
 from support.fake_service import LINK_LIFE, Create, FakeService, Generation, Request
 from support.world import World

@@ -5,20 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import InputFile
-from batchkiln.core.replies import GenerationStatus, KeyConflict, RefusalKind, Refused, ServiceError
+from batchkiln.core.responses import ErrorInfo, GenerationStatus, IdempotencyConflict, RefusalKind, Refused
 from batchkiln.core.states import ItemState
-from batchkiln.queue.persons import cancel, pause
-from batchkiln.queue.sql import query
-from batchkiln.scheduler.control import Control
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.operations import cancel, pause
+from batchkiln.store.sql import query
+from batchkiln.worker.run_state import RunState
 from support.fake_service import Lost
 from support.world import World
 
 from .files import new_world
 
 QUEUE_UID: Final = "0123456789abcdef0123456789abcdef"
-_NO: Final = ServiceError("invalid_parameter", "the service did not like it")
+_NO: Final = ErrorInfo("invalid_parameter", "the service did not like it")
 
 
 async def told(folder: Path) -> World:
@@ -55,11 +55,11 @@ LONG: Final = 20  # replies: more than a program waits for before it asks a pers
 
 async def _holds(world: World) -> None:
     """One item for each reason to wait for a person."""
-    conflict = KeyConflict(ServiceError("idempotency_conflict", "the same key with another body"))
+    conflict = IdempotencyConflict(ErrorInfo("idempotency_conflict", "the same key with another body"))
     world.service.say("create", *[conflict] * LONG)
     await _live(world, "held-conflict")
     world.service.scripts.clear()
-    dearer = Refused(RefusalKind.OVER_QUOTE, ServiceError("over_quote", "dearer"))
+    dearer = Refused(RefusalKind.OVER_QUOTE, ErrorInfo("over_quote", "dearer"))
     world.service.say("create", Lost.REQUEST, *[dearer] * LONG)
     await _live(world, "held-in-doubt")
     world.service.scripts.clear()
@@ -158,7 +158,7 @@ class _Cut(Exception):
 
 async def _killed_when(world: World, is_so: Callable[[], bool]) -> None:
     """Drive until something is so, and die in that instant; begin again on the same file."""
-    world.control = Control()
+    world.control = RunState()
 
     def look() -> None:
         if is_so():

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
-from batchkiln.core.views import Outstanding
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
+from batchkiln.core.queue_types import Outstanding
 from batchkiln.service import AccountConfig, LocalService, ServiceConfig
 from batchkiln.service.faults import FaultRule
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.worker.run_state import RunState
 from crash.ledger import Books
 
 SCALE = 1500.0
@@ -72,11 +72,11 @@ def manifest() -> str:
 
 async def drive(folder: Path) -> Outstanding:
     """Do what `batchkiln run` does, without its screen."""
-    setting = Setting(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    setting = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
     database = await Database.open_for_writing(setting.queue)
     try:
-        control = Control()
-        async with driving(database, setting, control, command="test") as driver:
+        control = RunState()
+        async with open_engine(database, setting, control, command="test") as driver:
             path = str(folder / "manifest.yaml")
             applied = await apply_manifests(database, setting, [path], options=ApplyOptions(), stdin=BytesIO())
             control.scope = scope_of(applied)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from batchkiln.queue import misunderstood
-from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.store import misunderstood
+from batchkiln.store.resolution import Decision, resolve
 
 
 def give_up_unreachable(queue: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from batchkiln.rehearsal.network import Weather
+from batchkiln.rehearsal.network import NetworkConditions
 from batchkiln.service import LocalService
 
 from .power import Cut
@@ -42,7 +42,7 @@ class Plan:
     accounts: tuple[str, ...] = ("main",)
     service: dict[str, object] = field(default_factory=dict)  # fields of its configuration
     limits: dict[str, int] = field(default_factory=dict)  # of the accounts, where they have others than usual
-    weather: Callable[[], Weather] | None = None
+    weather: Callable[[], NetworkConditions] | None = None
     deaths: tuple[int, ...] = ()  # points of the program, life by life
     cuts_power: Cut | None = None  # at deaths, and at kills
     cut_seed: int = 0  # draws what a power cut takes

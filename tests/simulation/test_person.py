@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from batchkiln.queue.sql import query
 from batchkiln.service import LocalService
 from batchkiln.service.faults import Misbehaviour
+from batchkiln.store.sql import query
 
 from .plan import Outage, Plan
 from .playing import Outcome, play
@@ -92,7 +92,7 @@ def test_a_needless_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_counting(name: str) -> str:
         return query(name).replace("answers + :answered", "answers") if name == "count_answer" else query(name)
 
-    monkeypatch.setattr("batchkiln.queue.attempts.query", without_counting)
+    monkeypatch.setattr("batchkiln.store.attempts.query", without_counting)
 
     outcome = away("throttle")
 

@@ -21,16 +21,16 @@ import aiohttp
 from aiohttp import web_app
 from PIL import Image
 
+from batchkiln.api.app_context import AppContext, Environment
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.scheduler.control import Control
 from batchkiln.service import LocalService, ServiceConfig
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting, Surroundings
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.worker.run_state import RunState
 
 from .canaries import Canaries
 from .fates import fates_of
@@ -271,11 +271,11 @@ class World:
     async def _program(self) -> int:
         """Do what `batchkiln run` does, without its screen; return how much is left that could still move."""
         folder = self.program_folder
-        setting = Setting(
+        setting = AppContext(
             folder / "queue.db",
             load_config(folder / "batchkiln.yaml", {}),
             working_dir=folder,
-            surroundings=Surroundings(
+            surroundings=Environment(
                 wall=self.wall,
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=lambda: FollowedFiles(self.points, self._disk),
@@ -285,8 +285,8 @@ class World:
         )
         database = await Database.open_for_writing(setting.queue)
         try:
-            control = Control()
-            async with driving(database, setting, control, command="simulated") as driver:
+            control = RunState()
+            async with open_engine(database, setting, control, command="simulated") as driver:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
                 applied = await apply_manifests(database, setting, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)

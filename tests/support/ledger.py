@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import Attempt
-from batchkiln.core.views import NewAttempt, RequestKind, RequestNote, Scope, Viewpoint
-from batchkiln.queue import attempts, preparations
+from batchkiln.core.queue_types import NewAttempt, RequestKind, RequestNote, Scope, Viewpoint
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store import attempts, preparations
 
 from .builders import NOON, day_of
 from .world import PROFILE, World

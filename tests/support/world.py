@@ -8,20 +8,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from batchkiln.core.instants import to_milliseconds
 from batchkiln.core.job import InputFile, Mode
+from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
+from batchkiln.core.rate_limits import Limits, ServiceDay, SlidingWindow
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import Outstanding, Scope, Viewpoint
-from batchkiln.core.windows import Limits, ServiceDay, SlidingLog
-from batchkiln.queue.connection import Database, prepare_for_writing
-from batchkiln.queue.intake import ApplyOptions, apply_manifest
-from batchkiln.queue.staging import transaction
-from batchkiln.queue.store import News, QueueStore
-from batchkiln.queue.view import outstanding
-from batchkiln.scheduler.control import Control, Machine
-from batchkiln.scheduler.lane import Lane, Ports
-from batchkiln.scheduler.loop import drive
-from batchkiln.scheduler.pacing import Paces
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.database import Database, prepare_for_writing
+from batchkiln.store.planner_snapshot import outstanding
+from batchkiln.store.staging import transaction
+from batchkiln.store.store import ChangeNotifier, Store
+from batchkiln.worker.account_worker import AccountWorker, Ports
+from batchkiln.worker.loop import drive
+from batchkiln.worker.poll_timing import DurationModels
+from batchkiln.worker.run_state import HostRateLimit, RunState
 
 from .builders import PlacedItem, item_spec, job_spec, mistake_at, recipe
 from .fake_clock import FakeClock
@@ -82,8 +82,8 @@ class World:
         self.inputs = MemoryInputs()
         self.keys: dict[str, tuple[str, ...]] = dict.fromkeys(self.accounts, ("key-1",))
         self.digest = "today's program and configuration"
-        self.control = Control()
-        self.lanes: list[Lane] = []
+        self.control = RunState()
+        self.workers: list[AccountWorker] = []
         self._names = itertools.count(1)
         self._open()
 
@@ -96,8 +96,12 @@ class World:
             raise
         self._inline.raw.execute("PRAGMA synchronous = OFF")  # these tests kill processes, not machines
         self.database = Database(cast("Any", self._inline), self.path)
-        self.store = QueueStore(
-            self.database, News(), profile=PROFILE, day=self.day, keep_requests_seconds=5 * self.limits.minute_seconds
+        self.store = Store(
+            self.database,
+            ChangeNotifier(),
+            profile=PROFILE,
+            day=self.day,
+            keep_requests_seconds=5 * self.limits.minute_seconds,
         )
 
     def close(self) -> None:
@@ -184,9 +188,9 @@ class World:
 
     # --- running ---
 
-    async def run(self, control: Control | None = None, *, steps: int | None = None) -> Outstanding | None:
+    async def run(self, control: RunState | None = None, *, steps: int | None = None) -> Outstanding | None:
         """Drive until nothing can move without a person; None where it was cut off after `steps`."""
-        self.control = control or Control()
+        self.control = control or RunState()
         return await self.clock.run(self._drive(), steps=steps)
 
     async def run_until(self, item: str, state: ItemState) -> None:
@@ -196,7 +200,7 @@ class World:
 
     async def run_until_true(self, is_so: Callable[[], bool]) -> None:
         """Drive until something is so, then stop as a signal would."""
-        self.control = Control()
+        self.control = RunState()
 
         def look() -> None:
             if is_so():
@@ -205,10 +209,10 @@ class World:
         await self.clock.run(self._drive(), each_turn=look)
 
     async def run_watched(
-        self, look: Callable[[], None], control: Control | None = None, *, alarm_seconds: float | None = None
+        self, look: Callable[[], None], control: RunState | None = None, *, alarm_seconds: float | None = None
     ) -> None:
         """Drive to the end, and look at every turn of the loop; there is one at the alarm, though the run waits."""
-        self.control = control or Control()
+        self.control = control or RunState()
         await self.clock.run(self._drive_with_alarm(alarm_seconds), each_turn=look)
 
     async def _drive_with_alarm(self, seconds: float | None) -> None:
@@ -220,13 +224,13 @@ class World:
                 alarm.cancel()
 
     async def _drive(self) -> Outstanding:
-        machine = Machine(
-            SlidingLog(limit=self.limits.requests_per_minute_per_ip, span_seconds=self.limits.minute_seconds)
+        machine = HostRateLimit(
+            SlidingWindow(limit=self.limits.requests_per_minute_per_ip, span_seconds=self.limits.minute_seconds)
         )
-        paces = Paces(self.limits.poll_interval_seconds)
+        paces = DurationModels(self.limits.poll_interval_seconds)
         paces.remember(await self.store.durations())
-        self.lanes = [await self._lane(name, machine, paces) for name in self.accounts]
-        self._new_lanes = list(self.lanes)
+        self.workers = [await self._worker(name, machine, paces) for name in self.accounts]
+        self._new_workers = list(self.workers)
         return await drive(self, self.control)
 
     @property
@@ -242,14 +246,14 @@ class World:
         """Count what may still change without a person."""
         return await self.database.read(outstanding, scope)
 
-    async def new_lanes(self) -> list[Lane]:
-        """Return each account's lane once."""
-        new, self._new_lanes = self._new_lanes, []
+    async def new_workers(self) -> list[AccountWorker]:
+        """Return each account's worker once."""
+        new, self._new_workers = self._new_workers, []
         return new
 
-    async def _lane(self, name: str, machine: Machine, paces: Paces) -> Lane:
+    async def _worker(self, name: str, machine: HostRateLimit, paces: DurationModels) -> AccountWorker:
         span = self.limits.minute_seconds
-        return Lane(
+        return AccountWorker(
             viewpoint=Viewpoint(
                 account_id=await self.store.account(name),
                 profile=PROFILE,
@@ -262,8 +266,8 @@ class World:
             ports=Ports(self.clock, self.store, self.service.account(name, self.keys[name]), self.outputs, self.inputs),
             control=self.control,
             machine=machine,
-            creates=SlidingLog(limit=self.limits.creates_per_minute, span_seconds=span),
-            reads=SlidingLog(limit=self.limits.reads_per_minute, span_seconds=span),
+            creates=SlidingWindow(limit=self.limits.creates_per_minute, span_seconds=span),
+            reads=SlidingWindow(limit=self.limits.reads_per_minute, span_seconds=span),
             paces=paces,
             digest=self.digest,
         )
@@ -273,7 +277,7 @@ class World:
 
         Returns whether the run had ended by itself before.
         """
-        self.control = Control()
+        self.control = RunState()
         return await self.clock.run(self._drive(), steps=steps, on_cut=self._die) is not None
 
     def _die(self) -> None:
@@ -281,7 +285,7 @@ class World:
         self.service.is_dead = True
 
     def restart(self, *, after_seconds: float = 0.0) -> None:
-        """Begin another process on the same file, with a steady clock of its own."""
+        """Begin another process on the same file, with a monotonic clock of its own."""
         self.close()
         self.clock = self.service.clock = FakeClock(self.clock.instant + timedelta(seconds=after_seconds))
         self.service.is_dead = False

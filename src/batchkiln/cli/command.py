@@ -84,8 +84,8 @@ class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before 
 
 
 def _names(common: Common) -> Sequence[str]:
-    from batchkiln.queue.connection import prepare_for_reading  # noqa: PLC0415  only completion needs it here
-    from batchkiln.queue.summaries import job_names  # noqa: PLC0415  likewise
+    from batchkiln.store.database import prepare_for_reading  # noqa: PLC0415  only completion needs it here
+    from batchkiln.store.jobs import job_names  # noqa: PLC0415  likewise
 
     try:
         connection = sqlite3.connect(f"{common.queue.absolute().as_uri()}?mode=ro", uri=True)

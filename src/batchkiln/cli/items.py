@@ -11,12 +11,12 @@ import click
 
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import print_json_lines, say
+from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
-from batchkiln.queue.connection import Database
-from batchkiln.queue.stories import PAGE, ItemSummary, iter_items
-from batchkiln.views.words import one_line
+from batchkiln.presentation.formatting import sanitize
+from batchkiln.store.database import Database
+from batchkiln.store.items import PAGE, ItemSummary, iter_items
 
 _NARROWEST: Final = 60
 
@@ -105,23 +105,23 @@ class _Table:
     def print(self, page: Sequence[ItemSummary]) -> None:
         if not self._has_begun:
             self._has_begun = True
-            say(self._line("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR"))
+            print_result(self._line("ITEM", "STATE", "MODEL", "CREDITS", "PROMPT", "FILE OR ERROR"))
         for item in page:
-            say(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, _outcome(item)))
+            print_result(self._line(item.name, item.state, item.model, str(item.credits), item.prompt, _outcome(item)))
 
     def end(self, job: str) -> None:
         if not self._has_begun:
-            say(f"No such items in {job}.")
+            print_result(f"No such items in {job}.")
 
     def _line(self, *cells: str) -> str:
         from rich.cells import set_cell_size  # noqa: PLC0415  not needed for JSON
 
         shown = []
         for cell, width in zip(cells[:-1], self._widths, strict=True):
-            text = one_line(cell)
+            text = sanitize(cell)
             fitted = set_cell_size(text, width)
             shown.append(fitted if fitted.rstrip() == text else set_cell_size(text, width - 1) + "…")
-        return " ".join([*shown, one_line(cells[-1])]).rstrip()
+        return " ".join([*shown, sanitize(cells[-1])]).rstrip()
 
 
 def _outcome(item: ItemSummary) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import click
 
 from batchkiln.config import Config, load_config
-from batchkiln.queue.place import real_path
+from batchkiln.store.preflight import real_path
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"

@@ -12,7 +12,7 @@ import click
 
 from batchkiln.cli.command import ServerCommand, run_async, set_up_logging
 from batchkiln.cli.options import Common, common_of
-from batchkiln.cli.output import print_json, say
+from batchkiln.cli.output import print_json, print_result
 from batchkiln.cli.serve_config import STATE_DIR, read_service_config, state_dir_of
 from batchkiln.cli.serve_credits import credits_
 from batchkiln.cli.serve_keys import keys
@@ -145,15 +145,17 @@ def _announce(common: Common, config: ServiceConfig, service: LocalService) -> N
             }
         )
         return
-    say(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
+    print_result(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
     if service.operator_url is not None:
-        say(f"Its operator's port is at {service.operator_url}.")
+        print_result(f"Its operator's port is at {service.operator_url}.")
     for name, path in keys.items():
-        say(f"The API key of account {name} is in {path}, for its owner alone to read; it stays there.")
+        print_result(f"The API key of account {name} is in {path}, for its owner alone to read; it stays there.")
     if keys:
         path = next(iter(keys.values()))
-        say("To use it from another terminal:")
-        say(f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {shlex.quote(str(path))})"')
+        print_result("To use it from another terminal:")
+        print_result(
+            f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {shlex.quote(str(path))})"'
+        )
     sys.stdout.flush()
 
 

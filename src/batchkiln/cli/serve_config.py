@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from batchkiln.cli.options import Common
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.service import Desk, KeyRefusedError, ServiceConfig, open_desk, sentence_of
 from batchkiln.service.config import read_fields
 
@@ -73,10 +73,10 @@ def _mistakes(error: ValidationError) -> list[ErrorDetails]:
     return [detail for detail in details if detail["loc"] not in inner]
 
 
-def _mistake(detail: ErrorDetails, given: Mapping[str, object], path: Path | None) -> Mistake:
+def _mistake(detail: ErrorDetails, given: Mapping[str, object], path: Path | None) -> Diagnostic:
     """Name the option that was given, or the file and its field."""
     sentence = sentence_of(detail)
     field = str(detail["loc"][0]) if detail["loc"] else ""
     if field in given:
-        return Mistake(f"--{field.replace('_', '-')}{sentence.removeprefix(field)}")
-    return Mistake(sentence, None if path is None else str(path))
+        return Diagnostic(f"--{field.replace('_', '-')}{sentence.removeprefix(field)}")
+    return Diagnostic(sentence, None if path is None else str(path))

@@ -8,7 +8,7 @@ import click
 
 from batchkiln.cli.command import ServerCommand, command
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import print_json, say
+from batchkiln.cli.output import print_json, print_result
 from batchkiln.cli.serve_config import STATE_DIR, at_desk, state_dir_of
 from batchkiln.core.errors import ExitStatus
 from batchkiln.service import Purse
@@ -77,7 +77,7 @@ def _tell(common: Common, purse: Purse) -> None:
     if common.is_json:
         print_json(asdict(purse))
         return
-    say(
+    print_result(
         f"Account {purse.account} has {purse.available_credits:,} credits left of {purse.bought_credits:,} bought:"
         f" {purse.reserved_credits:,} reserved, {purse.charged_credits:,} charged."
     )

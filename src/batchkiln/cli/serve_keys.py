@@ -8,7 +8,7 @@ import click
 
 from batchkiln.cli.command import ServerCommand, command
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import iso, print_json, print_json_lines, say, tell
+from batchkiln.cli.output import iso, print_json, print_json_lines, print_result, print_status
 from batchkiln.cli.serve_config import STATE_DIR, at_desk, state_dir_of
 from batchkiln.core.errors import ExitStatus
 from batchkiln.service import ApiKey
@@ -43,12 +43,12 @@ def create(common: Common, *, account: str, state_dir: Path | None) -> ExitStatu
     """
     with at_desk(common, state_dir) as desk:
         made = desk.create(account)
-    tell(f"This is key {made.id} of account {made.account}. It is not shown again: keep it now.")
+    print_status(f"This is key {made.id} of account {made.account}. It is not shown again: keep it now.")
     if common.is_json:
         created_at = iso(_instant(made.created_at_ms))
         print_json({"id": made.id, "account": made.account, "created_at": created_at, "key": made.secret})
     else:
-        say(made.secret)
+        print_result(made.secret)
     return ExitStatus.OK
 
 
@@ -65,7 +65,7 @@ def list_(common: Common, *, account: str | None, state_dir: Path | None) -> Exi
     width = max((len(key.account) for key in found), default=0)
     for key in found:
         origin = "made by command" if key.origin == "command" else "of the configuration"
-        say(f"{key.id}  {key.account:{width}}  {iso(_instant(key.created_at_ms))}  {origin}, {_state(key)}")
+        print_result(f"{key.id}  {key.account:{width}}  {iso(_instant(key.created_at_ms))}  {origin}, {_state(key)}")
     return ExitStatus.OK
 
 
@@ -83,7 +83,7 @@ def revoke(common: Common, *, key_id: str, state_dir: Path | None) -> ExitStatus
     if common.is_json:
         print_json(_document(revoked))
     else:
-        say(f"Key {revoked.id} of account {revoked.account} is {_state(revoked)}.")
+        print_result(f"Key {revoked.id} of account {revoked.account} is {_state(revoked)}.")
     return ExitStatus.OK
 
 

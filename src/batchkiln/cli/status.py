@@ -3,13 +3,13 @@
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.documents import job_document, overview_document
+from batchkiln.cli.json_output import job_document, overview_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue.connection import Database
-from batchkiln.views.overview import Overview, read_overview
+from batchkiln.presentation.overview import Overview, read_overview
+from batchkiln.store.database import Database
 
 
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json")
@@ -38,7 +38,7 @@ async def _status(common: Common, job: str | None) -> ExitStatus:
 
 
 def _show(overview: Overview, *, is_one: bool) -> None:
-    from batchkiln.cli.tables import show_job, show_overview  # noqa: PLC0415  Rich takes longer than the rest
+    from batchkiln.cli.text_tables import show_job, show_overview  # noqa: PLC0415  Rich takes longer than the rest
 
     if is_one:
         show_job(overview)

@@ -6,16 +6,16 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.beside import Facts
 from batchkiln.dashboard.charts import day_chart, day_name
 from batchkiln.dashboard.context import Context, context_of
-from batchkiln.dashboard.moment import headline
-from batchkiln.dashboard.sections import item_sections, sections
-from batchkiln.queue.gallery import Filter, gallery_page, job_models
-from batchkiln.queue.summaries import JobSummary, job_summary
-from batchkiln.views.calendar import Calendar, read_calendars
-from batchkiln.views.overview import read_accounts
-from batchkiln.views.words import count
+from batchkiln.dashboard.live_state import LiveState
+from batchkiln.dashboard.partials import item_sections, sections
+from batchkiln.dashboard.snapshot import headline
+from batchkiln.presentation.calendar import Calendar, read_calendars
+from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.overview import read_accounts
+from batchkiln.store.item_search import Filter, gallery_page, job_models
+from batchkiln.store.jobs import JobSummary, job_summary
 
 TILES: Final = 48
 _DIGITS_MAX: Final = 9
@@ -61,7 +61,7 @@ async def days(request: web.Request) -> web.Response:
     return context.page("days.html", charts=charts, day_name=day_name)
 
 
-def _calendars(connection: Connection, context: Context, facts: Facts) -> list[Calendar]:
+def _calendars(connection: Connection, context: Context, facts: LiveState) -> list[Calendar]:
     accounts, times = read_accounts(connection, context.config, context.machine_now(), facts.times)
     return read_calendars(connection, context.config, times, accounts)
 
@@ -119,4 +119,4 @@ def note_of(request: web.Request) -> str | None:
     if done not in _NOTES:
         return None
     has_number = number.isdecimal() and len(number) <= _DIGITS_MAX
-    return f"{count(int(number), 'item')} {_NOTES[done]}." if has_number else f"{_NOTES[done].capitalize()}."
+    return f"{plural(int(number), 'item')} {_NOTES[done]}." if has_number else f"{_NOTES[done].capitalize()}."

@@ -9,8 +9,8 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.job import Recipe
 from batchkiln.planning.bounds import title_of
 from batchkiln.planning.plan import Plan
-from batchkiln.planning.prices import PriceBook
-from batchkiln.queue.plans import JobRecipe, PriceQuestion, job_recipes
+from batchkiln.planning.quotes import Quotes
+from batchkiln.store.dry_run import JobRecipe, PriceQuestion, job_recipes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class QueuedJob:
                 found.setdefault(each.question.price_key, each.question)
         return list(found.values())
 
-    def prices(self, book: PriceBook) -> Iterator[Price]:
+    def prices(self, book: Quotes) -> Iterator[Price]:
         """Give the prices, those that were asked included."""
         hindered = next((each.reason for each in book.hindrances), "it was not asked")
         for each in self.recipes:

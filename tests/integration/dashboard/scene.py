@@ -13,8 +13,8 @@ import av
 import numpy as np
 from PIL import Image
 
-from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.states import Event
+from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.dashboard.server import Served
 from unit.queue.queue_file import NOW, QueueFile, spec
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 import batchkiln
-from batchkiln.scheduler.control import Control
+from batchkiln.worker.run_state import RunState
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
@@ -51,8 +51,8 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
 
         async def drive() -> None:
-            async with queue.driving(Control(), command="test") as driver:
-                assert await driver.new_lanes()
+            async with queue.driving(RunState(), command="test") as driver:
+                assert await driver.new_workers()
 
         async def drive_until(canceled: CanceledAt) -> None:
             await canceled
@@ -62,7 +62,7 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
             task = asyncio.create_task(drive_until(canceled))
             await asyncio.wait({task})
             assert task.cancelled() == canceled.is_reached
-            async with queue.driving(Control(), command="test"):
+            async with queue.driving(RunState(), command="test"):
                 pass
             if not canceled.is_reached:
                 break
@@ -73,18 +73,18 @@ async def test_a_cancellation_at_any_moment_frees_the_queue(tmp_path: Path) -> N
 
 async def test_a_run_after_one_that_was_canceled_as_it_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`run`, canceled while it closes, is begun again in the same process."""
-    from batchkiln.wiring.driver import Driver  # noqa: PLC0415  slow to import
+    from batchkiln.api.engine import Engine  # noqa: PLC0415  slow to import
 
-    closing, close = asyncio.Event(), Driver.close
+    closing, close = asyncio.Event(), Engine.close
 
-    async def slow(driver: Driver) -> None:
+    async def slow(driver: Engine) -> None:
         closing.set()
         await asyncio.sleep(0)
         await close(driver)
 
     async with batchkiln.open_queue(tmp_path / "queue.db", config=CONFIG, working_dir=tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
-        monkeypatch.setattr(Driver, "close", slow)
+        monkeypatch.setattr(Engine, "close", slow)
         running = asyncio.create_task(queue.run("foxes"))
         await closing.wait()
         running.cancel()

@@ -14,10 +14,10 @@ import batchkiln
 from batchkiln import ItemState
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
-from batchkiln.core.views import Circumstances
-from batchkiln.queue.history import events_after, last_event_id
-from batchkiln.queue.misunderstood import AskedAgain, record_misunderstood
-from batchkiln.queue.stories import ItemSummary
+from batchkiln.core.queue_types import Circumstances
+from batchkiln.store.events import events_after, last_event_id
+from batchkiln.store.items import ItemSummary
+from batchkiln.store.misunderstood import AskedAgain, record_misunderstood
 
 CONFIG: Final = {"profiles": {"local": {"time_scale": 600}}}
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}

@@ -23,9 +23,9 @@ from structlog.testing import capture_logs
 import batchkiln
 from batchkiln.client import ServiceClient
 from batchkiln.config import Traces
-from batchkiln.core.replies import CreateReply, OutputLink, ServiceError, Unavailable, UploadTicket
-from batchkiln.traces import emitter, tracing
-from batchkiln.traces.recorder import Recorder
+from batchkiln.core.responses import CreateReply, ErrorInfo, OutputLink, Unavailable, UploadTicket
+from batchkiln.tracing import exporter, tracing
+from batchkiln.tracing.recorder import Recorder
 
 SMALL: Final = {"model": "epsilon-2", "mode": "text-to-image", "parameters": {"resolution": "512x512"}}
 SECOND_NS: Final = 1_000_000_000
@@ -86,7 +86,7 @@ async def patience() -> AsyncIterator[None]:
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
     made = Spans()
-    monkeypatch.setattr(emitter, "new_exporter", made.exporter)
+    monkeypatch.setattr(exporter, "new_exporter", made.exporter)
     return made
 
 
@@ -160,7 +160,7 @@ async def test_a_second_attempt_names_the_first_and_the_run(spans: Spans, tmp_pa
 
 async def test_a_send_in_doubt_shows_as_two(spans: Spans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One attempt: the send that was answered by a 503, the pause, and the send of the same bytes."""
-    create, lost = ServiceClient.create, [Unavailable(timedelta(seconds=20), ServiceError("http_503", ""))]
+    create, lost = ServiceClient.create, [Unavailable(timedelta(seconds=20), ErrorInfo("http_503", ""))]
 
     async def lose_one(self: ServiceClient, **request: Any) -> CreateReply:  # noqa: ANN401
         reply = await create(self, **request)
@@ -332,7 +332,7 @@ async def test_a_run_needs_no_opentelemetry(
     config: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nobody asks for traces it is not even imported; where somebody does, its lack is said."""
-    for name in [name for name in sys.modules if name.startswith(("opentelemetry", "batchkiln.traces"))]:
+    for name in [name for name in sys.modules if name.startswith(("opentelemetry", "batchkiln.tracing"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with capture_logs() as lines:

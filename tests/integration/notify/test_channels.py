@@ -13,16 +13,20 @@ from aiohttp.test_utils import TestServer
 from standardwebhooks import Webhook
 
 from batchkiln.client import new_session
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.notify import AppriseChannel, Receipt, WebhookChannel, key_of
+from batchkiln.core.notifications import Notification, NotificationKind
+from batchkiln.notifications import AppriseChannel, DeliveryResult, WebhookChannel, key_of
 
 # Apprise looks for a module of Python that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 CANARY = "canary-token-7d1f"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-NOTICE = Notice(
-    id="notice_1", kind=NoticeKind.JOB_ENDED, at=datetime(2030, 1, 31, tzinfo=UTC), title="foxes: ended", text="2 done"
+NOTICE = Notification(
+    id="notice_1",
+    kind=NotificationKind.JOB_ENDED,
+    at=datetime(2030, 1, 31, tzinfo=UTC),
+    title="foxes: ended",
+    text="2 done",
 )
 
 
@@ -69,7 +73,7 @@ async def test_webhook_arrives_signed(receiver: Receiver, session: aiohttp.Clien
     receipt = await webhook(receiver.port, session).send(NOTICE)
 
     ((headers, body),) = receiver.got
-    assert receipt == Receipt()
+    assert receipt == DeliveryResult()
     assert Webhook(SECRET).verify(body, headers)["data"]["title"] == "foxes: ended"
     assert headers["webhook-id"] == "notice_1"
 
@@ -86,7 +90,7 @@ async def test_refusals_are_told_apart(
 
     receipt = await webhook(receiver.port, session).send(NOTICE)
 
-    assert receipt == Receipt(f"status {status}", is_final=is_final, retry_after_seconds=7.0)
+    assert receipt == DeliveryResult(f"status {status}", is_final=is_final, retry_after_seconds=7.0)
     assert len(receiver.got) == 1
 
 
@@ -102,7 +106,7 @@ async def test_a_receiver_that_hangs_is_left(
     receiver: Receiver, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each sending has a bound."""
-    monkeypatch.setattr("batchkiln.notify.webhook.TIMEOUT", aiohttp.ClientTimeout(total=0.05))
+    monkeypatch.setattr("batchkiln.notifications.webhook_channel.TIMEOUT", aiohttp.ClientTimeout(total=0.05))
     receiver.hangs = True
 
     receipt = await webhook(receiver.port, session).send(NOTICE)
@@ -119,7 +123,7 @@ async def test_apprise_arrives(receiver: Receiver) -> None:
     receipt = await channel.send(NOTICE)
 
     ((_, body),) = receiver.got
-    assert receipt == Receipt()
+    assert receipt == DeliveryResult()
     assert b"foxes: ended" in body
     assert b"2 done" in body
 

@@ -16,11 +16,11 @@ from PIL import Image
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
-from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
-from batchkiln.outputs.report.writer import ReportWriter, Written
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
+from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
+from batchkiln.reports.report_writer import ReportWriter, Written
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 JOB: Final = ReportJob("birds", "", "local", "birds.yaml", False, True, NOW, NOW, None, None, None, "1.2.3")  # noqa: FBT003
@@ -47,7 +47,7 @@ def clip(path: Path) -> Path:
 def item(index: int, *paths: Path, state: ItemState = ItemState.DONE) -> ReportItem:
     kinds = {".mp4": "video/mp4"}
     files = tuple(ReportFile(path, path.name, 10, kinds.get(path.suffix, "image/png"), NOW) for path in paths)
-    error = ServiceError("bad", "no") if state is ItemState.FAILED else None
+    error = ErrorInfo("bad", "no") if state is ItemState.FAILED else None
     return ReportItem(
         f"item-{index}", index, state, f"prompt {index}", "m", Mode.TEXT_TO_IMAGE, (), (), {}, error, None, files, ()
     )

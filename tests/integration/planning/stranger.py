@@ -9,14 +9,14 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final
 
+from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.core.reply_rules import ReplyRules
-from batchkiln.core.windows import Limits
-from batchkiln.doctor.findings import Finding
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.response_rules import ReplyRules
+from batchkiln.doctor.check_results import CheckResult
 from batchkiln.doctor.probing import probe
 from batchkiln.doctor.samples import tiny_image
 from batchkiln.doctor.trial import Person
-from batchkiln.wiring.setting import Setting
 from integration.client.scripted_server import Received, ScriptedServer
 
 KEY: Final = "sk-a-key-that-nobody-may-see"
@@ -38,7 +38,7 @@ class Stranger:
         """What was asked, in order: `POST /quotes`."""
         return [_call(request).replace("/api/v1", "") for request in self.server.requests]
 
-    def setting(self, *, rules: ReplyRules | None = None, limits: Limits | None = None) -> Setting:
+    def setting(self, *, rules: ReplyRules | None = None, limits: Limits | None = None) -> AppContext:
         (self.folder / "key").write_text(KEY, "utf-8")
         profile = Profile(
             "studio",
@@ -49,7 +49,7 @@ class Stranger:
             replies=rules or ReplyRules(),
         )
         queue = self.folder / ".batchkiln" / "queue.db"
-        return Setting(queue=queue, config=Config({"studio": profile}, "studio"), working_dir=self.folder)
+        return AppContext(queue=queue, config=Config({"studio": profile}, "studio"), working_dir=self.folder)
 
     async def probed(
         self,
@@ -57,7 +57,7 @@ class Stranger:
         rules: ReplyRules | None = None,
         limits: Limits | None = None,
         person: Person | None = None,
-    ) -> dict[str, Finding]:
+    ) -> dict[str, CheckResult]:
         """Probe it; the findings by their check, of several the last."""
         findings = probe(self.setting(rules=rules, limits=limits), person=person)
         return {finding.check: finding async for finding in findings}

@@ -15,15 +15,8 @@ from threading import Event as ThreadEvent
 import pytest
 
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.queue.connection import (
-    JOINED_AT_MOST,
-    SCHEMA_VERSION,
-    Database,
-    _migrate,
-    prepare_for_writing,
-    translated,
-)
-from batchkiln.queue.place import APPLICATION_ID
+from batchkiln.store.database import JOINED_AT_MOST, SCHEMA_VERSION, Database, _migrate, prepare_for_writing, translated
+from batchkiln.store.preflight import APPLICATION_ID
 
 SOURCE = Path(__file__).parents[3] / "src"
 
@@ -363,7 +356,7 @@ async def test_two_processes_write_in_turn(tmp_path: Path) -> None:
         """
         import asyncio, sys
         from pathlib import Path
-        from batchkiln.queue.connection import Database
+        from batchkiln.store.database import Database
 
         async def main():
             database = await Database.open_for_writing(Path(sys.argv[1]))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import batchkiln
-from batchkiln.queue.doorbell import bell_of, listening, ring
-from batchkiln.wiring import driver
+from batchkiln.api import engine
+from batchkiln.store.wakeup import fifo_path, listen, notify
 
 SOURCE = Path(__file__).parents[3] / "src"
 CONFIG = "profiles:\n  local:\n    time_scale: 600\n"
@@ -27,8 +27,8 @@ async def test_bell_rings_across_processes(tmp_path: Path) -> None:
     heard = asyncio.Event()
     queue = tmp_path / "queue.db"
 
-    with listening(queue, heard.set):
-        command = "import sys, pathlib; from batchkiln.queue.doorbell import ring; ring(pathlib.Path(sys.argv[1]))"
+    with listen(queue, heard.set):
+        command = "import sys, pathlib; from batchkiln.store.wakeup import ring; ring(pathlib.Path(sys.argv[1]))"
         environ = os.environ | {"PYTHONPATH": str(SOURCE)}
         arguments = [sys.executable, "-c", command, str(queue)]
         await asyncio.to_thread(subprocess.run, arguments, check=True, env=environ)
@@ -47,10 +47,10 @@ async def test_bell_rings_again_and_again(tmp_path: Path) -> None:
         count += 1
         heard.set()
 
-    with listening(tmp_path / "queue.db", hear):
+    with listen(tmp_path / "queue.db", hear):
         for _ in range(3):
             heard.clear()
-            ring(tmp_path / "queue.db")
+            notify(tmp_path / "queue.db")
             async with asyncio.timeout(5):
                 await heard.wait()
 
@@ -59,28 +59,28 @@ async def test_bell_rings_again_and_again(tmp_path: Path) -> None:
 
 def test_ring_without_a_listener_is_harmless(tmp_path: Path) -> None:
     """Nobody drives the queue: nothing waits, nothing fails, no file appears."""
-    ring(tmp_path / "queue.db")
+    notify(tmp_path / "queue.db")
 
-    assert not bell_of(tmp_path / "queue.db").exists()
+    assert not fifo_path(tmp_path / "queue.db").exists()
 
 
 async def test_ring_after_the_listener_went_is_harmless(tmp_path: Path) -> None:
     """The pipe is gone with its listener: one left there would hang whoever copies the folder."""
-    with listening(tmp_path / "queue.db", lambda: None):
+    with listen(tmp_path / "queue.db", lambda: None):
         pass
-    assert not bell_of(tmp_path / "queue.db").exists()
+    assert not fifo_path(tmp_path / "queue.db").exists()
 
-    ring(tmp_path / "queue.db")
+    notify(tmp_path / "queue.db")
 
 
 async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
     """Something else under that name is neither written to nor listened to."""
-    bell = bell_of(tmp_path / "queue.db")
+    bell = fifo_path(tmp_path / "queue.db")
     bell.parent.mkdir(mode=0o700, exist_ok=True)
     bell.write_text("mine")
 
-    with listening(tmp_path / "queue.db", lambda: None):
-        ring(tmp_path / "queue.db")
+    with listen(tmp_path / "queue.db", lambda: None):
+        notify(tmp_path / "queue.db")
 
     assert bell.read_text() == "mine"
     bell.unlink()
@@ -88,7 +88,7 @@ async def test_file_in_the_pipes_place_is_left_alone(tmp_path: Path) -> None:
 
 async def test_nothing_lies_beside_the_queue(tmp_path: Path) -> None:
     """A pipe there would hang a backup or a search of the folder, also after a kill."""
-    with listening(tmp_path / "queue.db", lambda: None):
+    with listen(tmp_path / "queue.db", lambda: None):
         beside = list(tmp_path.iterdir())
 
     assert beside == []
@@ -98,7 +98,7 @@ async def test_work_that_waits_for_more_finds_what_no_bell_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law 9: an enqueue by another user, or under another TMPDIR, rings elsewhere, and is found all the same."""
-    monkeypatch.setattr(driver, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.05)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "foxes.yaml").write_text(MANIFEST)
     (tmp_path / "batchkiln.yaml").write_text(CONFIG)

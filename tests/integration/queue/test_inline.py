@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.errors import QueueUnusable
-from batchkiln.queue.connection import Database
-from batchkiln.queue.inline import InlineDatabase
+from batchkiln.store.database import Database
+from batchkiln.store.sync_database import InlineDatabase
 
 
 def put(connection: sqlite3.Connection, key: str) -> None:

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from batchkiln.core.replies import EdgeBlocked, GenerationStatus, NotFound, Throttled, Unavailable
-from batchkiln.core.windows import Limits
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import EdgeBlocked, GenerationStatus, NotFound, Throttled, Unavailable
 from support.builders import NO
 from support.fake_service import Lost
 from support.world import World

@@ -10,10 +10,10 @@ from textwrap import dedent
 import pytest
 
 from batchkiln.core.errors import ExitStatus, QueueBusy, QueueInUse
-from batchkiln.doctor.findings import Level
-from batchkiln.doctor.queue import check_private
-from batchkiln.queue.connection import Database
-from batchkiln.queue.lock import QueueLock
+from batchkiln.doctor.check_results import Level
+from batchkiln.doctor.queue_checks import check_private
+from batchkiln.store.database import Database
+from batchkiln.store.lock import QueueLock
 from support.builders import NOON
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -22,8 +22,8 @@ HOLDER = dedent(
     import asyncio, sys
     from datetime import UTC, datetime
     from pathlib import Path
-    from batchkiln.queue.connection import Database
-    from batchkiln.queue.lock import QueueLock
+    from batchkiln.store.database import Database
+    from batchkiln.store.lock import QueueLock
 
     async def main():
         path = Path(sys.argv[1])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.queue.connection import Database
-from batchkiln.queue.place import real_path
+from batchkiln.store.database import Database
+from batchkiln.store.preflight import real_path
 
 
 def test_link_to_the_file_is_followed_and_other_paths_stay_as_given(

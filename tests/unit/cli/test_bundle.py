@@ -17,8 +17,8 @@ from batchkiln.client import fingerprint
 from batchkiln.config import Config, Profile
 from batchkiln.config.profiles import Account, KeySource
 from batchkiln.core.errors import InputError
-from batchkiln.core.instants import from_milliseconds
 from batchkiln.core.states import Event
+from batchkiln.core.timestamps import from_milliseconds
 from unit.queue.queue_file import NOW, QueueFile, spec
 
 KEY: Final = "sk-canary-key-0123456789"

@@ -16,7 +16,7 @@ defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x5
 items: [{id: red, prompt: A fox}]
 """
 NEVER: Final = ("aiohttp.web", "apprise", "pyarrow", "PIL", "watchfiles")
-ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.scheduler", "batchkiln.service.server")
+ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.worker", "batchkiln.service.server")
 READING: Final = (
     *ENQUEUEING,
     "batchkiln.service",
@@ -25,9 +25,9 @@ READING: Final = (
     "structlog",
     "yaml",
     "batchkiln.manifest",
-    "batchkiln.interface.queue",
+    "batchkiln.api.queue",
 )
-DRIVING: Final = (*NEVER, "batchkiln.dashboard", "batchkiln.notify", "batchkiln.planning", "batchkiln.service")
+DRIVING: Final = (*NEVER, "batchkiln.dashboard", "batchkiln.notifications", "batchkiln.planning", "batchkiln.service")
 PROGRAM: Final = """\
 import sys
 from batchkiln.cli.main import run_program

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote, parse_read
-from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AssetsReady,
     BalanceRead,

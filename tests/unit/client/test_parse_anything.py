@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from batchkiln.client import parse
 from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.described import open_fields
-from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import Accepted, NoReply
+from batchkiln.client.http_response import RawReply
+from batchkiln.core.responses import Accepted, NoResponse
 
 NAMES = st.sampled_from(
     [
@@ -84,11 +84,11 @@ def test_no_document_breaks_the_parser(document: object, status: int, retry_afte
 @given(body=st.binary(max_size=60), kind=st.sampled_from(["", "text/html", "application/json", "image/png"]))
 def test_no_bytes_break_the_parser(body: bytes, kind: str) -> None:
     """Any bytes under any content type become a reply, and never an accepted create. Law 2."""
-    assert isinstance(parse.parse_create(RawReply(202, {"content-type": kind}, body)), NoReply)
+    assert isinstance(parse.parse_create(RawReply(202, {"content-type": kind}, body)), NoResponse)
 
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b"1" * 10_000, b'{"a":' * 50_000, b"<title" * 50_000, b"a?" * 99_000])
 def test_hostile_bodies_are_read_quickly(body: bytes) -> None:
     """Depth and length cost no stack and no time."""
     for status in (202, 400):
-        assert isinstance(parse.parse_create(RawReply(status, {}, body)), NoReply)
+        assert isinstance(parse.parse_create(RawReply(status, {}, body)), NoResponse)

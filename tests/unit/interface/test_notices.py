@@ -7,32 +7,32 @@ from typing import Any, cast
 
 import pytest
 
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.core.replies import AccountBlocked, AccountProblem, KeyConflict, NotUnderstood, ServiceError
+from batchkiln.api.notify_events import notifications_since
+from batchkiln.api.notify_runner import QueueOutbox
+from batchkiln.api.notify_status import status_notifications
+from batchkiln.core.notifications import Notification, NotificationKind
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo, IdempotencyConflict, NotUnderstood
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.interface.happenings import happened_since
-from batchkiln.interface.standing import standing
-from batchkiln.interface.telling import QueueLedger
-from batchkiln.queue import persons
-from batchkiln.queue.history import last_event_id
-from batchkiln.scheduler.control import Control
+from batchkiln.store import operations
+from batchkiln.store.events import last_event_id
+from batchkiln.worker.run_state import RunState
 from support.fake_service import Lost
 from support.world import PROFILE, World
 
-NO = ServiceError("conflict", "a message of the service")
+NO = ErrorInfo("conflict", "a message of the service")
 CANARY = "canary prompt"
 
 
-def happened(world: World, cursor: int = 0) -> list[Notice]:
-    return list(happened_since(world.connection, cursor, "uid").notices)
+def happened(world: World, cursor: int = 0) -> list[Notification]:
+    return list(notifications_since(world.connection, cursor, "uid").notices)
 
 
 def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is looked at
     service = SimpleNamespace(clock=world.clock, profile=SimpleNamespace(day=world.day))
     config = SimpleNamespace(notifiers={"ci": SimpleNamespace(events=None)})
     return SimpleNamespace(
-        lanes=world.lanes,
+        workers=world.workers,
         control=world.control,
         services={PROFILE: service},
         outstanding=world.outstanding,
@@ -41,8 +41,8 @@ def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is l
     )
 
 
-async def stands(world: World) -> list[Notice]:
-    return await standing(driver_of(world), world.database, "uid")
+async def stands(world: World) -> list[Notification]:
+    return await status_notifications(driver_of(world), world.database, "uid")
 
 
 async def test_end_of_a_job_is_told_with_counts_and_credits(world: World) -> None:
@@ -52,7 +52,7 @@ async def test_end_of_a_job_is_told_with_counts_and_credits(world: World) -> Non
 
     (notice,) = happened(world)
 
-    assert notice.kind is NoticeKind.JOB_ENDED
+    assert notice.kind is NotificationKind.JOB_ENDED
     assert notice.title == "job: ended, 2 of 2 items done"
     assert notice.facts["items"] == {"done": 2, "total": 2}
     assert notice.facts["credits"] == {"charged": 20, "refunded": 0, "reserved": 0}
@@ -84,7 +84,7 @@ async def test_held_items_are_one_notice(world: World) -> None:
 
     await world.run()
 
-    held = [notice for notice in happened(world) if notice.kind is NoticeKind.ITEM_HELD]
+    held = [notice for notice in happened(world) if notice.kind is NotificationKind.ITEM_HELD]
     (notice,) = held
     assert notice.title == "job: 7 items need you"
     assert notice.facts["held"] == 7
@@ -97,13 +97,13 @@ async def test_a_paused_job_has_not_ended(world: World) -> None:
     """A person who paused it knows; its end comes when its items have ended."""
     world.enqueue("a", "b", "c")
     await world.run_until("a", ItemState.DONE)
-    world.write(persons.pause, "job", 0)
+    world.write(operations.pause, "job", 0)
     await world.run()
 
     assert happened(world) == []
-    world.write(persons.unpause, "job", 0)
+    world.write(operations.unpause, "job", 0)
     await world.run()
-    assert [notice.kind for notice in happened(world)] == [NoticeKind.JOB_ENDED]
+    assert [notice.kind for notice in happened(world)] == [NotificationKind.JOB_ENDED]
 
 
 async def test_audience_is_who_the_manifest_names(world: World) -> None:
@@ -126,15 +126,15 @@ async def test_a_spent_day_with_work_left_is_told_once_a_day(tmp_path: Path, *, 
     world = World(tmp_path, limits=Limits(credits_per_day=25))
     world.enqueue("a", "b", "c")
     if is_budget:
-        await world.run(Control(stops_at_reset=True))
+        await world.run(RunState(stops_at_reset=True))
     else:
         await world.run_until("b", ItemState.DONE)
-        world.control = Control()
+        world.control = RunState()
 
     first, again = await stands(world), await stands(world)
 
     (notice,) = first
-    assert notice.kind is NoticeKind.BUDGET_SPENT
+    assert notice.kind is NotificationKind.BUDGET_SPENT
     assert notice.facts["left"] == 1
     assert "2026-03-03 00:00 UTC" in notice.text
     assert [one.id for one in again] == [notice.id]
@@ -159,7 +159,7 @@ async def test_a_refused_account_is_told_with_the_problem(world: World) -> None:
 
     (notice,) = await stands(world)
 
-    assert notice.kind is NoticeKind.ACCOUNT_BLOCKED
+    assert notice.kind is NotificationKind.ACCOUNT_BLOCKED
     assert notice.facts == {"profile": PROFILE, "account": "main", "problem": "key_refused"}
     assert NO.message not in notice.text
 
@@ -176,14 +176,14 @@ async def test_paid_results_are_told_of_before_they_are_gone(world: World) -> No
     world.clock.advance(timedelta(days=1).total_seconds())
     (next_day,) = await stands(world)
 
-    assert notice.kind is NoticeKind.RESULTS_EXPIRING
+    assert notice.kind is NotificationKind.RESULTS_EXPIRING
     assert notice.facts["items"] == ["a"]
     assert "2026-03-16 12:00 UTC" in notice.text
     assert next_day.id != notice.id
 
 
-async def ledger_of(world: World) -> QueueLedger:
-    return await QueueLedger.open(driver_of(world), world.database, cast("Any", SimpleNamespace(name="ci")), uid="uid")
+async def ledger_of(world: World) -> QueueOutbox:
+    return await QueueOutbox.open(driver_of(world), world.database, cast("Any", SimpleNamespace(name="ci")), uid="uid")
 
 
 async def test_what_was_told_survives_a_restart(world: World) -> None:
@@ -209,7 +209,7 @@ async def test_what_was_told_survives_a_restart(world: World) -> None:
 
 async def test_no_prompt_reaches_a_notice(world: World) -> None:
     """Law 8, and the user's privacy: names and counts only."""
-    world.service.say("create", KeyConflict(ServiceError("conflict", CANARY)))
+    world.service.say("create", IdempotencyConflict(ErrorInfo("conflict", CANARY)))
     world.enqueue("a", "b")
     world.connection.execute("UPDATE item SET prompt = ?", (CANARY,))
     await world.run()
@@ -227,7 +227,7 @@ async def test_what_is_not_understood_is_told_once(world: World) -> None:
     (notice,) = await stands(world)
     world.clock.advance(timedelta(days=1).total_seconds())
 
-    assert notice.kind is NoticeKind.NOT_UNDERSTOOD
+    assert notice.kind is NotificationKind.NOT_UNDERSTOOD
     assert "not understood" in notice.title
     assert strange.lacking in notice.text
     assert strange.shape in notice.text

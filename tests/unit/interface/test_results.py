@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
+from batchkiln.api.results import Results
 from batchkiln.core.states import ItemState
-from batchkiln.interface.results import Results
-from batchkiln.queue import persons
-from batchkiln.queue.lookup import job_id_of
-from batchkiln.queue.stories import PAGE
+from batchkiln.store import operations
+from batchkiln.store.items import PAGE
+from batchkiln.store.name_lookup import job_id_of
 from support.world import World
 
 NAMES = [f"item-{number}" for number in range(2 * PAGE + 500)]
@@ -18,15 +18,15 @@ NAMES = [f"item-{number}" for number in range(2 * PAGE + 500)]
 async def test_items_that_end_while_pages_are_read_come_once(world: World, seen_before_more: int) -> None:
     """Some ended before, some end in the middle: on pages read already, and on pages still to come."""
     world.enqueue(*NAMES)
-    persons.cancel(world.connection, "job", NAMES[::2], 0)
+    operations.cancel(world.connection, "job", NAMES[::2], 0)
     results = Results(world.database, job_id_of(world.connection, "job"), "job")
     seen: Counter[str] = Counter()
 
     async for item in results.so_far():
         if seen.total() == seen_before_more:
-            persons.cancel(world.connection, "job", NAMES[1::2], 0)
+            operations.cancel(world.connection, "job", NAMES[1::2], 0)
         seen[item.name] += 1
-    persons.cancel(world.connection, "job", NAMES, 0)
+    operations.cancel(world.connection, "job", NAMES, 0)
     async for item in results.further():
         seen[item.name] += 1
 
@@ -51,8 +51,8 @@ async def test_one_that_has_left_its_state_again_waits_for_its_next_end(world: W
     results = Results(world.database, job_id_of(world.connection, "job"), "job")
     assert [item async for item in results.so_far()] == []
 
-    persons.cancel(world.connection, "job", ["a"], 0)
-    persons.retry(world.connection, "job", ["a"], 0)
+    operations.cancel(world.connection, "job", ["a"], 0)
+    operations.retry(world.connection, "job", ["a"], 0)
     assert [item async for item in results.further()] == []
     await world.run()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import ItemSpec
 from batchkiln.manifest import PlacedItem, open_manifest
 
@@ -24,13 +24,13 @@ def specs(folder: Path, items: str) -> list[ItemSpec]:
     return [one.spec for one in placed(folder, HEADER + items)]
 
 
-def mistakes(folder: Path, text: str | bytes) -> tuple[Mistake, ...]:
+def mistakes(folder: Path, text: str | bytes) -> tuple[Diagnostic, ...]:
     """Read a manifest that is wrong, and give what is reported."""
     with pytest.raises(InputError) as caught:
         placed(folder, text)
     return caught.value.mistakes
 
 
-def places(found: tuple[Mistake, ...]) -> list[tuple[int | None, int | None]]:
+def places(found: tuple[Diagnostic, ...]) -> list[tuple[int | None, int | None]]:
     """Give lines and columns."""
     return [(one.line, one.column) for one in found]

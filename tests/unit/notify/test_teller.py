@@ -4,35 +4,35 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.notify import Receipt, Teller
-from batchkiln.notify.teller import LONGEST_WAIT_SECONDS, TRIES
+from batchkiln.core.notifications import Notification, NotificationKind
+from batchkiln.notifications import DeliveryResult, Dispatcher
+from batchkiln.notifications.dispatcher import LONGEST_WAIT_SECONDS, TRIES
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
-ARRIVED = Receipt()
-BUSY = Receipt("status 503")
+ARRIVED = DeliveryResult()
+BUSY = DeliveryResult("status 503")
 
 
-def notice(name: str) -> Notice:
-    return Notice(id=name, kind=NoticeKind.JOB_ENDED, at=NOON, title=name, text=name)
+def notice(name: str) -> Notification:
+    return Notification(id=name, kind=NotificationKind.JOB_ENDED, at=NOON, title=name, text=name)
 
 
 class Ledger:
     """Gives each list of notices once; `ended` is set when there is no more."""
 
-    def __init__(self, ended: asyncio.Event, *looks: Sequence[Notice]) -> None:
+    def __init__(self, ended: asyncio.Event, *looks: Sequence[Notification]) -> None:
         self.kept: list[str] = []
         self.is_kept = False
         self._looks = list(looks)
         self._ended = ended
 
-    async def look(self) -> Sequence[Notice]:
+    async def look(self) -> Sequence[Notification]:
         found = self._looks.pop(0) if self._looks else []
         if not self._looks:
             self._ended.set()
         return found
 
-    async def told(self, notice: Notice) -> None:
+    async def told(self, notice: Notification) -> None:
         self.kept.append(notice.id)
 
     async def keep(self) -> None:
@@ -47,11 +47,11 @@ class Channel:
 
     name = "ci"
 
-    def __init__(self, *receipts: Receipt | Exception) -> None:
+    def __init__(self, *receipts: DeliveryResult | Exception) -> None:
         self.sent: list[str] = []
         self._receipts = list(receipts)
 
-    async def send(self, notice: Notice) -> Receipt:
+    async def send(self, notice: Notification) -> DeliveryResult:
         self.sent.append(notice.id)
         receipt = self._receipts.pop(0) if self._receipts else ARRIVED
         if isinstance(receipt, Exception):
@@ -77,10 +77,10 @@ class Clock:
         await asyncio.sleep(0)
 
 
-async def told(channel: Channel, *looks: Sequence[Notice]) -> tuple[Ledger, Clock]:
+async def told(channel: Channel, *looks: Sequence[Notification]) -> tuple[Ledger, Clock]:
     ended, clock = asyncio.Event(), Clock()
     ledger = Ledger(ended, *looks)
-    await Teller(channel, ledger, clock).run(ended)
+    await Dispatcher(channel, ledger, clock).run(ended)
     return ledger, clock
 
 
@@ -117,7 +117,7 @@ async def test_tries_are_bounded() -> None:
 
 async def test_a_refusal_is_final() -> None:
     """Sending the same again would be refused again."""
-    channel = Channel(Receipt("status 410", is_final=True))
+    channel = Channel(DeliveryResult("status 410", is_final=True))
 
     await told(channel, [notice("a"), notice("b")])
 
@@ -126,7 +126,9 @@ async def test_a_refusal_is_final() -> None:
 
 async def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_any() -> None:
     """Retry-After is honoured up to a bound."""
-    channel = Channel(Receipt("status 429", retry_after_seconds=30), Receipt("status 429", retry_after_seconds=9999))
+    channel = Channel(
+        DeliveryResult("status 429", retry_after_seconds=30), DeliveryResult("status 429", retry_after_seconds=9999)
+    )
 
     _, clock = await told(channel, [notice("a")], [])
 

@@ -7,14 +7,14 @@ import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from batchkiln.core.notices import Notice, NoticeKind
-from batchkiln.notify import key_of
-from batchkiln.notify.webhook import body_of, headers_of
+from batchkiln.core.notifications import Notification, NotificationKind
+from batchkiln.notifications import key_of
+from batchkiln.notifications.webhook_channel import body_of, headers_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-NOTICE = Notice(
+NOTICE = Notification(
     id="notice_1",
-    kind=NoticeKind.BUDGET_SPENT,
+    kind=NotificationKind.BUDGET_SPENT,
     at=datetime(2030, 1, 31, 18, 30, tzinfo=UTC),
     title="studio/main: today's credits are spent",
     text="é ✓",

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.job import Charge, Mode
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
-from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
-from batchkiln.outputs.report.pages import PageLink, Picture, Shape, render_card, render_foot, render_head
-from batchkiln.outputs.report.sums import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
+from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
+from batchkiln.reports.html_pages import PageLink, Picture, Shape, render_card, render_foot, render_head
+from batchkiln.reports.totals import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 DAY: Final = datetime(2030, 1, 31, tzinfo=UTC)
@@ -56,7 +56,7 @@ def charge(charged: int = 0, *, refunded: int = 0, reserved: int = 0, day: datet
 
 def failed(index: int, code: str, message: str = "no") -> ReportItem:
     return replace(
-        ITEM, name=f"item-{index}", index=index, state=ItemState.FAILED, error=ServiceError(code, message), files=()
+        ITEM, name=f"item-{index}", index=index, state=ItemState.FAILED, error=ErrorInfo(code, message), files=()
     )
 
 
@@ -81,7 +81,7 @@ def test_nothing_foreign_becomes_markup() -> None:
         parameters=((HOSTILE, HOSTILE),),
         inputs=(HOSTILE,),
         metadata={HOSTILE: HOSTILE, "nested": {HOSTILE: [HOSTILE]}},
-        error=ServiceError(HOSTILE, HOSTILE),
+        error=ErrorInfo(HOSTILE, HOSTILE),
         generation_id=HOSTILE,
         files=(replace(FILE, name=HOSTILE),),
     )

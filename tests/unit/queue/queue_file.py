@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from batchkiln.core.catalogue import PlacedObjection
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue.connection import prepare_for_writing
-from batchkiln.queue.intake import ApplyOptions, ApplyReport, apply_manifest
-from batchkiln.queue.moves import move
-from batchkiln.queue.plans import ManifestPlan, plan_manifest
+from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
+from batchkiln.store.database import prepare_for_writing
+from batchkiln.store.dry_run import ManifestPlan, plan_manifest
+from batchkiln.store.transitions import transition
 
 NOW = 1_800_000_000_000
 RECIPE = Recipe("epsilon-2", Mode.TEXT_TO_IMAGE, (("resolution", "1024x1024"),), 0, None, 3)
@@ -52,14 +52,14 @@ def placed(specs: Iterable[ItemSpec], file: str = "birds.yaml") -> list[Placed]:
     return [Placed(one, file, line) for line, one in enumerate(specs, start=10)]
 
 
-def then_mistaken(items: Sequence[Placed], *mistakes: Mistake) -> Iterator[Placed]:
+def then_mistaken(items: Sequence[Placed], *mistakes: Diagnostic) -> Iterator[Placed]:
     """Give items as a manifest with mistakes does: these come at its end."""
     yield from items
     raise InputError(mistakes)
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Mistake:
-    return Mistake(reason, file=file, line=line, column=column, remedy=remedy)
+def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
+    return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
 
 class QueueFile:
@@ -143,14 +143,14 @@ class QueueFile:
     def move(self, name: str, event: Event, *, attempt_id: int | None = None, code: str | None = None) -> None:
         """Move an item on from where it stands."""
         item = self.item(name)
-        move(
+        transition(
             self.connection,
             item_id=item["id"],
             expected=ItemState(item["state"]),
             event=event,
             now=NOW,
             attempt_id=attempt_id,
-            error=ServiceError(code, f"because of {code}") if code else None,
+            error=ErrorInfo(code, f"because of {code}") if code else None,
         )
 
     def send(self, name: str, *, quote: int = 5, generation_id: str | None = None, account: str = "main") -> int:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.instants import Now, from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, ServiceError
+from batchkiln.core.queue_types import Look, NewAttempt, RequestKind, RequestNote, Scope
+from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.views import Look, NewAttempt, RequestKind, RequestNote, Scope
-from batchkiln.queue import attempts
-from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.core.timestamps import ClockReading, from_milliseconds, to_milliseconds
+from batchkiln.store import attempts
+from batchkiln.store.resolution import Decision, resolve
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
 from support.ledger import (
@@ -37,7 +37,7 @@ TODAY = {DAY_MS: 10}
 NONE: dict[int, int] = {}
 RESERVED = Standing("submitting", "sent", (10, 0, 0), TODAY, TODAY)
 S = GenerationStatus
-LOST = ServiceError("", "lost")
+LOST = ErrorInfo("", "lost")
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ async def test_reply_without_a_date_counts_in_the_day_that_may_have_begun(world:
     """Law 5: in the second in which the service's clock is not known, today may be over."""
     look = Look(viewpoint_of(world), (day_of(NOON),))
     midnight = day_of(NOON) + timedelta(days=1)
-    now = Now(0.0, instant=midnight - timedelta(seconds=0.2), latest=midnight + timedelta(seconds=0.5))
+    now = ClockReading(0.0, instant=midnight - timedelta(seconds=0.2), latest=midnight + timedelta(seconds=0.5))
 
     await world.store.record_accepted(sent, generation(created_at=None), now, look)
 
@@ -398,7 +398,7 @@ def test_item_whose_key_came_back_is_where_it_was(
 
 def test_service_that_says_key_missing_itself_has_nothing_resumed(world: World, sent: Attempt) -> None:
     """What a person has to decide stays theirs, whatever code the service gave it; and the next run begins."""
-    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, ServiceError("key_missing", "no key"), NOW_MS)
+    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, ErrorInfo("key_missing", "no key"), NOW_MS)
 
     resumed = world.write(attempts.resume_held_for_key, sent.account_id, frozenset({"key-1"}), NOW_MS)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.budget import Obstacle
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import GenerationStatus
+from batchkiln.core.queue_types import DownloadTask
+from batchkiln.core.responses import GenerationStatus
 from batchkiln.core.states import Event
-from batchkiln.core.views import DownloadTask
-from batchkiln.queue import attempts, preparations
+from batchkiln.store import attempts, preparations
 from support.builders import NO, NOON
 from support.builders import record as generation
 from support.ledger import NOW_MS, account_of, begin, quote
@@ -66,8 +66,8 @@ def test_rejecting_what_was_sent_meanwhile_changes_nothing(world: World) -> None
     assert world.state("item-1") == "submitting"
 
 
-@pytest.mark.parametrize("obstacle", list(Obstacle))
-def test_obstacle_is_explained(obstacle: Obstacle) -> None:
+@pytest.mark.parametrize("obstacle", list(BudgetLimit))
+def test_obstacle_is_explained(obstacle: BudgetLimit) -> None:
     """A person reads what the quote was, and what it exceeds."""
     error = preparations.obstacle_error(obstacle, 12, 9)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.instants import from_milliseconds, to_milliseconds
 from batchkiln.core.job import Attempt
-from batchkiln.core.replies import GenerationRecord, GenerationStatus
+from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue import attempts, persons
-from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store import attempts, operations
+from batchkiln.store.resolution import Decision, resolve
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
 from support.ledger import DAY_MS, NEXT_DAY_MS, NOW_MS, begin, standing
@@ -105,7 +105,7 @@ def test_a_charge_above_the_maximum_is_told_and_pauses_the_job(world: World, sen
     """Law 6: what was sent was `max_cost_credits`. Once told, a person's `unpause` lets the job go on."""
     tell(world, sent, generation(cost_credits=25))
     history, is_paused = world.kinds("item-1"), world.one("SELECT is_paused FROM job")
-    world.write(persons.unpause, "job", NOW_MS)
+    world.write(operations.unpause, "job", NOW_MS)
     tell_again = generation(S.PROCESSING, cost_credits=25)
     world.write(attempts.record_generation, sent.id, tell_again, NOW_MS, day_of)
 

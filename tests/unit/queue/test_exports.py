@@ -7,8 +7,8 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode
 from batchkiln.core.states import Event
-from batchkiln.queue import exports
-from batchkiln.queue.exports import items_now, iter_rows, iter_shapes
+from batchkiln.store import export_rows
+from batchkiln.store.export_rows import items_now, iter_rows, iter_shapes
 
 from .queue_file import JOB, RECIPE, QueueFile, spec
 
@@ -30,7 +30,7 @@ def test_a_row_tells_all_of_an_output(queue: QueueFile) -> None:
 
 def test_rows_come_by_index_whatever_was_done_first(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """Page after page, without other jobs, and with each output of an item."""
-    monkeypatch.setattr(exports, "PAGE", 3)
+    monkeypatch.setattr(export_rows, "PAGE", 3)
     names = [f"item-{number}" for number in range(8)]
     queue.apply([spec(name) for name in names])
     queue.apply([spec("elsewhere")], job=replace(JOB, name="other"))
@@ -61,7 +61,7 @@ def test_items_of_later_manifests_are_left_for_the_next_export(queue: QueueFile)
 
 def test_shapes_are_of_all_items_in_their_order(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of those that are not done: a later export must not find another type."""
-    monkeypatch.setattr(exports, "PAGE", 2)
+    monkeypatch.setattr(export_rows, "PAGE", 2)
     clip = replace(RECIPE, mode=Mode.TEXT_TO_VIDEO, parameters=(("duration_seconds", 5),))
     queue.apply([spec("a", metadata='{"n":1}'), spec("b"), spec("c", metadata='{"n":"x"}', recipe=clip)])
     queue.finish("b")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.core.states import ItemState
-from batchkiln.queue import gallery
-from batchkiln.queue.gallery import Filter, gallery_page, job_models, newest_of_job, newest_results, output_file
+from batchkiln.store import item_search
+from batchkiln.store.item_search import Filter, gallery_page, job_models, newest_of_job, newest_results, output_file
 
 from .queue_file import JOB, RECIPE, QueueFile, spec
 
@@ -93,7 +93,7 @@ def test_pages_go_back_the_way_they_came(queue: QueueFile, wanted: Filter) -> No
 
 def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many at a time, and from where nothing was found it goes on both ways."""
-    monkeypatch.setattr(gallery, "LOOKED_AT", 5)
+    monkeypatch.setattr(item_search, "LOOKED_AT", 5)
     queue.apply([spec(f"item-{number}", metadata='{"rare":1}' if number in {0, 11} else None) for number in range(12)])
     rare, end = Filter(key="rare"), queue.one("SELECT max(id) FROM item")
 

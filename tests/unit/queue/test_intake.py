@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec
 from batchkiln.core.states import Event
-from batchkiln.queue.intake import ApplyOptions, compared
+from batchkiln.store.apply import ApplyOptions, compared
 
 from .queue_file import JOB, NOW, RECIPE, QueueFile, capped, image, mistake_at, placed, spec, then_mistaken
 
@@ -83,7 +83,7 @@ def test_all_mistakes_come_at_once_and_nothing_is_enqueued(queue: QueueFile) -> 
     others = placed([spec("owl"), spec("elk"), spec("owl")], "more.tsv")
 
     with pytest.raises(InputError) as raised:
-        queue.apply(then_mistaken([*rows, *others], Mistake("no such file", file="birds.yaml", line=11)))
+        queue.apply(then_mistaken([*rows, *others], Diagnostic("no such file", file="birds.yaml", line=11)))
 
     assert [(one.file, one.line, one.reason) for one in raised.value.mistakes] == [
         ("birds.yaml", 11, "no such file"),

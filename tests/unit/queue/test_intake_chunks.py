@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
-from batchkiln.queue import intake
-from batchkiln.queue.connection import prepare_for_reading
-from batchkiln.queue.intake import ApplyOptions, apply_manifest
+from batchkiln.store import apply
+from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.database import prepare_for_reading
 
 from .queue_file import JOB, NOW, QueueFile, image, mistake_at, placed, spec, then_mistaken
 
@@ -26,8 +26,8 @@ class PowerCutError(Exception):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a handful of items take several transactions."""
-    monkeypatch.setattr(intake, "ITEMS_AT_ONCE", 3)
-    monkeypatch.setattr(intake, "MOVES_AT_ONCE", 2)
+    monkeypatch.setattr(apply, "ITEMS_AT_ONCE", 3)
+    monkeypatch.setattr(apply, "MOVES_AT_ONCE", 2)
 
 
 class CutConnection(sqlite3.Connection):
@@ -216,7 +216,7 @@ def test_a_dry_run_needs_no_right_to_write(queue: QueueFile) -> None:
 def test_a_dry_run_reports_mistakes_like_any_other(queue: QueueFile) -> None:
     """A manifest with mistakes has no plan."""
     with pytest.raises(InputError, match="no such column"):
-        queue.apply(then_mistaken(placed([spec("fox")]), Mistake("no such column")), options=DRY)
+        queue.apply(then_mistaken(placed([spec("fox")]), Diagnostic("no such column")), options=DRY)
 
 
 def test_a_given_up_item_takes_its_new_request_and_stays_ended(queue: QueueFile) -> None:

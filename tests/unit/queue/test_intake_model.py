@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
-from batchkiln.queue.forecast import RecipeCount, recipe_counts
-from batchkiln.queue.intake import ApplyOptions, ApplyReport
+from batchkiln.store.apply import ApplyOptions, ApplyReport
+from batchkiln.store.queued_load import RecipeCount, recipe_counts
 
 from .queue_file import JOB, QueueFile, capped, image, spec
 

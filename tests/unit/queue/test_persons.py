@@ -4,9 +4,9 @@ import pytest
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue import persons
-from batchkiln.queue.persons import Skipped, cancel, pause, preview_cancel, preview_retry, retry, unpause
-from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.store import operations
+from batchkiln.store.operations import Skipped, cancel, pause, preview_cancel, preview_retry, retry, unpause
+from batchkiln.store.resolution import Decision, resolve
 
 from .queue_file import NOW, RECIPE, QueueFile, spec
 
@@ -98,7 +98,7 @@ def test_retry_of_a_result_that_was_given_up_pays_again(queue: QueueFile) -> Non
 
 def test_retry_takes_many_items_in_pieces(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """More items than one transaction holds are all retried, once each."""
-    monkeypatch.setattr(persons, "ITEMS_AT_ONCE", 3)
+    monkeypatch.setattr(operations, "ITEMS_AT_ONCE", 3)
     names = [f"item-{number}" for number in range(8)]
     queue.apply([spec(name) for name in names])
     for name in names:
@@ -171,8 +171,8 @@ def test_unknown_items_are_told_all_at_once_and_nothing_is_done(queue: QueueFile
 
 def test_each_state_is_either_moved_or_explained() -> None:
     """No state is forgotten: every item named gets an answer."""
-    assert set(persons._NOT_RETRIED) | persons.RETRYABLE == set(ItemState)
-    assert set(persons._NOT_CANCELED) | {ItemState.QUEUED} == set(ItemState)
+    assert set(operations._NOT_RETRIED) | operations.RETRYABLE == set(ItemState)
+    assert set(operations._NOT_CANCELED) | {ItemState.QUEUED} == set(ItemState)
 
 
 def test_retry_costs_follow_each_recipes_own_quote(queue: QueueFile) -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from batchkiln.core.job import Mode
 from batchkiln.core.states import ItemState
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.plans import CHANGES_SHOWN, Change, ChangeKind, ManifestPlan, Uploads
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.dry_run import CHANGES_SHOWN, Change, ChangeKind, ManifestPlan, Uploads
 
 from .queue_file import JOB, RECIPE, QueueFile, capped, image, spec
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from batchkiln.queue.connection import migrations
-from batchkiln.queue.sql import QUERIES
+from batchkiln.store.database import migrations
+from batchkiln.store.sql import QUERIES
 
 HOT: Final = (
     "scheduling",
@@ -53,7 +53,7 @@ SCANNED: Final = {
 
 def hot_queries() -> list[str]:
     """Return the names of all statements but those of enqueueing."""
-    folder = files("batchkiln.queue").joinpath("queries")
+    folder = files("batchkiln.store").joinpath("queries")
     texts = [folder.joinpath(f"{name}.sql").read_text("utf-8") for name in HOT]
     return [name for text in texts for name in re.findall(r"^-- name: (\w+)", text, re.MULTILINE)]
 

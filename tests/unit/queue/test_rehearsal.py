@@ -1,7 +1,7 @@
 """What a rehearsal asks of its queue: its name, and what was paid for whom."""
 
 from batchkiln.core.states import ItemState
-from batchkiln.queue.rehearsal import Paid, name_queue, paid, states_by_generation
+from batchkiln.store.rehearsal_rows import Paid, name_queue, paid, states_by_generation
 
 from .queue_file import QueueFile, spec
 

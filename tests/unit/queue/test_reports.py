@@ -1,8 +1,8 @@
 """What a report reads of each item."""
 
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue.reports import report_page
-from batchkiln.queue.summaries import job_summary
+from batchkiln.store.jobs import job_summary
+from batchkiln.store.report_rows import report_page
 
 from .queue_file import RECIPE, QueueFile, capped, image, spec
 

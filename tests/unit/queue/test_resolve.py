@@ -4,7 +4,7 @@ import pytest
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.store.resolution import Decision, resolve
 
 from .queue_file import NOW, QueueFile, spec
 

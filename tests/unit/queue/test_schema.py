@@ -9,11 +9,11 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.replies import GenerationStatus
+from batchkiln.core.queue_types import RequestKind, RequestNote
+from batchkiln.core.responses import GenerationStatus
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
-from batchkiln.core.views import RequestKind, RequestNote
-from batchkiln.queue import attempts
-from batchkiln.queue.moves import move
+from batchkiln.store import attempts
+from batchkiln.store.transitions import transition
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
 from support.ledger import NOW_MS, begin, record
@@ -118,7 +118,7 @@ def test_move_from_another_state_breaks_and_changes_nothing(world: World, event:
     before = world.one("SELECT count(*) FROM event")
 
     with pytest.raises(InvariantBroken):
-        world.write(move, item_id=2, expected=ItemState.ACTIVE, event=event, now=NOW_MS)
+        world.write(transition, item_id=2, expected=ItemState.ACTIVE, event=event, now=NOW_MS)
 
     assert world.state("item-2") is ItemState.QUEUED
     assert world.one("SELECT count(*) FROM event") == before

@@ -9,12 +9,12 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.queue_types import HeldUntil, Look, Scope, Viewpoint
 from batchkiln.core.states import Event
-from batchkiln.core.views import HeldUntil, Look, Scope, Viewpoint
-from batchkiln.queue.connection import Database
-from batchkiln.queue.misunderstood import end_waits
-from batchkiln.queue.store import News, QueueStore
+from batchkiln.store.database import Database
+from batchkiln.store.misunderstood import end_waits
+from batchkiln.store.store import ChangeNotifier, Store
 from support.builders import NO, NOON, now_at, record
 from support.ledger import begin
 from support.world import PROFILE, World
@@ -61,10 +61,10 @@ async def test_what_a_record_sees_is_told_only_while_it_is_true(world: World, *,
     attempt = begin(world)
     assert attempt is not None
     database = await Database.open_for_writing(world.path)  # with a thread, for which both wait
-    store = QueueStore(database, News(), profile=PROFILE, day=world.day, keep_requests_seconds=60.0)
+    store = Store(database, ChangeNotifier(), profile=PROFILE, day=world.day, keep_requests_seconds=60.0)
     look = Look(Viewpoint(attempt.account_id, PROFILE, "main", is_first=True, scope=Scope()), (NOON,))
     accepted = store.record_accepted(attempt, record(id="gen-1"), now_at(), look)
-    wait = store.hold(attempt.account_id, creates=True, until=NOON, reason=Reason.THROTTLED)
+    wait = store.hold(attempt.account_id, creates=True, until=NOON, reason=WaitReason.THROTTLED)
 
     if is_first:
         progress, _ = await asyncio.gather(accepted, wait)
@@ -84,11 +84,11 @@ async def test_wait_is_kept(world: World) -> None:
     account_id = await world.store.account("main")
     until = NOON + timedelta(hours=3)
 
-    await world.store.hold(account_id, creates=True, until=until, reason=Reason.THROTTLED)
+    await world.store.hold(account_id, creates=True, until=until, reason=WaitReason.THROTTLED)
     world.restart()
 
     found = await world.store.snapshot(Viewpoint(account_id, "test", "main", is_first=True, scope=Scope()), [NOON])
-    assert found.creates_held == HeldUntil(until, Reason.THROTTLED)
+    assert found.creates_held == HeldUntil(until, WaitReason.THROTTLED)
     assert found.reads_held is None
 
 
@@ -96,7 +96,7 @@ async def test_person_ends_a_wait(world: World) -> None:
     """Whatever holds an account, there is a command that frees it: a wrong Retry-After may hold it for eight days."""
     account_id = await world.store.account("main")
     await world.store.account("other")
-    await world.store.hold(account_id, creates=True, until=NOON + timedelta(days=8), reason=Reason.THROTTLED)
+    await world.store.hold(account_id, creates=True, until=NOON + timedelta(days=8), reason=WaitReason.THROTTLED)
 
     ended = [world.write(end_waits, account) for account in ("test/other", "test/main", None)]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
-from batchkiln.queue.sql import QUERIES
-from batchkiln.queue.stories import item_story, iter_items
+from batchkiln.store.items import item_detail, iter_items
+from batchkiln.store.sql import QUERIES
 
 from .queue_file import JOB, RECIPE, QueueFile, image, spec
 
@@ -30,7 +30,7 @@ def test_items_tell_what_a_list_shows(queue: QueueFile) -> None:
         ("out/birds/done.png", 7, "abc", "image", "image/png")
     ]
     assert done.metadata == {"species": "fox"}
-    assert (failed.credits, failed.error) == (0, ServiceError("generation_failed", "because of generation_failed"))
+    assert (failed.credits, failed.error) == (0, ErrorInfo("generation_failed", "because of generation_failed"))
     assert (queued.attempts, queued.generation_id, queued.outputs, queued.metadata) == (0, None, (), {})
 
 
@@ -94,7 +94,7 @@ def test_a_story_has_all_of_one_item(queue: QueueFile) -> None:
     queue.move("fox", Event.GENERATION_FAILED)
     queue.finish("fox")
 
-    story = item_story(queue.connection, "birds", "fox")
+    story = item_detail(queue.connection, "birds", "fox")
 
     assert (story.job, story.item.name, story.recipe, story.priority, story.file_name) == (
         "birds",
@@ -121,7 +121,7 @@ def test_a_story_never_holds_the_request_bytes(queue: QueueFile) -> None:
     queue.apply([spec("fox")])
     queue.send("fox")
 
-    assert "body" not in json.dumps([str(one) for one in item_story(queue.connection, "birds", "fox").attempts])
+    assert "body" not in json.dumps([str(one) for one in item_detail(queue.connection, "birds", "fox").attempts])
 
 
 def test_unknown_items_and_jobs_are_told(queue: QueueFile) -> None:
@@ -129,6 +129,6 @@ def test_unknown_items_and_jobs_are_told(queue: QueueFile) -> None:
     queue.apply([spec("fox")])
 
     with pytest.raises(InputError, match="has no item 'fix'"):
-        item_story(queue.connection, "birds", "fix")
+        item_detail(queue.connection, "birds", "fix")
     with pytest.raises(InputError, match="no job 'fish'"):
         iter_items(queue.connection, "fish")

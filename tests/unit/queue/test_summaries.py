@@ -5,19 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from batchkiln.core.instants import from_milliseconds
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.windows import DayUsage
-from batchkiln.queue.persons import pause
-from batchkiln.queue.summaries import (
-    Credits,
-    JobSummary,
-    Trouble,
-    account_summaries,
-    job_names,
-    job_summary,
-)
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.jobs import Credits, JobSummary, Trouble, account_summaries, job_names, job_summary
+from batchkiln.store.operations import pause
 
 from .queue_file import JOB, NOW, QueueFile, spec
 
@@ -143,5 +136,5 @@ def test_accounts_show_their_latest_day_and_their_waits(queue: QueueFile) -> Non
 
     assert (main.name, main.day, main.usage) == ("main", from_milliseconds(1000), DayUsage(creates=2, credits=30))
     assert main.creates_held is not None
-    assert (main.creates_held.until, main.creates_held.reason) == (from_milliseconds(NOW), Reason.THROTTLED)
+    assert (main.creates_held.until, main.creates_held.reason) == (from_milliseconds(NOW), WaitReason.THROTTLED)
     assert (new.day, new.usage, new.creates_held) == (None, DayUsage(), None)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.planner import Candidate
+from batchkiln.core.queue_types import Scope, Snapshot, Viewpoint
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import Scope, Snapshot, Viewpoint
-from batchkiln.queue import attempts, preparations, view
+from batchkiln.store import attempts, planner_snapshot, preparations
 from support.builders import NOON, day_of
 from support.ledger import NOW_MS, account_of, begin
 from support.world import World
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def look(world: World, *, account: str = "main", is_first: bool = True, scope: Scope | None = None) -> Snapshot:
     viewpoint = Viewpoint(account_of(world, account), "test", account, is_first, scope or Scope())
-    return view.snapshot(world.connection, viewpoint, [day_of(NOON)])
+    return planner_snapshot.snapshot(world.connection, viewpoint, [day_of(NOON)])
 
 
 def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
@@ -125,9 +125,9 @@ def test_outstanding_leaves_out_what_is_a_persons(world: World) -> None:
     assert attempt is not None
     world.connection.execute("UPDATE job SET is_paused = 1 WHERE name = 'two'")
 
-    found = view.outstanding(world.connection, Scope())
+    found = planner_snapshot.outstanding(world.connection, Scope())
     world.write(attempts.record_key_missing, attempt.id, ItemState.SUBMITTING, NOW_MS)
 
     assert (found.total, found.under_way) == (2, 1)
-    assert view.outstanding(world.connection, Scope()).total == 1
-    assert view.outstanding(world.connection, Scope(frozenset({2}))).total == 0
+    assert planner_snapshot.outstanding(world.connection, Scope()).total == 1
+    assert planner_snapshot.outstanding(world.connection, Scope(frozenset({2}))).total == 0

@@ -1,7 +1,7 @@
 """Which jobs a watched folder still waits for."""
 
-from batchkiln.queue.persons import pause
-from batchkiln.queue.watching import known_jobs, open_jobs
+from batchkiln.store.operations import pause
+from batchkiln.store.watched_jobs import known_jobs, open_jobs
 
 from .queue_file import QueueFile, spec
 

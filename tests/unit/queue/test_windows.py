@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.views import RequestKind, RequestNote
-from batchkiln.core.windows import DayUsage
-from batchkiln.queue import windows
+from batchkiln.core.queue_types import RequestKind, RequestNote
+from batchkiln.core.rate_limits import DayUsage
+from batchkiln.store import usage
 from support.builders import NOON, day_of
 from support.ledger import account_of
 from support.world import PROFILE, World
@@ -27,11 +27,11 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def send(world: World, kind: RequestKind, seconds: float = 0.0, **fields: int) -> None:
     note = RequestNote(1, kind, NOON + timedelta(seconds=seconds), (TODAY,), **fields)
-    world.write(windows.write_request, note, keep_seconds=300.0)
+    world.write(usage.write_request, note, keep_seconds=300.0)
 
 
 @pytest.mark.parametrize(
-    ("kind", "usage"),
+    ("kind", "counted"),
     [
         (RequestKind.CREATE, DayUsage(creates=1)),
         (RequestKind.UPLOAD, DayUsage(creates=1, upload_files=2, upload_bytes=30)),
@@ -40,23 +40,23 @@ def send(world: World, kind: RequestKind, seconds: float = 0.0, **fields: int) -
         (RequestKind.OTHER, DayUsage()),
     ],
 )
-def test_each_kind_counts_in_its_window(world: World, kind: RequestKind, usage: DayUsage) -> None:
+def test_each_kind_counts_in_its_window(world: World, kind: RequestKind, counted: DayUsage) -> None:
     """Law 5: creates with uploads, reads with quotes; the description in none. Service section 8."""
     fields = {"upload_files": 2, "upload_bytes": 30} if kind is RequestKind.UPLOAD else {}
 
     send(world, kind, **fields)
 
-    assert windows.usages(world.connection, 1, [TODAY, TOMORROW]) == (usage, DayUsage())
+    assert usage.usages(world.connection, 1, [TODAY, TOMORROW]) == (counted, DayUsage())
 
 
 def test_request_at_a_reset_counts_in_both_days(world: World) -> None:
     """Law 5: whichever day the service takes it for, it is counted."""
     note = RequestNote(1, RequestKind.CREATE, NOON, (TODAY, TOMORROW))
 
-    world.write(windows.write_request, note, keep_seconds=300.0)
+    world.write(usage.write_request, note, keep_seconds=300.0)
 
-    assert windows.usages(world.connection, 1, [TODAY, TOMORROW]) == (DayUsage(creates=1), DayUsage(creates=1))
-    assert len(windows.logged_requests(world.connection, PROFILE, 300.0)) == 1
+    assert usage.usages(world.connection, 1, [TODAY, TOMORROW]) == (DayUsage(creates=1), DayUsage(creates=1))
+    assert len(usage.logged_requests(world.connection, PROFILE, 300.0)) == 1
 
 
 def test_log_is_pruned_but_keeps_the_last_minutes(world: World) -> None:
@@ -64,8 +64,8 @@ def test_log_is_pruned_but_keeps_the_last_minutes(world: World) -> None:
     for n in range(600):
         send(world, RequestKind.READ, seconds=n * 10.0)
 
-    kept = windows.logged_requests(world.connection, PROFILE, 300.0)
+    kept = usage.logged_requests(world.connection, PROFILE, 300.0)
 
     assert len(world.rows("SELECT * FROM request")) < 300
     assert {request.sent_at for request in kept} >= {NOON + timedelta(seconds=10.0 * n) for n in range(570, 600)}
-    assert windows.usages(world.connection, 1, [TODAY])[0].reads == 600
+    assert usage.usages(world.connection, 1, [TODAY])[0].reads == 600

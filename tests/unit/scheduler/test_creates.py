@@ -5,33 +5,33 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.instants import WITNESS_GAP_SECONDS
 from batchkiln.core.job import Mode
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.polling import LOST_AFTER
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
-    KeyConflict,
-    NoReply,
+    ErrorInfo,
+    IdempotencyConflict,
+    NoResponse,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     Unavailable,
 )
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.queue.intake import ApplyOptions, compared
-from batchkiln.queue.moves import move
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.start import ANSWERS_ABOUT_TIME
+from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
+from batchkiln.store.apply import ApplyOptions, compared
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.store.transitions import transition
+from batchkiln.worker.startup import ANSWERS_ABOUT_TIME
 from support.builders import NO, PlacedItem, item_spec, job_spec, mistake_at, recipe
 from support.fake_service import BUSY, Lost, refusing
 from support.world import PROFILE, World
 
-LIMIT = ServiceError("rate_limited", "too many requests per minute")
+LIMIT = ErrorInfo("rate_limited", "too many requests per minute")
 BLOCKED = AccountBlocked(AccountProblem.FORBIDDEN, NO)
 
 
@@ -169,17 +169,17 @@ async def test_other_generation_is_named_and_waited_out(world: World) -> None:
     """A 429 since somebody else's generation is active is named so, and costs no attempt. Contract, section 7."""
     world.service.say("create", Throttled(timedelta(minutes=7), BUSY))
     (item,) = world.enqueue()
-    reasons: list[Reason] = []
+    reasons: list[WaitReason] = []
 
     def look() -> None:
-        for lane in world.lanes:
-            due = world.control.slot_rest(lane.account_id)
+        for worker in world.workers:
+            due = world.control.slot_rest(worker.account_id)
             reasons.extend([due.reason] if due else [])
 
     await world.run_watched(look)
 
-    assert Reason.OTHER_GENERATION in reasons
-    assert Reason.THROTTLED not in reasons
+    assert WaitReason.OTHER_GENERATION in reasons
+    assert WaitReason.THROTTLED not in reasons
     assert world.attempts(item) == ["succeeded"]
     assert len(set(world.service.creates)) == 1
 
@@ -188,16 +188,16 @@ async def test_own_generation_in_doubt_is_not_taken_for_anothers(world: World) -
     """A 429 to a replay may mean our own lost generation, so nobody else is named."""
     world.service.say("create", Lost.REQUEST, Throttled(timedelta(minutes=7), BUSY))
     world.enqueue()
-    reasons: list[Reason] = []
+    reasons: list[WaitReason] = []
 
     def look() -> None:
-        due = world.control.slot_rest(1) if world.lanes else None
+        due = world.control.slot_rest(1) if world.workers else None
         reasons.extend([due.reason] if due else [])
 
     await world.run_watched(look)
 
-    assert Reason.THROTTLED in reasons
-    assert Reason.OTHER_GENERATION not in reasons
+    assert WaitReason.THROTTLED in reasons
+    assert WaitReason.OTHER_GENERATION not in reasons
 
 
 async def test_edge_firewall_stops_all_accounts_for_a_minute(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_edge_firewall_stops_all_accounts_for_a_minute(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("problem", list(AccountProblem))
-async def test_refused_account_ends_its_lane_and_gives_the_item_back(world: World, problem: AccountProblem) -> None:
+async def test_refused_account_ends_its_worker_and_gives_the_item_back(world: World, problem: AccountProblem) -> None:
     """A JSON 401, 402 or 403 created nothing: the item is queued, its credits free, the account blocked."""
     world.service.say("create", AccountBlocked(problem, NO))
     (item,) = world.enqueue()
@@ -259,7 +259,7 @@ async def test_create_that_is_refused_leaves_downloads_going(world: World) -> No
     def rule(kind: str, _account: str) -> object:
         if kind == "create" and world.service.generations:
             return AccountBlocked(AccountProblem.NO_CREDITS, NO)
-        return NoReply("away") if kind == "download" and world.clock.steady < 60 else None
+        return NoResponse("away") if kind == "download" and world.clock.monotonic < 60 else None
 
     world.service.rule = rule
 
@@ -386,7 +386,7 @@ async def test_stale_wish_of_a_manifest_pays_nothing_twice(world: World) -> None
     """Law 2: a manifest was read while an image was lost, and is stored once the item was sent and is held in doubt."""
     file = world.inputs.put("owl.png", b"owl")
     world.enqueue("a", inputs=(file,))
-    move(world.connection, item_id=1, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=NO)
+    transition(world.connection, item_id=1, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=NO)
     made = recipe(model="cost-10", mode=Mode.IMAGE_TO_IMAGE, inputs_count=1)
     placed = [PlacedItem(item_spec("a", recipe=made, inputs=(file,)))]
     with compared(
@@ -399,7 +399,7 @@ async def test_stale_wish_of_a_manifest_pays_nothing_twice(world: World) -> None
         mistake_at=mistake_at,
     ) as intake:
         world.write(resolve, "job", "a", Decision.NOT_CREATED, now=0)  # the image is back, says a person
-        world.service.say("create", Lost.REPLY, *[KeyConflict(NO)] * 12)  # made and paid; then held
+        world.service.say("create", Lost.REPLY, *[IdempotencyConflict(NO)] * 12)  # made and paid; then held
         await world.run()
         assert world.state("a") is ItemState.HELD
         report = intake.store(intake.report)

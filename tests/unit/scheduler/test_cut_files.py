@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.polling import RETENTION
-from batchkiln.scheduler.cut_files import CutFiles
+from batchkiln.worker.truncation import TruncatedFiles
 from support.fake_clock import NOON
 
 HOUR = 3600.0
@@ -25,7 +25,7 @@ OUTPUT = (1, 1)
 )
 def test_the_same_bytes_often_and_for_long(came: list[tuple[float, str]], *, is_believed: bool) -> None:
     """Neither many in a short time nor two that are far apart show that there is no other file."""
-    files = CutFiles()
+    files = TruncatedFiles()
     for at, sha256 in came:
         files.count(OUTPUT, sha256, at)
 
@@ -38,7 +38,7 @@ def test_the_same_bytes_often_and_for_long(came: list[tuple[float, str]], *, is_
 )
 def test_last_day_believes_anything(hours_left: int, came: str, *, is_believed: bool) -> None:
     """What came a few times, and at the very end what came at all, is more than what the service has deleted."""
-    files = CutFiles()
+    files = TruncatedFiles()
     for at, sha256 in enumerate(came):
         files.count(OUTPUT, sha256, float(at))
 

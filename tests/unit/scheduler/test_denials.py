@@ -3,19 +3,19 @@
 import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.replies import NoReply, RefusalKind, Refused, ServiceError, TicketRefused
+from batchkiln.core.queue_types import Circumstances
+from batchkiln.core.responses import ErrorInfo, NoResponse, RefusalKind, Refused, TicketRefused
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import Circumstances
-from batchkiln.queue.misunderstood import ask_again, forget_other_circumstances, record_misunderstood
-from batchkiln.scheduler.control import Control
+from batchkiln.store.misunderstood import ask_again, forget_other_circumstances, record_misunderstood
+from batchkiln.worker.run_state import RunState
 from support.world import World
 
-GONE = Refused(RefusalKind.ASSET_GONE, ServiceError("asset_not_found", "no such asset"))
+GONE = Refused(RefusalKind.ASSET_GONE, ErrorInfo("asset_not_found", "no such asset"))
 DENIALS = [
-    ("upload", Refused(RefusalKind.INVALID, ServiceError("E1", "unknown field"))),
-    ("completion", Refused(RefusalKind.INVALID, ServiceError("http_400", "no such asset"))),
+    ("upload", Refused(RefusalKind.INVALID, ErrorInfo("E1", "unknown field"))),
+    ("completion", Refused(RefusalKind.INVALID, ErrorInfo("http_400", "no such asset"))),
     ("completion", GONE),
-    ("completion", NoReply("the address does not answer like this API", 404)),
+    ("completion", NoResponse("the address does not answer like this API", 404)),
     ("put", TicketRefused("the storage answered 403")),
     ("quote", GONE),
     ("create", GONE),
@@ -114,9 +114,9 @@ async def test_runs_that_end_before_a_second_denial_spend_no_more_files(world: W
     world.enqueue("fox", inputs=(world.inputs.put("fox", b"fox"),))
 
     for _ in range(5):
-        control, before = Control(), len(world.service.requests)
+        control, before = RunState(), len(world.service.requests)
 
-        def look(control: Control = control, before: int = before) -> None:
+        def look(control: RunState = control, before: int = before) -> None:
             if sum(request.kind == "upload" for request in world.service.requests[before:]) > 1:
                 control.stop()
 

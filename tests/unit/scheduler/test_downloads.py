@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from batchkiln.core.replies import (
-    GenerationStatus,
-    LinkRefused,
-    NotFound,
-    RecordRead,
-    Unavailable,
-)
+from batchkiln.core.responses import GenerationStatus, LinkRefused, NotFound, RecordRead, Unavailable
 from batchkiln.core.states import ItemState
-from batchkiln.scheduler.control import Control
+from batchkiln.worker.run_state import RunState
 from support import fake_service
 from support.builders import NO
 from support.fake_service import Lost, content_of
@@ -42,7 +36,7 @@ async def test_results_that_cannot_be_fetched_hold_up_no_other(world: World) -> 
     world.service.broken_files = {f"gen-{number}" for number in range(1, 51)}
     world.enqueue(*(f"item-{number:02}" for number in range(1, 52)))
 
-    await world.run_until_true(lambda: world.clock.steady > 4 * 3600 or world.state("item-51") is ItemState.DONE)
+    await world.run_until_true(lambda: world.clock.monotonic > 4 * 3600 or world.state("item-51") is ItemState.DONE)
 
     assert world.state("item-51") is ItemState.DONE
 
@@ -130,7 +124,7 @@ async def test_cut_file_does_not_hold_up_others(world: World) -> None:
 
     def look() -> None:
         if world.state(names[-1]) is ItemState.DONE and not done_at:
-            done_at.append(world.clock.steady)
+            done_at.append(world.clock.monotonic)
 
     await world.run_watched(look)
 
@@ -147,7 +141,7 @@ async def test_cut_output_does_not_hold_up_its_siblings(world: World) -> None:
 
     def look() -> None:
         for path in world.outputs.files:
-            saved_at.setdefault(path, world.clock.steady)
+            saved_at.setdefault(path, world.clock.monotonic)
 
     await world.run_watched(look)
 
@@ -167,7 +161,7 @@ async def test_cut_output_waits_while_its_siblings_are_retried(world: World) -> 
     def refuse(kind: str, account: str) -> object:
         assert account == "main"
         if kind == "download":
-            asked_at.append(world.clock.steady)
+            asked_at.append(world.clock.monotonic)
         return LinkRefused(403) if kind == "download" and len(asked_at) == 2 else None
 
     world.service.rule = refuse
@@ -196,8 +190,8 @@ async def test_until_does_not_wait_for_a_cut_file(world: World, *, is_budget: bo
     (item,) = world.enqueue()
     until = None if is_budget else world.clock.instant + timedelta(minutes=30)
 
-    await world.run(Control(starts_until=until, stops_at_reset=is_budget))
-    state, elapsed = world.state(item), world.clock.steady
+    await world.run(RunState(starts_until=until, stops_at_reset=is_budget))
+    state, elapsed = world.state(item), world.clock.monotonic
     world.service.downloads_cut = 0
     await world.run()
 
@@ -248,7 +242,7 @@ async def test_stuck_downloads_do_not_hold_up_others(world: World, trouble: obje
 
     def look() -> None:
         if world.state("item-5") is ItemState.DONE and not fine_at:
-            fine_at.append(world.clock.steady)
+            fine_at.append(world.clock.monotonic)
             stuck.clear()
 
     world.service.rule = refuse

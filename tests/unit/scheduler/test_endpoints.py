@@ -6,29 +6,22 @@ from itertools import pairwise
 import pytest
 
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import Reason
-from batchkiln.core.replies import (
-    EdgeBlocked,
-    NotUnderstood,
-    ServiceError,
-    Throttled,
-    TicketRefused,
-    Unavailable,
-)
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.responses import EdgeBlocked, ErrorInfo, NotUnderstood, Throttled, TicketRefused, Unavailable
 from batchkiln.core.states import ItemState
-from batchkiln.queue.misunderstood import ask_again
-from batchkiln.queue.stories import item_story
-from batchkiln.queue.summaries import job_summary
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.loop import rest_of
-from batchkiln.views.standing import Standing
-from batchkiln.views.telling import tell_item
+from batchkiln.presentation.explain import explain_item
+from batchkiln.presentation.item_context import ItemContext
+from batchkiln.store.items import item_detail
+from batchkiln.store.jobs import job_summary
+from batchkiln.store.misunderstood import ask_again
+from batchkiln.worker.loop import next_due
+from batchkiln.worker.run_state import RunState
 from support.builders import NO
 from support.fake_service import FakeService, Lost
 from support.world import World
 
 STRANGE = NotUnderstood("names no price", '{"data": {"amount": string}}', 200)
-LIMIT = ServiceError("rate_limited", "too many requests")
+LIMIT = ErrorInfo("rate_limited", "too many requests")
 HOUR = 3600.0
 DAY = 24 * HOUR
 
@@ -41,7 +34,7 @@ def times_of(world: World, kind: str) -> list[float]:
 
 async def run_for(world: World, seconds: float) -> None:
     """Drive for so many service seconds, then stop as a signal would."""
-    control = Control()
+    control = RunState()
     until = world.clock.instant + timedelta(seconds=seconds)
 
     def look() -> None:
@@ -69,8 +62,8 @@ async def test_quote_that_is_not_understood_is_asked_twice_and_then_rests(world:
     first, second = times_of(world, "quote")
     assert second - first >= 60
     assert world.state(item) is ItemState.QUEUED
-    assert (await rest_of(world.lanes[0])).reason is Reason.NOT_UNDERSTOOD
-    (entry,) = (await world.lanes[0].look(world.clock.now()))[1].misunderstood
+    assert (await next_due(world.workers[0])).reason is WaitReason.NOT_UNDERSTOOD
+    (entry,) = (await world.workers[0].snapshot(world.clock.now()))[1].misunderstood
     assert (entry.call, entry.lacking, entry.shape, entry.status) == (
         Call.QUOTE,
         STRANGE.lacking,
@@ -128,7 +121,7 @@ async def test_person_ends_the_rest_of_a_run_that_goes_on(world: World) -> None:
     """What a person says is heard by the process that drives the queue, and asked at once."""
     always(world, "quote", STRANGE)
     (item,) = world.enqueue()
-    control = Control(waits_for_more=True)
+    control = RunState(waits_for_more=True)
 
     def look() -> None:
         if world.one("SELECT count(*) FROM misunderstood") and world.service.rule is not None:
@@ -286,11 +279,11 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(world: World) -
     assert world.kinds("poison").count("price_not_had") == 1
     *_, before, last = times_of(world, "quote")
     assert 0.7 * HOUR < last - before < 1.3 * HOUR
-    _, account, _ = await world.lanes[0].look(world.clock.now())
-    assert Reason.NO_PRICE in {due.reason for due in account.quotes_held.values()}
-    story, summary = item_story(world.connection, "a-first", "poison"), job_summary(world.connection, "a-first")
+    _, account, _ = await world.workers[0].snapshot(world.clock.now())
+    assert WaitReason.NO_PRICE in {due.reason for due in account.quotes_held.values()}
+    story, summary = item_detail(world.connection, "a-first", "poison"), job_summary(world.connection, "a-first")
     assert summary is not None
-    told = tell_item(story, summary, Standing(world.clock.instant, is_driven=True))
+    told = explain_item(story, summary, ItemContext(world.clock.instant, is_driven=True))
     assert f"its price cannot be had: {NO.code}" in told.story
 
 

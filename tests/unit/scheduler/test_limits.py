@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 
-from batchkiln.core.instants import EPOCH, to_milliseconds
 from batchkiln.core.job import Order
-from batchkiln.core.replies import AccountProblem, GenerationStatus, KeyConflict, RefusalKind, Refused, Throttled
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.responses import (
+    AccountProblem,
+    GenerationStatus,
+    IdempotencyConflict,
+    RefusalKind,
+    Refused,
+    Throttled,
+)
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits, ServiceDay
-from batchkiln.queue import persons
-from batchkiln.queue.attempts import REFUSALS_IN_A_ROW
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.control import Control
+from batchkiln.core.timestamps import EPOCH, to_milliseconds
+from batchkiln.store import operations
+from batchkiln.store.attempts import REFUSALS_IN_A_ROW
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.worker.run_state import RunState
 from support.builders import NO
 from support.fake_clock import FakeClock
 from support.fake_service import BUSY, Lost
@@ -202,7 +209,7 @@ async def test_pack_uses_as_few_days_as_possible(tmp_path: Path) -> None:
     world = World(tmp_path, limits=Limits(credits_per_day=100))
     for name, cost in (("a", 30), ("b", 40), ("c", 60), ("d", 70)):
         world.enqueue(name, cost_credits=cost, order=Order.PACK)
-    await world.run(Control(starts_until=world.clock.instant))
+    await world.run(RunState(starts_until=world.clock.instant))
     for cost in (30, 40, 60, 70):
         world.connection.execute(
             "INSERT OR IGNORE INTO quote SELECT 'test', price_key, ?, 0 FROM recipe WHERE model = ?",
@@ -280,7 +287,7 @@ async def test_two_accounts_share_max_credits(two: World) -> None:
     """--max-credits holds for all accounts together, also when both plan at the same moment."""
     two.enqueue(*(f"item-{n}" for n in range(8)), accounts=("a", "b"))
 
-    await two.run(Control(credits_left=30))
+    await two.run(RunState(credits_left=30))
 
     assert two.service.charged == 30
 
@@ -289,7 +296,7 @@ async def test_max_credits_stops_with_work_left(world: World) -> None:
     """--max-credits begins nothing that exceeds it, and what was begun is finished."""
     world.enqueue(*(f"item-{n}" for n in range(5)))
 
-    left = await world.run(Control(credits_left=25))
+    left = await world.run(RunState(credits_left=25))
 
     assert world.states() == {"done": 2, "queued": 3}
     assert left is not None
@@ -301,7 +308,7 @@ async def test_refused_create_gives_max_credits_back(world: World) -> None:
     world.service.say("create", Refused(RefusalKind.INVALID, NO))
     world.enqueue("a", "b", "c")
 
-    await world.run(Control(credits_left=20))
+    await world.run(RunState(credits_left=20))
 
     assert world.states() == {"done": 2, "rejected": 1}
 
@@ -315,7 +322,7 @@ async def test_refused_attempt_of_an_earlier_run_gives_nothing_back(world: World
     world.enqueue(*(f"item-{n}" for n in range(5)))
     world.service.say("create", Refused(RefusalKind.INVALID, NO))
 
-    await world.run(Control(credits_left=20))
+    await world.run(RunState(credits_left=20))
 
     assert world.service.charged == 20
 
@@ -325,7 +332,7 @@ async def test_starts_until_begins_nothing_later(world: World) -> None:
     until = world.clock.instant + timedelta(seconds=50)
     world.enqueue("a", "b", "c", "d")
 
-    left = await world.run(Control(starts_until=until))
+    left = await world.run(RunState(starts_until=until))
 
     assert world.states() == {"done": 2, "queued": 2}
     assert left is not None
@@ -339,8 +346,8 @@ async def test_pause_is_kept_where_no_bell_is_heard(tmp_path: Path) -> None:
     world.enqueue("a", "b")
 
     def look() -> None:
-        if world.clock.steady >= 30.0 and not world.one("SELECT is_paused FROM job"):
-            world.write(persons.pause, "job", 0)
+        if world.clock.monotonic >= 30.0 and not world.one("SELECT is_paused FROM job"):
+            world.write(operations.pause, "job", 0)
 
     await world.run_watched(look, alarm_seconds=30.0)
 
@@ -353,11 +360,11 @@ async def test_until_budget_stops_when_the_day_is_spent(tmp_path: Path) -> None:
     world = World(tmp_path, limits=Limits(credits_per_day=25))
     world.enqueue("a", "b", "c")
 
-    left = await world.run(Control(stops_at_reset=True))
+    left = await world.run(RunState(stops_at_reset=True))
 
     assert world.states() == {"done": 2, "queued": 1}
     assert left is not None
-    assert world.clock.steady < 3600.0
+    assert world.clock.monotonic < 3600.0
     world.close()
 
 
@@ -391,10 +398,10 @@ async def test_generation_that_a_person_adopts_during_a_wait_has_the_slot(tmp_pa
     """Law 4: a person names a generation while the account waits for its minute; what was planned waits behind it."""
     world = World(tmp_path, limits=Limits(creates_per_minute=1))
     world.enqueue("a", "b")
-    world.service.say("create", Lost.REPLY, KeyConflict(NO))  # made; then held at the replay, a minute later
+    world.service.say("create", Lost.REPLY, IdempotencyConflict(NO))  # made; then held at the replay, a minute later
 
     def look() -> None:
-        if world.clock.steady >= 90.0 and world.attempts("a") == ["disputed"]:
+        if world.clock.monotonic >= 90.0 and world.attempts("a") == ["disputed"]:
             world.write(resolve, "job", "a", Decision.GENERATION, generation_id="gen-1", now=0)
 
     await world.run_watched(look, alarm_seconds=90.0)
@@ -440,7 +447,7 @@ async def test_short_days_and_minutes_of_a_sped_up_service(tmp_path: Path) -> No
 
     assert world.states() == {"done": 14}
     assert world.service.violations == []
-    assert world.clock.steady > 1200.0
+    assert world.clock.monotonic > 1200.0
     world.close()
 
 
@@ -476,7 +483,7 @@ async def test_max_credits_bounds_what_an_earlier_run_was_refused(world: World) 
     """`--max-credits 20` of this run: nothing of the other had been charged."""
     await postponed(world, cost_credits=500)
 
-    await world.run(Control(credits_left=20))
+    await world.run(RunState(credits_left=20))
 
     assert (world.service.charged, world.state("a")) == (0, ItemState.QUEUED)
 
@@ -486,7 +493,7 @@ async def test_max_credits_counts_what_an_earlier_run_was_refused(world: World) 
     await postponed(world)
     world.enqueue("a", "b")
 
-    await world.run(Control(credits_left=15))
+    await world.run(RunState(credits_left=15))
 
     assert world.service.charged == 10
     assert world.states() == {"done": 1, "queued": 1}
@@ -520,7 +527,7 @@ async def test_lowered_limit_binds_what_was_not_created(world: World, after_seco
 async def test_pause_holds_what_was_not_created(world: World) -> None:
     """A person said so before it was paid."""
     await postponed(world)
-    world.write(persons.pause, "job", 0)
+    world.write(operations.pause, "job", 0)
 
     await world.run()
 
@@ -533,7 +540,7 @@ async def test_end_at_a_time_does_not_wait_for_what_was_not_created(world: World
     world.enqueue("a", "b")
     world.service.say("create", POSTPONED)
 
-    await world.run(Control(starts_until=until))
+    await world.run(RunState(starts_until=until))
 
     assert world.service.charged == 0
     assert until <= world.clock.instant < until + timedelta(minutes=1)
@@ -544,7 +551,7 @@ async def test_what_was_postponed_often_is_not_refused_for_that(world: World) ->
     world.enqueue("a")
     for _ in range(REFUSALS_IN_A_ROW):
         world.service.say("create", POSTPONED)
-        await world.run(Control(starts_until=world.clock.instant + timedelta(minutes=1)))
+        await world.run(RunState(starts_until=world.clock.instant + timedelta(minutes=1)))
         world.restart(after_seconds=4 * 3600)
     world.service.say("create", Refused(RefusalKind.OVER_QUOTE, NO))
 
@@ -578,7 +585,7 @@ async def test_charge_above_the_maximum_stops_the_account(world: World) -> None:
     stopped, problem = world.states(), next(iter(world.control.blocked.values())).problem
     await world.run()
     again = world.states()
-    world.write(persons.unpause, "job", to_milliseconds(world.clock.instant))
+    world.write(operations.unpause, "job", to_milliseconds(world.clock.instant))
     world.service.cost_told = lambda cost, _: cost
     await world.run()
 
@@ -591,7 +598,7 @@ async def test_charge_above_the_maximum_counts_in_max_credits(world: World) -> N
     """--max-credits is what a run may spend, and not what it was quoted."""
     world.service.cost_told = lambda cost, _: cost + 5
     world.enqueue("a", "b")
-    control = Control(credits_left=20)
+    control = RunState(credits_left=20)
 
     await world.run(control)
 

@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.job import InputFile
-from batchkiln.core.planner import Reason
-from batchkiln.core.replies import (
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.queue_types import WantedInput
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
+    ErrorInfo,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     TicketRefused,
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import WantedInput
-from batchkiln.core.windows import Limits
-from batchkiln.scheduler.backoffs import Backoff
-from batchkiln.scheduler.loop import rest_of
-from batchkiln.scheduler.preparation import wait_alike
+from batchkiln.worker.backoffs import Backoff
+from batchkiln.worker.loop import next_due
+from batchkiln.worker.prefetch import wait_alike
 from support.builders import NO
 from support.fake_service import Lost
 from support.world import World
@@ -108,7 +108,7 @@ async def test_account_without_a_key_begins_nothing(world: World) -> None:
 
     assert world.states() == {"queued": 1}
     assert world.service.requests == []
-    assert (await rest_of(world.lanes[0])).reason is Reason.NO_KEY
+    assert (await next_due(world.workers[0])).reason is WaitReason.NO_KEY
 
 
 async def test_image_is_uploaded_once_for_all_items(world: World) -> None:
@@ -220,7 +220,7 @@ async def test_uploads_that_wait_for_the_day_do_not_hold_up_texts(world: World) 
 
     def look() -> None:
         if world.state("text") is ItemState.DONE and not done_at:
-            done_at.append(world.clock.steady)
+            done_at.append(world.clock.monotonic)
 
     await world.run_watched(look)
 
@@ -248,7 +248,7 @@ async def test_completing_an_upload_keeps_the_minute(tmp_path: Path) -> None:
 async def test_limit_of_uploads_alone_lets_creates_go_on(world: World) -> None:
     """A 429 that speaks of uploads postpones uploads; the slot keeps working. Service section 8."""
     owl = world.inputs.put("owl.png", b"owl")
-    daily = ServiceError("upload_limit", "100 files were uploaded today")
+    daily = ErrorInfo("upload_limit", "100 files were uploaded today")
     world.service.say("upload", Throttled(timedelta(hours=2), daily))
     (clip,) = world.enqueue("clip", inputs=(owl,))
     (text,) = world.enqueue("text")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.instants import EPOCH
 from batchkiln.core.polling import LOST_AFTER
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
@@ -20,8 +20,8 @@ from batchkiln.core.replies import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.queue.resolve import Decision, resolve
+from batchkiln.core.timestamps import EPOCH
+from batchkiln.store.resolution import Decision, resolve
 from support.builders import NO, record
 from support.fake_clock import FakeClock
 from support.fake_service import Lost, refusing

@@ -9,29 +9,29 @@ import pytest
 from batchkiln.core.calls import Call
 from batchkiln.core.errors import InputError
 from batchkiln.core.outcomes import KEY_REMEMBERED, UNDECIDED_FOR
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,
     Busy,
     CreateReply,
     EdgeBlocked,
+    ErrorInfo,
     GenerationStatus,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     NotFound,
     NotUnderstood,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.queue.misunderstood import ask_again
-from batchkiln.queue.persons import preview_retry
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.control import Control
+from batchkiln.store.misunderstood import ask_again
+from batchkiln.store.operations import preview_retry
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.worker.run_state import RunState
 from support.builders import NO, record
 from support.fake_service import Lost
 from support.world import World
@@ -39,9 +39,9 @@ from support.world import World
 STRANGE = NotUnderstood("names no generation", "{ok: boolean}", 202)
 DENIALS = [
     *(Refused(kind, NO) for kind in RefusalKind),
-    AccountBlocked(AccountProblem.NO_CREDITS, ServiceError("insufficient_credits", "no credits are left")),
-    KeyConflict(ServiceError("request_in_progress", "the first request is still being processed")),
-    Busy(None, ServiceError("locked", "another task is active")),
+    AccountBlocked(AccountProblem.NO_CREDITS, ErrorInfo("insufficient_credits", "no credits are left")),
+    IdempotencyConflict(ErrorInfo("request_in_progress", "the first request is still being processed")),
+    Busy(None, ErrorInfo("locked", "another task is active")),
     STRANGE,
 ]
 NAMES = ["invalid", "over_quote", "asset_gone", "no_credits", "conflict", "busy", "strange"]
@@ -94,7 +94,7 @@ async def test_replay_that_is_refused_for_an_hour_is_a_persons(world: World, den
 
 async def test_conflict_on_a_fresh_key_is_asked_again_before_it_is_believed(world: World) -> None:
     """Our bytes are unchanged, so it is busy first: ever longer waits, and the same bytes. Service rule 4.3."""
-    world.service.say("create", *[KeyConflict(NO)] * 3)
+    world.service.say("create", *[IdempotencyConflict(NO)] * 3)
     first, second = world.enqueue("first", "second")
 
     await world.run()
@@ -106,7 +106,7 @@ async def test_conflict_on_a_fresh_key_is_asked_again_before_it_is_believed(worl
 
 async def test_lasting_conflict_stops_the_account_and_not_one_item_after_the_other(world: World) -> None:
     """Service rule 4.3: the next key would fare no better; what is queued stays queued."""
-    world.service.rule = lambda kind, _: KeyConflict(NO) if kind == "create" else None
+    world.service.rule = lambda kind, _: IdempotencyConflict(NO) if kind == "create" else None
     first, *others = world.enqueue(*(f"item-{n}" for n in range(15)))
 
     await world.run()
@@ -119,7 +119,7 @@ async def test_lasting_conflict_stops_the_account_and_not_one_item_after_the_oth
 
 async def test_busy_account_holds_nothing(world: World) -> None:
     """Another program's generation is waited out for hours; no item ends, and no create leaves meanwhile."""
-    busy = Busy(timedelta(minutes=1), ServiceError("task_active", "another task is active"))
+    busy = Busy(timedelta(minutes=1), ErrorInfo("task_active", "another task is active"))
     world.service.say("create", *[busy] * 200)
     world.enqueue("first", "second")
 
@@ -160,7 +160,7 @@ async def test_misunderstood_create_spends_six_creates_and_stops_the_account(wor
 
 @pytest.mark.parametrize(
     ("poison", "code"),
-    [(Unavailable(None, NO), "no"), (NoReply("no reply of this API", 400), "no_reply")],
+    [(Unavailable(None, NO), "no"), (NoResponse("no reply of this API", 400), "no_reply")],
     ids=["500", "html_400"],
 )
 async def test_item_that_the_service_never_decides_lets_the_others_go_on(
@@ -192,7 +192,7 @@ async def test_request_that_the_firewall_never_passes_is_refused(world: World) -
     """Nothing of it reached the API: it is rejected, not charged, and the others go on. Service section 7."""
     first, *_ = world.enqueue("first", "second")
     world.service.rule = while_submitting(world, first, EdgeBlocked())
-    control = Control(credits_left=15)
+    control = RunState(credits_left=15)
 
     await world.run(control)
 
@@ -204,7 +204,7 @@ async def test_request_that_the_firewall_never_passes_is_refused(world: World) -
 
 async def test_refusals_alike_pause_and_then_stop_the_account(world: World) -> None:
     """A 400 that means "no credits" must not reject a whole queue, one create each."""
-    refused = Refused(RefusalKind.INVALID, ServiceError("E1017", "account 4711 cannot do this, request 8a1"))
+    refused = Refused(RefusalKind.INVALID, ErrorInfo("E1017", "account 4711 cannot do this, request 8a1"))
     world.service.rule = lambda kind, _: refused if kind == "create" else None
     world.enqueue(*(f"item-{n}" for n in range(20)))
 
@@ -220,7 +220,7 @@ async def test_refusals_that_differ_stop_nothing(world: World) -> None:
     """Each item has a fault of its own."""
     for n in range(12):
         reason = "prompt" if n % 2 else "size"
-        world.service.say("create", Refused(RefusalKind.INVALID, ServiceError(reason, f"the {reason} is wrong")))
+        world.service.say("create", Refused(RefusalKind.INVALID, ErrorInfo(reason, f"the {reason} is wrong")))
     world.enqueue(*(f"item-{n}" for n in range(14)))
 
     await world.run()
@@ -243,7 +243,7 @@ async def test_key_that_may_be_forgotten_is_not_sent_again(world: World) -> None
     assert world.money() == (10, 10, 0)
 
 
-@pytest.mark.parametrize("outage", [Unavailable(None, NO), NoReply("a page of a proxy", 502)])
+@pytest.mark.parametrize("outage", [Unavailable(None, NO), NoResponse("a page of a proxy", 502)])
 async def test_outage_does_not_keep_a_key_remembered(world: World, outage: CreateReply) -> None:
     """Law 2: a day of 503 says nothing of how long the service knows a key; then it would make the request anew."""
     world.service.lose_reply()
@@ -332,7 +332,7 @@ async def test_item_in_hand_can_be_ended_by_a_person(world: World) -> None:
 
 async def test_wrong_id_can_be_corrected_once_the_service_denies_it(world: World) -> None:
     """Law 3: a paid result is not lost for a wrong reading of its id; the history keeps both."""
-    world.service.say("create", KeyConflict(NO), *[KeyConflict(NO)] * 6)
+    world.service.say("create", IdempotencyConflict(NO), *[IdempotencyConflict(NO)] * 6)
     (item,) = world.enqueue()
     await world.run()
     world.write(resolve, "job", item, Decision.GENERATION, generation_id="req_77", now=world.now_ms)
@@ -392,7 +392,7 @@ async def test_creates_that_stay_misunderstood_take_one_more_item(world: World) 
 
     world.write(ask_again)
     world.restart(after_seconds=60)
-    control, until = Control(), world.clock.instant + timedelta(hours=12)
+    control, until = RunState(), world.clock.instant + timedelta(hours=12)
     await world.run_watched(
         lambda: control.stop() if world.clock.instant >= until else None, control, alarm_seconds=1e5
     )

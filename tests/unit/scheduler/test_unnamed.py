@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, OutputLink
-from batchkiln.scheduler.unnamed import READS, SECONDS, UnnamedResults
+from batchkiln.core.responses import GenerationRecord, GenerationStatus, OutputLink
+from batchkiln.worker.unnamed_results import READS, SECONDS, UnnamedResults
 from support.builders import record
 
 S = GenerationStatus

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     DownloadBroken,
     DownloadReply,
     DownloadStarted,
@@ -18,10 +19,9 @@ from batchkiln.core.replies import (
     RecordRead,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.queue import persons
-from batchkiln.queue.resolve import Decision, resolve
-from batchkiln.scheduler.streaming import GRACE_SECONDS
+from batchkiln.store import operations
+from batchkiln.store.resolution import Decision, resolve
+from batchkiln.worker.transfer import GRACE_SECONDS
 from support import fake_service
 from support.builders import NO
 from support.fake_service import content_of
@@ -107,7 +107,7 @@ async def test_error_page_is_no_output_and_a_person_is_asked(world: World) -> No
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "output_unusable")
     assert world.outputs.files == {"/out/job/fox-2.png": content_of("gen-1/2")}
     assert len(world.service.downloads) == 1 + 6
-    assert world.clock.steady < 7 * 3600
+    assert world.clock.monotonic < 7 * 3600
     assert "1 of its outputs are on disk; output 1: a text" in world.one("SELECT error_message FROM item")
     assert world.attempts("fox") == ["succeeded"]
 
@@ -149,7 +149,7 @@ async def test_storage_that_always_refuses_is_told_after_a_day(world: World) -> 
     await world.run()
 
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "output_unusable")
-    assert 24 * 3600 <= world.clock.steady < 27 * 3600
+    assert 24 * 3600 <= world.clock.monotonic < 27 * 3600
     assert len(world.service.downloads) < 50
     assert "the storage answered 404" in world.one("SELECT error_message FROM item")
 
@@ -162,7 +162,7 @@ async def test_link_that_is_barred_is_told_soon(world: World) -> None:
     await world.run()
 
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "output_unusable")
-    assert world.clock.steady < 10 * 60
+    assert world.clock.monotonic < 10 * 60
 
 
 @pytest.mark.parametrize("is_announced", [True, False])
@@ -223,7 +223,7 @@ async def test_generation_that_is_denied_is_told_after_a_day(world: World) -> No
     await world.run()
 
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "output_unusable")
-    assert world.clock.steady < 27 * 3600
+    assert world.clock.monotonic < 27 * 3600
 
 
 async def test_waiting_for_what_cannot_be_had_does_not_spin(world: World) -> None:
@@ -247,7 +247,7 @@ async def test_retention_that_ends_over_saved_files_is_no_expiry(world: World) -
     world.restart(after_seconds=15 * 86_400)
 
     await world.run()
-    report = persons.preview_retry(world.connection, "job", [])
+    report = operations.preview_retry(world.connection, "job", [])
 
     assert (world.state("fox"), world.error("fox")) == (ItemState.HELD, "outputs_gone")
     assert "1 of 2 outputs are on disk" in world.one("SELECT error_message FROM item")
@@ -326,12 +326,12 @@ async def test_stop_does_not_wait_for_a_trickling_download(world: World) -> None
 
     def look() -> None:
         if world.outputs.parts and world.outputs.parts[0].size_bytes == 3 and not stopped_at:
-            stopped_at.append(world.clock.steady)
+            stopped_at.append(world.clock.monotonic)
             world.control.stop()
 
     (item,) = world.enqueue()
     await world.run_watched(look)
-    state, elapsed = world.state(item), world.clock.steady - stopped_at[0]
+    state, elapsed = world.state(item), world.clock.monotonic - stopped_at[0]
     await world.run()
 
     assert state is ItemState.DOWNLOADING

@@ -4,14 +4,14 @@ import inspect
 
 import pytest
 
-from batchkiln.scheduler import ports
-from batchkiln.traces import around
+from batchkiln.tracing import proxies
+from batchkiln.worker import ports
 
 PAIRS = [
-    (around.HeardClock, ports.Clock),
-    (around.HeardService, ports.Service),
-    (around.HeardOutputs, ports.Outputs),
-    (around.HeardQueue, ports.Queue),
+    (proxies.HeardClock, ports.Clock),
+    (proxies.HeardService, ports.Service),
+    (proxies.HeardOutputs, ports.Outputs),
+    (proxies.HeardQueue, ports.Queue),
 ]
 
 

@@ -5,9 +5,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from batchkiln.config import Traces
-from batchkiln.traces.drafts import Draft
-from batchkiln.traces.emitter import Emitter, Root, new_exporter
-from batchkiln.traces.recorder import word_of
+from batchkiln.tracing.exporter import Emitter, Root, new_exporter
+from batchkiln.tracing.recorder import word_of
+from batchkiln.tracing.span_data import Draft
 
 ROOT = Root(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from batchkiln.core.states import ItemState
-from batchkiln.queue.summaries import Credits, JobSummary, Trouble, UnderWay
-from batchkiln.views.overview import JobView
+from batchkiln.presentation.overview import JobView
+from batchkiln.store.jobs import Credits, JobSummary, Trouble, UnderWay
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

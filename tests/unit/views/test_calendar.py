@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from batchkiln.config import Config, Profile
-from batchkiln.core.instants import from_milliseconds, to_milliseconds
-from batchkiln.core.windows import Limits
-from batchkiln.views.calendar import DAYS_SHOWN, Calendar, read_calendars
-from batchkiln.views.overview import estimated_ends, read_accounts
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.presentation.calendar import DAYS_SHOWN, Calendar, read_calendars
+from batchkiln.presentation.overview import estimated_ends, read_accounts
 from unit.queue.queue_file import NOW, QueueFile, spec
 
 AT = from_milliseconds(NOW)

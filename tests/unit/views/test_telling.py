@@ -13,14 +13,14 @@ import pytest
 from batchkiln.cli.main import program
 from batchkiln.cli.show import Told, read_told
 from batchkiln.config import Config, Profile
-from batchkiln.core.instants import from_milliseconds, to_milliseconds
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.queue.waiting import SlotHolder
-from batchkiln.views.standing import Standing, Wait
-from batchkiln.views.telling import DAMAGED, GONE, HOLDS, WAITS, Telling
-from batchkiln.views.words import REASONS, moment
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, WAITS, Explanation
+from batchkiln.presentation.formatting import REASONS, format_minute
+from batchkiln.presentation.item_context import ItemContext, Wait
+from batchkiln.store.accounts import SlotHolder
 from unit.queue.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
 AT: Final = from_milliseconds(NOW)
@@ -270,25 +270,25 @@ def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
     assert set(HOLDS) == ways | {DAMAGED, GONE}
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: Reason) -> None:
+@pytest.mark.parametrize("reason", WaitReason)
+def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: WaitReason) -> None:
     """What it waits for and until when, and what a person may do; driven or not."""
     queue.apply([spec("fox")])
-    holder = SlotHolder(9, "foxes", "old one", ItemState.HELD) if reason is Reason.HELD else None
+    holder = SlotHolder(9, "foxes", "old one", ItemState.HELD) if reason is WaitReason.HELD else None
     wait = Wait(reason, "main", LATER, holder)
     base = told(queue)
 
-    driven = replace(base, standing=Standing(AT, is_driven=True, wait=wait)).telling
-    alone = replace(base, standing=Standing(AT, is_driven=False, wait=wait)).telling
+    driven = replace(base, standing=ItemContext(AT, is_driven=True, wait=wait)).telling
+    alone = replace(base, standing=ItemContext(AT, is_driven=False, wait=wait)).telling
 
-    assert set(WAITS) == set(REASONS) == set(Reason)
-    if reason is not Reason.NOW:
+    assert set(WAITS) == set(REASONS) == set(WaitReason)
+    if reason is not WaitReason.NOW:
         assert "(until 2027-01-15 08:05 UTC)" in driven.story
-        is_of_the_run = reason in {Reason.ENOUGH, Reason.NOTHING}
+        is_of_the_run = reason in {WaitReason.ENOUGH, WaitReason.NOTHING}
         assert ("begins nothing new" if is_of_the_run else f"for {REASONS[reason]}") in driven.story
     assert driven.commands
     assert alone.commands[0] == "batchkiln work"
-    if reason is Reason.HELD:
+    if reason is WaitReason.HELD:
         assert driven.commands == ("batchkiln show foxes 'old one'",)
 
 
@@ -346,7 +346,7 @@ def test_retention_is_told_from_when_the_generation_was_made(queue: QueueFile) -
 
     story = told(queue, now=AT + timedelta(days=15)).telling.story
 
-    assert f"keeps it until {moment(AT + timedelta(days=29))}" in story
+    assert f"keeps it until {format_minute(AT + timedelta(days=29))}" in story
 
 
 def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
@@ -400,8 +400,8 @@ def test_an_item_without_a_price_or_its_images_is_being_prepared(queue: QueueFil
     account(queue)
     queue.connection.execute("INSERT INTO asset VALUES (1, 'aa', 'u', 0)")
 
-    assert (before.reason, quoted.reason) == (Reason.PREPARING, Reason.PREPARING)
-    assert wait_of(queue).reason is Reason.NOW
+    assert (before.reason, quoted.reason) == (WaitReason.PREPARING, WaitReason.PREPARING)
+    assert wait_of(queue).reason is WaitReason.NOW
 
 
 def test_a_day_that_is_used_up_is_told_with_its_end(queue: QueueFile) -> None:
@@ -411,11 +411,11 @@ def test_a_day_that_is_used_up_is_told_with_its_end(queue: QueueFile) -> None:
     account(queue, creates=7, credits=96)
     reset = datetime(2027, 1, 16, tzinfo=UTC)
 
-    assert wait_of(queue) == Wait(Reason.NOW, "main")
-    assert wait_of(queue, limits=Limits(credits_per_day=100)) == Wait(Reason.DAY_CREDITS, "main", reset)
-    assert wait_of(queue, limits=Limits(creates_per_day=7)) == Wait(Reason.DAY_REQUESTS, "main", reset)
+    assert wait_of(queue) == Wait(WaitReason.NOW, "main")
+    assert wait_of(queue, limits=Limits(credits_per_day=100)) == Wait(WaitReason.DAY_CREDITS, "main", reset)
+    assert wait_of(queue, limits=Limits(creates_per_day=7)) == Wait(WaitReason.DAY_REQUESTS, "main", reset)
     queue.connection.execute("INSERT INTO job_day VALUES (1, ?, 2)", (NOW - NOW % 86_400_000,))
-    assert wait_of(queue) == Wait(Reason.JOB_DAY_CREDITS, "main", reset)
+    assert wait_of(queue) == Wait(WaitReason.JOB_DAY_CREDITS, "main", reset)
 
 
 def test_a_wait_that_the_service_asked_for_is_told_until_it_ends(queue: QueueFile) -> None:
@@ -427,9 +427,9 @@ def test_a_wait_that_the_service_asked_for_is_told_until_it_ends(queue: QueueFil
     change = "UPDATE account SET creates_held_until = ?, creates_held_reason = 'other_generation'"
     queue.connection.execute(change, (NOW + 360_000,))
 
-    assert wait_of(queue) == Wait(Reason.OTHER_GENERATION, "main", until)
+    assert wait_of(queue) == Wait(WaitReason.OTHER_GENERATION, "main", until)
     queue.connection.execute(change, (NOW,))
-    assert wait_of(queue).reason is Reason.NOW
+    assert wait_of(queue).reason is WaitReason.NOW
 
 
 def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
@@ -444,9 +444,9 @@ def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
 
     assert "birds/owl has the one place of account main" in busy.telling.story
     assert busy.standing.wait is not None
-    assert busy.standing.wait.reason is Reason.NOW
+    assert busy.standing.wait.reason is WaitReason.NOW
     assert stuck.standing.wait is not None
-    assert stuck.standing.wait.reason is Reason.HELD
+    assert stuck.standing.wait.reason is WaitReason.HELD
     assert "batchkiln show birds owl" in stuck.telling.commands
 
 
@@ -456,7 +456,7 @@ def test_a_budget_that_hangs_on_what_is_under_way_is_told(queue: QueueFile) -> N
     queue.quote(5)
     queue.send("owl", generation_id="gen-owl")
 
-    assert wait_of(queue).reason is Reason.SETTLING
+    assert wait_of(queue).reason is WaitReason.SETTLING
 
 
 def test_of_several_accounts_the_one_that_is_free_first_counts(queue: QueueFile) -> None:
@@ -465,13 +465,13 @@ def test_of_several_accounts_the_one_that_is_free_first_counts(queue: QueueFile)
     queue.quote(5)
     account(queue, credits=2000)
 
-    assert wait_of(queue) == Wait(Reason.NOW, "second")
+    assert wait_of(queue) == Wait(WaitReason.NOW, "second")
 
 
 @pytest.mark.parametrize("name", ["a`b c", "it's `x`", "plain"])
 def test_commands_are_whole_whatever_an_item_is_called(name: str) -> None:
     """A backquote within a quoted name does not end the command."""
     command = f"batchkiln retry foxes {shlex.quote(name)}"
-    telling = Telling("", "", f"`{command}` queues it again; `batchkiln work` lets it go on")
+    telling = Explanation("", "", f"`{command}` queues it again; `batchkiln work` lets it go on")
 
     assert telling.commands == (command, "batchkiln work")

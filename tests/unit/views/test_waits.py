@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from batchkiln.config import Config, Profile
-from batchkiln.core.instants import from_milliseconds, to_milliseconds
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import Event
-from batchkiln.views.overview import read_accounts
-from batchkiln.views.waits import Look, look_at
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.presentation.account_waits import AccountStatus, account_status
+from batchkiln.presentation.overview import read_accounts
 from unit.queue.queue_file import NOW, QueueFile, spec
 
 AT = from_milliseconds(NOW)
@@ -29,16 +29,16 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
     opened.connection.close()
 
 
-def look(connection: sqlite3.Connection, now: datetime = AT) -> Look:
+def look(connection: sqlite3.Connection, now: datetime = AT) -> AccountStatus:
     (account,), _ = read_accounts(connection, Config({"local": PROFILE}, "local"), now)
-    return look_at(connection, account, PROFILE)
+    return account_status(connection, account, PROFILE)
 
 
 def test_an_account_with_room_waits_for_nothing(queue: QueueFile) -> None:
     """The planner would begin at once; there is nothing to tell a person."""
     found = look(queue.connection)
 
-    assert found.wait.reason is Reason.NOW
+    assert found.wait.reason is WaitReason.NOW
     assert not found.wait.is_worth_saying
     assert not found.is_busy
 
@@ -50,7 +50,7 @@ def test_spent_credits_wait_for_the_reset(queue: QueueFile) -> None:
 
     found = look(queue.connection)
 
-    assert found.wait.reason is Reason.DAY_CREDITS
+    assert found.wait.reason is WaitReason.DAY_CREDITS
     assert found.wait.until == PROFILE.day.reset_after(AT)
 
 
@@ -64,7 +64,7 @@ def test_a_full_minute_waits_for_its_first_request_to_leave_it(queue: QueueFile)
     found = look(queue.connection)
 
     assert found.minute.creates == 10
-    assert found.wait.reason is Reason.MINUTE_WINDOW
+    assert found.wait.reason is WaitReason.MINUTE_WINDOW
     assert found.wait.until == AT + timedelta(seconds=30)
 
 
@@ -76,7 +76,7 @@ def test_a_pause_that_the_service_asked_for_is_told_until_its_end(queue: QueueFi
 
     found = look(queue.connection)
 
-    assert found.wait.reason is Reason.THROTTLED
+    assert found.wait.reason is WaitReason.THROTTLED
     assert found.wait.until == AT + timedelta(seconds=90)
 
 
@@ -97,4 +97,4 @@ def test_a_held_item_on_the_slot_waits_for_a_person(queue: QueueFile) -> None:
 
     found = look(queue.connection)
 
-    assert (found.wait.reason, found.wait.until) == (Reason.HELD, None)
+    assert (found.wait.reason, found.wait.until) == (WaitReason.HELD, None)

@@ -7,37 +7,37 @@ from pathlib import Path
 import orjson
 import pytest
 
-from batchkiln.watching.answers import Answer, answer_name, read_answer, write_answer
+from batchkiln.watch.result_files import ResultFile, read_result, result_name, write_result
 
 DOCUMENT = {"manifest": "birds.yaml", "sha256": "00", "status": "accepted", "job": "birds", "new": 3}
 
 
 def test_answer_has_the_manifests_name() -> None:
     """Two manifests that differ in their ending alone do not share one."""
-    assert answer_name("birds.yaml", ["birds.yaml"]) == "birds.result.json"
-    assert answer_name("birds.yml", ["birds.yml"]) == "birds.result.json"
-    assert answer_name("birds.yml", ["birds.yaml", "birds.yml"]) == "birds.yml.result.json"
+    assert result_name("birds.yaml", ["birds.yaml"]) == "birds.result.json"
+    assert result_name("birds.yml", ["birds.yml"]) == "birds.result.json"
+    assert result_name("birds.yml", ["birds.yaml", "birds.yml"]) == "birds.yml.result.json"
 
 
 def test_written_answer_is_read_again(tmp_path: Path) -> None:
     """What a restart goes by is there, and nothing beside it is left."""
-    write_answer(tmp_path / "birds.result.json", DOCUMENT)
+    write_result(tmp_path / "birds.result.json", DOCUMENT)
 
-    assert read_answer(tmp_path / "birds.result.json") == Answer("birds.yaml", "00", "accepted", "birds")
+    assert read_result(tmp_path / "birds.result.json") == ResultFile("birds.yaml", "00", "accepted", "birds")
     assert [path.name for path in tmp_path.iterdir()] == ["birds.result.json"]
 
 
 def test_failed_write_leaves_the_answer_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk costs the new answer, not the old one, and leaves no temporary file."""
     path = tmp_path / "birds.result.json"
-    write_answer(path, DOCUMENT)
+    write_result(path, DOCUMENT)
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no room"):
-        write_answer(path, DOCUMENT | {"status": "ended"})
+        write_result(path, DOCUMENT | {"status": "ended"})
 
     assert orjson.loads(path.read_bytes()) == DOCUMENT
     assert [path.name for path in tmp_path.iterdir()] == ["birds.result.json"]
@@ -50,8 +50,8 @@ def test_link_is_replaced_and_never_followed(tmp_path: Path) -> None:
     path = tmp_path / "birds.result.json"
     path.symlink_to(target)
 
-    assert read_answer(path) is None
-    write_answer(path, DOCUMENT | {"status": "ended"})
+    assert read_result(path) is None
+    write_result(path, DOCUMENT | {"status": "ended"})
 
     assert not path.is_symlink()
     assert orjson.loads(target.read_bytes()) == DOCUMENT
@@ -65,4 +65,4 @@ def test_anything_else_is_no_answer(text: str, tmp_path: Path) -> None:
     """A file of that name that a person wrote, or half of one, says nothing."""
     (tmp_path / "birds.result.json").write_text(text)
 
-    assert read_answer(tmp_path / "birds.result.json") is None
+    assert read_result(tmp_path / "birds.result.json") is None

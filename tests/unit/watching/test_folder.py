@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.watching.folder import Stamp, Stillness, manifests_in, sha256_of
+from batchkiln.watch.folder import FileStamp, StabilityTracker, manifests_in, sha256_of
 
-FIRST, SECOND = Stamp(1, 10, 100), Stamp(1, 20, 200)
+FIRST, SECOND = FileStamp(1, 10, 100), FileStamp(1, 20, 200)
 
 
 def test_only_files_of_the_folder_itself_are_manifests(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_link_put_in_a_files_place_is_not_read(tmp_path: Path) -> None:
 
 def test_file_is_due_when_it_has_been_still() -> None:
     """A second without a change, counted from the last one that was seen."""
-    stillness = Stillness(1.0)
+    stillness = StabilityTracker(1.0)
 
     assert stillness.look({"a.yaml": FIRST}, 0.0) == []
     assert stillness.look({"a.yaml": SECOND}, 0.9) == []
@@ -47,7 +47,7 @@ def test_file_is_due_when_it_has_been_still() -> None:
 
 def test_what_was_dealt_with_is_left_alone_until_it_changes() -> None:
     """The same bytes are looked at once; a change, or a removal in between, makes it new."""
-    stillness = Stillness(1.0)
+    stillness = StabilityTracker(1.0)
     stillness.look({"a.yaml": FIRST}, 0.0)
     stillness.look({"a.yaml": FIRST}, 1.0)
     stillness.deal_with("a.yaml")
@@ -62,7 +62,7 @@ def test_what_was_dealt_with_is_left_alone_until_it_changes() -> None:
 
 def test_what_cannot_be_taken_now_is_tried_again_later() -> None:
     """A postponed file is due at its moment, unchanged."""
-    stillness = Stillness(1.0)
+    stillness = StabilityTracker(1.0)
     stillness.look({"a.yaml": FIRST}, 0.0)
     stillness.look({"a.yaml": FIRST}, 1.0)
     stillness.postpone("a.yaml", 31.0)

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from batchkiln.clock import ServiceClock
-from batchkiln.core.errors import InputError, Mistake, QueueBusy, QueueUnusable
+from batchkiln.core.errors import Diagnostic, InputError, QueueBusy, QueueUnusable
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.watching.watcher import AGAIN_SECONDS, Watcher
+from batchkiln.watch.watcher import AGAIN_SECONDS, Watcher
 from simulation.quiet import silence
 
 
@@ -30,7 +30,7 @@ class FakeDesk:
             raise self.troubles.pop(0)
         job = path.read_text()
         if job == "broken":
-            raise InputError([Mistake("unknown field", str(path), 3, 1)])
+            raise InputError([Diagnostic("unknown field", str(path), 3, 1)])
         self.applied.append(job)
         self.open.add(job)
         self.jobs.add(job)

@@ -4,15 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from batchkiln.service.rules.replies import (
-    AssetList,
-    Balance,
-    GenerationRecord,
-    ModelList,
-    Quote,
-    Reply,
-    UploadList,
-)
+from batchkiln.service.rules.replies import AssetList, Balance, GenerationRecord, ModelList, Quote, Reply, UploadList
 
 Codes = Mapping[int, tuple[str, ...]]
 _ALWAYS: Final[Codes] = {

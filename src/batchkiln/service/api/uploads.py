@@ -9,11 +9,7 @@ from aiohttp import web
 
 from batchkiln.service.api.answering import Visit, answered, asked_by_caller
 from batchkiln.service.books.admission import Caller
-from batchkiln.service.books.assets import (
-    Asset,
-    FileToUpload,
-    own_assets,
-)
+from batchkiln.service.books.assets import Asset, FileToUpload, own_assets
 from batchkiln.service.context import Context
 from batchkiln.service.faults import UPLOAD_LINK
 from batchkiln.service.rules.replies import AssetList, ReadyAsset, UploadList, UploadTicket

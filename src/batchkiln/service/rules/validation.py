@@ -22,13 +22,7 @@ from batchkiln.service.rules.refusing import (
     unsupported,
 )
 from batchkiln.service.rules.variants import FIELDS, NO_IMAGES, PARAMETERS, Variant, variants_of
-from batchkiln.service.rules.wire import (
-    CONTENT_TYPES,
-    CompletionRequest,
-    FileDescription,
-    UploadRequest,
-    Wire,
-)
+from batchkiln.service.rules.wire import CONTENT_TYPES, CompletionRequest, FileDescription, UploadRequest, Wire
 
 Json = object
 Body = TypeVar("Body", bound=Wire)

@@ -9,9 +9,9 @@ from typing import Any
 
 from PIL import Image
 
-from batchkiln.core.dataset import DatasetRow
 from batchkiln.core.job import Mode
-from batchkiln.outputs.exports import Export, Format, Outcome, Shapes, Subject, Wishes
+from batchkiln.core.sample_names import DatasetRow
+from batchkiln.exports import Export, Format, Outcome, SchemaInference, Subject, Wishes
 
 MADE_AT = datetime(2027, 1, 15, 8, tzinfo=UTC)
 SUBJECT = Subject("birds", "Birds of the garden", 10, 50)
@@ -69,7 +69,7 @@ def export(
     **wishes: Any,  # noqa: ANN401  fields of `Wishes`
 ) -> Outcome:
     """Export rows to the end, as the command does; `of_job` are those that the columns come from."""
-    shapes = Shapes()
+    shapes = SchemaInference()
     for one in of_job or rows:
         shapes.learn(makes_video=one.is_video, parameters=one.parameters, metadata=one.metadata)
     made = Export(Wishes(wanted, str(to), **wishes), SUBJECT, shapes, pulse=pulse, tell=lambda _: None)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.dataset import ITEMS_PER_FOLDER, DatasetRow, Splits
-from batchkiln.core.errors import InputError, OutputsUnwritable
-from batchkiln.outputs.exports import Format, Link
+from batchkiln.core.errors import InputError, OutputDirNotWritable
+from batchkiln.core.sample_names import ITEMS_PER_FOLDER, DatasetRow, Splits
+from batchkiln.exports import Format, Link
 
 from .making import clip, export, picture, row, tree
 
@@ -256,7 +256,7 @@ def test_without_hard_links_files_are_copied_unless_links_are_asked(
     monkeypatch.setattr(os, "link", refuse)
 
     assert export(rows, tmp_path / "to").new == 2
-    with pytest.raises(OutputsUnwritable, match="--link copy"):
+    with pytest.raises(OutputDirNotWritable, match="--link copy"):
         export(rows, tmp_path / "other", link=Link.HARD)
 
 
@@ -270,7 +270,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(tmp_path: Path, mon
 
     monkeypatch.setattr("shutil.copyfile", fill)
 
-    with pytest.raises(OutputsUnwritable, match=r"bird-0\.png: No space left.*nothing was charged.*same command"):
+    with pytest.raises(OutputDirNotWritable, match=r"bird-0\.png: No space left.*nothing was charged.*same command"):
         export(rows, tmp_path / "to", link=Link.COPY)
     assert [*tree(tmp_path / "to")] == ["README.md"]
 
@@ -286,10 +286,10 @@ def test_a_disk_that_is_full_of_a_table_is_told(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for writer in ("jsonl_file.JsonlFile", "csv_file.CsvFile", "parquet_file.ParquetFile"):
-        monkeypatch.setattr(f"batchkiln.outputs.exports.{writer}.add", fill)
+        monkeypatch.setattr(f"batchkiln.exports.{writer}.add", fill)
     monkeypatch.setattr("tarfile.TarFile.addfile", fill)
 
-    with pytest.raises(OutputsUnwritable, match=r"to: No space left.*same command"):
+    with pytest.raises(OutputDirNotWritable, match=r"to: No space left.*same command"):
         export(rows, tmp_path / "to", wanted)
     assert {name for name in tree(tmp_path / "to") if "images" not in name} == {"README.md"}
 

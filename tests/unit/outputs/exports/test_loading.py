@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from batchkiln.core.dataset import DatasetRow, Splits
 from batchkiln.core.job import Mode
-from batchkiln.outputs.exports import Format
+from batchkiln.core.sample_names import DatasetRow, Splits
+from batchkiln.exports import Format
 
 from .making import clip, export, picture
 
@@ -137,7 +137,7 @@ def test_parquet_has_types_nulls_and_row_groups(
     tmp_path: Path, pictures: list[DatasetRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A column is of its type also where it is null."""
-    monkeypatch.setattr("batchkiln.outputs.exports.parquet_file.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("batchkiln.exports.parquet_file.ROWS_PER_GROUP", 10)
 
     export(pictures, tmp_path / "to", Format.PARQUET)
 

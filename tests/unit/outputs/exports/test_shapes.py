@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from batchkiln.outputs.exports.shapes import Columns, JobChanged, Kind, Shapes
+from batchkiln.exports.columns_inference import Columns, JobChanged, Kind, SchemaInference
 
 from .making import row
 
 
 def columns(*metadata: Mapping[str, Any], is_dense: bool = False) -> Columns:
-    shapes = Shapes()
+    shapes = SchemaInference()
     for one in metadata:
         shapes.learn(makes_video=False, parameters={"resolution": "1024x1024"}, metadata=one)
     return shapes.columns([False], is_dense=is_dense)
@@ -92,7 +92,7 @@ def test_taken_names_are_changed_and_told() -> None:
 
 def test_parameters_are_those_of_the_kind() -> None:
     """A picture has no duration; a column of it would be empty in every row."""
-    shapes = Shapes()
+    shapes = SchemaInference()
     shapes.learn(makes_video=False, parameters={"resolution": "1024x1024"}, metadata={})
     shapes.learn(makes_video=True, parameters={"resolution": "720p", "duration_seconds": 5}, metadata={"k": 1})
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.dataset import DatasetRow, Splits
-from batchkiln.outputs.exports import Format
+from batchkiln.core.sample_names import DatasetRow, Splits
+from batchkiln.exports import Format
 
 from .making import MADE_AT, clip, export, picture, tree
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from batchkiln.core.errors import InputError, OutputsUnwritable
-from batchkiln.outputs.exports import Format, Link
-from batchkiln.outputs.exports.url_place import redacted
+from batchkiln.core.errors import InputError, OutputDirNotWritable
+from batchkiln.exports import Format, Link
+from batchkiln.exports.url_destination import redacted
 
 from .making import clip, export, picture, tree
 
@@ -74,7 +74,7 @@ def test_a_file_that_was_sent_in_part_never_shows(tmp_path: Path, monkeypatch: p
         put_file(self, source, target, **fields)
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", breaking)
-    with pytest.raises(OutputsUnwritable, match=r"ConnectionResetError.*same command again") as raised:
+    with pytest.raises(OutputDirNotWritable, match=r"ConnectionResetError.*same command again") as raised:
         export(rows, "memory://birds")
     monkeypatch.undo()
 
