@@ -147,10 +147,8 @@ def test_named_files_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     named = re.findall(r"`((?:src|tests|docs|jobs|benchmarks)/[\w/.-]+)`", text)
     linked = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
-    shortened = re.findall(
-        r"`((?:core|manifest|queue|scheduler|client|outputs|service|cli|config|interface|views|notify)/[\w/]+\.\w+)`",
-        text,
-    )
+    packages = "|".join(path.name for path in Path(batchkiln.__file__).parent.iterdir() if path.is_dir())
+    shortened = re.findall(rf"`((?:{packages})/[\w/]+\.(?:py|sql|toml|html))`", text)
 
     paths = [
         *(ROOT / name for name in named),
