@@ -156,7 +156,7 @@ def standstill(
     patch: pytest.MonkeyPatch, queue: batchkiln.Queue, kind: str, *, after: int
 ) -> tuple[asyncio.Event, asyncio.Event]:
     """Halt the drive once an event of this kind is on disk: return what tells so, and what lets it go on."""
-    database = queue.writer._database  # noqa: SLF001  what the workers write with as well
+    database = queue.writer._database
     reached, going, write = asyncio.Event(), asyncio.Event(), database.write
 
     async def halting(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401  as the original
