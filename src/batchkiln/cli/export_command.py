@@ -160,7 +160,6 @@ def _run(
 
     below = reader.exports.item_count(job)
     summary = reader.jobs.summary(job)
-    assert summary is not None, "its items were counted"
     with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
         shapes = SchemaInference()
         for shape in reader.exports.shapes(job, below=below):

@@ -77,7 +77,6 @@ def read_told(reader: Reader, config: Config, job: str, item: str, now: datetime
     """Read all that `show` tells. Raises `InputError` for a job or item that is not there."""
     story = reader.items.detail(job, item)
     summary = reader.jobs.summary(job)
-    assert summary is not None, "the item was found in it"
     standing = read_item_context(reader, config, story, summary, now)
     return Told(story, summary, standing, reader.items.requests(story.item.id))
 

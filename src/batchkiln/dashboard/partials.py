@@ -81,7 +81,6 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
 def _read_story(reader: Reader, context: Context, job_name: str, item_name: str) -> tuple[ItemDetail, Explanation]:
     story = reader.items.detail(job_name, item_name)
     summary = reader.jobs.summary(job_name)
-    assert summary is not None, "the item was found in it"
     standing = read_item_context(reader, context.config, story, summary, context.machine_now())
     return story, explain_item(story, summary, standing)
 

@@ -248,8 +248,7 @@ class _Stage:
         lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._wish.starts_at))
         tale = tell(logged_requests(self._books), lost)
         tale.add_generations(reader.generations.item_states(tale.struck_generations))
-        summaries = [reader.jobs.summary(entry.job.name) for entry in applied]
-        jobs = tuple(summary for summary in summaries if summary is not None)
+        jobs = tuple(reader.jobs.summary(entry.job.name) for entry in applied)
         tale.add_stored(report.faults, jobs)
         return RehearsalResult(
             profile=profile,

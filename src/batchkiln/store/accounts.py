@@ -14,7 +14,6 @@ from batchkiln.store.misunderstood import misunderstood
 from batchkiln.store.planner_snapshot import snapshot
 from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.sql import query
-from batchkiln.store.store import service_time
 from batchkiln.store.usage import logged_requests, usages
 
 
@@ -116,10 +115,6 @@ class Accounts:
     def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Return the input of the planner for an account's worker."""
         return snapshot(self._connection, viewpoint, days)
-
-    def remembered_time(self, profile: str) -> int | None:
-        """Return the latest service time that a run stored for a profile, in milliseconds; None before the first."""
-        return service_time(self._connection, profile)
 
     def service_time(self, profile: str, machine_now: datetime) -> datetime:
         """Return the best guess at a service's time while nobody talks to it."""

@@ -137,11 +137,10 @@ class Jobs:
         """Give the names of all jobs, the oldest first."""
         return tuple(row["name"] for row in self._connection.execute(query("job_names")))
 
-    def summary(self, job_name: str) -> JobSummary | None:
-        """Tell how far a job has come; None where the queue has no such job."""
+    def summary(self, job_name: str) -> JobSummary:
+        """Return how far a job has come. Raise `InputError` for an unknown job."""
+        self.id_of(job_name)
         job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-        if job is None:
-            return None
         place = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
         counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), place)}
         cost = self._connection.execute(query("queued_cost"), place).fetchone()
