@@ -21,7 +21,7 @@ from batchkiln.store import database as queue_connection
 from batchkiln.store.database import SCHEMA_VERSION, Database
 from golden.files import COMMAND, dump, load, queue_file, resumed_world, schema, surroundings_file
 from support.fake_service import Create, content_of
-from support.world import World
+from support.worker_world import World
 
 SOURCE: Final = Path(__file__).parents[2] / "src"
 VERSIONS: Final = [version for version in range(1, SCHEMA_VERSION + 1) if queue_file(version).exists()]

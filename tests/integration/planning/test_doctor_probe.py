@@ -20,7 +20,7 @@ from integration.cli.workspace import HURRIED, Workspace, on_a_terminal
 from integration.client.scripted_server import Received
 
 from .conftest import GroundMaker
-from .stranger import KEY, URL, Generations, agreeing, stranger
+from .scripted_service import KEY, URL, Generations, agreeing, stranger
 
 SPARSE = {"files": [{"zz": "k8Hq", "yy": "p3Lm", "upload_url": "https://storage.invalid/put", "upload_headers": {}}]}
 

@@ -19,7 +19,7 @@ from batchkiln.config.profiles import Account, KeySource
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event
 from batchkiln.core.timestamps import from_milliseconds
-from unit.queue.queue_file import NOW, QueueFile, spec
+from support.queue_file import NOW, QueueFile, spec
 
 KEY: Final = "sk-canary-key-0123456789"
 SIGNED: Final = "https://files.test/out/fox.png?signature=canary-signature&expires=1"
