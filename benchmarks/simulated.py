@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from batchkiln.config import load_config
 from batchkiln.presentation.overview import read_overview
-from batchkiln.service.api.generations import PENDING_SECONDS
-from batchkiln.service.clock import Dice
+from batchkiln_service.api.generation_endpoints import PENDING_SECONDS
+from batchkiln_service.clock import RandomStream
 from simulation.log_silencing import silence
 from simulation.plan import Plan
 from simulation.plan_runner import place_for_worlds, seeded_secrets
@@ -120,11 +120,11 @@ def durations(seconds_of: Callable[[str], float] | None) -> Iterator[None]:
         yield
         return
 
-    def drawn(self: Dice, subject: str, *, mean: float, spread: float) -> float:
+    def drawn(self: RandomStream, subject: str, *, mean: float, spread: float) -> float:
         del self, mean, spread
         return max(0.0, seconds_of(subject) - PENDING_SECONDS)
 
-    with mock.patch.object(Dice, "duration_seconds", drawn):
+    with mock.patch.object(RandomStream, "duration_seconds", drawn):
         yield
 
 

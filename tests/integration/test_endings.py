@@ -8,10 +8,10 @@ from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
-from batchkiln.service import Limits, LocalService, ServiceConfig
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
+from batchkiln_service import Limits, LocalService, ServiceConfig
 
 RUNS = 40
 

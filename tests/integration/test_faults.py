@@ -11,11 +11,11 @@ from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.core.queue_types import Outstanding
-from batchkiln.service import AccountConfig, LocalService, ServiceConfig
-from batchkiln.service.faults import FaultRule
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
+from batchkiln_service import AccountConfig, LocalService, ServiceConfig
+from batchkiln_service.faults import FaultRule
 from crash.service_books import Books
 
 SCALE = 1500.0

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from batchkiln.service.books.credits import audit
+from batchkiln_service.db.credits import audit
 from crash.service_books import DAY_MS, MINUTE_MS, Books
 
 from .fault_schedule import STRANGE_PROMPT

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.service import open_desk
-from batchkiln.service.books.keys import digest_of
+from batchkiln_service import open_account_admin
+from batchkiln_service.db.keys import digest_of
 
 from .plan import Outage
 
@@ -72,7 +72,7 @@ async def _revoke(world: "World") -> None:
     """Make a new key for the first account and revoke its first one; the program is told when it starts again."""
     account = world.plan.accounts[0]
     service = await world.running_service()
-    with open_desk(service.config) as desk:
+    with open_account_admin(service.config) as desk:
         first = min(desk.list(account), key=lambda key: key.created_at_ms)
         (world.program_folder / "new-key").write_text(desk.create(account).secret)
         desk.revoke(first.id)
@@ -85,7 +85,7 @@ async def _top_up(world: "World") -> None:
     """Buy credits for the first account."""
     account = world.plan.accounts[0]
     service = await world.running_service()
-    with open_desk(service.config) as desk:
+    with open_account_admin(service.config) as desk:
         desk.buy(account, TOPPED_UP_CREDITS)
     world.note("a person", f"buys credits for {account}")
 
@@ -93,7 +93,7 @@ async def _top_up(world: "World") -> None:
 async def _meet_stranger(world: "World") -> None:
     """Let somebody else use the first account with a key of their own, now and then, and by the rules."""
     service = await world.running_service()
-    with open_desk(service.config) as desk:
+    with open_account_admin(service.config) as desk:
         made = desk.create(world.plan.accounts[0])
     with as_node(STRANGER):
         await asyncio.create_task(_strange(world, made.secret))

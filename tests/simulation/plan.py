@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from batchkiln.rehearsal.network import NetworkConditions
-from batchkiln.service import LocalService
+from batchkiln_service import LocalService
 
 from .disk_faults import Trouble
 from .power_cuts import Cut

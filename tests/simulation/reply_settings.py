@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from batchkiln.service.dialects import Dialect
-from batchkiln.service.dialects.endpoints import Endpoint
-from batchkiln.service.dialects.naming import asset_ids, generation_ids
-from batchkiln.service.dialects.refusals import meant
+from batchkiln_service.dialects import Dialect
+from batchkiln_service.dialects.endpoints import Endpoint
+from batchkiln_service.dialects.error_replies import meant
+from batchkiln_service.dialects.naming import asset_ids, generation_ids
 
 Path = tuple[str | int, ...]
 _NAMES: Final = ("first.png", "second.png")

@@ -27,10 +27,10 @@ from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
-from batchkiln.service import LocalService, ServiceConfig
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
+from batchkiln_service import LocalService, ServiceConfig
 
 from .crash_point_counter import DiedError, Points
 from .fault_schedule import fates_of

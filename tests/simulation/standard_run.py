@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from batchkiln.service import LocalService
+from batchkiln_service import LocalService
 
 from .plan import Plan
 from .power_cuts import Cut

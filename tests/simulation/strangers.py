@@ -25,7 +25,7 @@ from typing import Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from batchkiln.service.dialects import Dialect
+from batchkiln_service.dialects import Dialect
 from simulation.log_silencing import silence, silent_pool
 from simulation.plan_runner import place_for_worlds, seeded_secrets
 from simulation.reply_settings import replies_of

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from batchkiln.service import LocalService
-from batchkiln.service.faults import Misbehaviour
 from batchkiln.store.sql import query
+from batchkiln_service import LocalService
+from batchkiln_service.faults import Misbehaviour
 
 from .log_silencing import silence
 from .plan import Outage, Plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.service.dialects import TRAITS, Dialect
+from batchkiln_service.dialects import TRAITS, Dialect
 
 from .log_silencing import silence
 from .plan_runner import seeded_secrets

@@ -13,8 +13,8 @@ import batchkiln
 from batchkiln.core.errors import InputError
 from batchkiln.manifest import json_schema, open_manifest
 from batchkiln.manifest.filters import FILTERS
-from batchkiln.service.rules.catalog import load_catalog
-from batchkiln.service.rules.validation import check_request
+from batchkiln_service.rules.catalog import load_catalog
+from batchkiln_service.rules.validation import check_request
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
@@ -118,7 +118,7 @@ def test_diagram_shows_the_imports() -> None:
     imports = {
         (path.relative_to(package).parts[0].removesuffix(".py"), imported)
         for path in package.rglob("*.py")
-        for imported in re.findall(r"^ *(?:from|import) batchkiln\.(\w+)", path.read_text("utf-8"), re.MULTILINE)
+        for imported in re.findall(r"^ *(?:from|import) batchkiln[._](\w+)", path.read_text("utf-8"), re.MULTILINE)
     }
     layers = {tuple("siblings" if part in siblings else part for part in pair) for pair in imports}
 
@@ -148,14 +148,17 @@ def test_named_files_exist(page: Path) -> None:
     named = re.findall(r"`((?:src|tests|docs|jobs|benchmarks)/[\w/.-]+)`", text)
     linked = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
     shortened = re.findall(
-        r"`((?:core|manifest|queue|scheduler|client|outputs|service|cli|config|interface|views|notify)/[\w/]+\.\w+)`",
+        r"`((?:core|manifest|queue|scheduler|client|outputs|cli|config|interface|views|notify)/[\w/]+\.\w+)`",
         text,
     )
+
+    of_the_service = re.findall(r"`(batchkiln_service/[\w/]+\.\w+)`", text)
 
     paths = [
         *(ROOT / name for name in named),
         *(DOCS / name for name in linked),
         *(ROOT / "src" / "batchkiln" / name for name in shortened),
+        *(ROOT / "src" / name for name in of_the_service),
     ]
 
     assert [str(path) for path in paths if not path.exists()] == []
@@ -196,11 +199,12 @@ def test_every_assumption_is_complete() -> None:
 def test_every_assumption_names_a_place_that_is_there() -> None:
     """Where an entry names a function or a constant of a module to change, the module has it."""
     text = (DOCS / "assumptions.md").read_text("utf-8")
-    places = re.findall(r"`\(?(?:\w+[.,] ?)*(\w+)\)?` in `(?:src/batchkiln/)?(\w+/\w+\.py)`", text)
-
-    missing = [
-        f"{name} in {file}" for name, file in places if name not in (ROOT / "src/batchkiln" / file).read_text("utf-8")
+    places = [
+        (name, f"src/{file}" if file.startswith("batchkiln_service/") else f"src/batchkiln/{file}")
+        for name, file in re.findall(r"`\(?(?:\w+[.,] ?)*(\w+)\)?` in `(?:src/batchkiln/)?(\w+/\w+\.py)`", text)
     ]
+
+    missing = [f"{name} in {file}" for name, file in places if name not in (ROOT / file).read_text("utf-8")]
 
     assert len(places) > 30
     assert missing == []

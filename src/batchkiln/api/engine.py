@@ -35,7 +35,7 @@ from batchkiln.worker.poll_timing import DurationModels
 from batchkiln.worker.run_state import HostRateLimit, RunState
 
 if TYPE_CHECKING:
-    from batchkiln.service.server import LocalService
+    from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
 """How often a drive that waits for more looks by itself, in real seconds. A drive that ends needs none of it."""

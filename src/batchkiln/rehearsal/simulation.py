@@ -22,6 +22,7 @@ import aiohttp
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import Applied, apply_manifests, scope_of
 from batchkiln.api.engine import Engine, open_engine
+from batchkiln.api.local_service import service_limits
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
@@ -32,13 +33,13 @@ from batchkiln.rehearsal.incidents import Incident, lost_requests, tell
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.service import AccountConfig, Limits, LocalService, Report, ServiceConfig, logged_requests
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.store.jobs import JobSummary, job_summary
 from batchkiln.store.rehearsal_rows import Paid, name_queue, paid, states_by_generation
 from batchkiln.store.sync_database import InlineDatabase
 from batchkiln.worker.run_state import RunState
+from batchkiln_service import AccountConfig, LocalService, Report, ServiceConfig, logged_requests
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"
@@ -233,7 +234,7 @@ class _Stage:
             seed=self._wish.seed,
             day_seconds=profile.day.seconds,
             day_start=profile.day.start,
-            limits=Limits(**profile.limits.of_the_service),
+            limits=service_limits(profile.limits),
             accounts=tuple(AccountConfig(name=name, credits=CREDITS) for name in profile.account_names),
             faults=fault_rules(self._wish.level),
         )

@@ -60,7 +60,7 @@ def config_of(receiver: Receiver, *, credits_per_day: int = 2000, **notifier: ob
     }
 
 
-async def drive(folder: Path, config: dict[str, object], *prompts: str, **wishes: Any) -> batchkiln.Ending:  # noqa: ANN401
+async def drive(folder: Path, config: dict[str, object], *prompts: str, **wishes: Any) -> batchkiln.RunResult:  # noqa: ANN401
     async with asyncio.timeout(30), batchkiln.open_queue(folder / "q.db", config=config, working_dir=folder) as queue:
         await queue.enqueue_items(prompts, job="foxes", defaults=SMALL)
         return await queue.run(**wishes)

@@ -16,10 +16,10 @@ defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x5
 items: [{id: red, prompt: A fox}]
 """
 NEVER: Final = ("aiohttp.web", "apprise", "pyarrow", "PIL", "watchfiles")
-ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.worker", "batchkiln.service.server")
+ENQUEUEING: Final = (*NEVER, "aiohttp", "batchkiln.client", "batchkiln.worker", "batchkiln_service.server")
 READING: Final = (
     *ENQUEUEING,
-    "batchkiln.service",
+    "batchkiln_service",
     "jinja2",
     "pydantic",
     "structlog",
@@ -27,7 +27,7 @@ READING: Final = (
     "batchkiln.manifest",
     "batchkiln.api.queue",
 )
-DRIVING: Final = (*NEVER, "batchkiln.dashboard", "batchkiln.notifications", "batchkiln.planning", "batchkiln.service")
+DRIVING: Final = (*NEVER, "batchkiln.dashboard", "batchkiln.notifications", "batchkiln.planning", "batchkiln_service")
 PROGRAM: Final = """\
 import sys
 from batchkiln.cli.main import run_program
@@ -84,9 +84,9 @@ def test_the_guard_sees_what_is_imported(folder: Path) -> None:
 def test_drawing_needs_nothing_of_the_server() -> None:
     """Each run on the embedded service starts the process that draws; the names of the package come when asked for."""
     program = (
-        "import sys, batchkiln.service.media.__main__\n"
+        "import sys, batchkiln_service.media.__main__\n"
         "print(*(name for name in ('aiohttp', 'asyncio', 'pydantic', 'sqlite3', 'av') if name in sys.modules))\n"
-        "import batchkiln.service as service\n"
+        "import batchkiln_service as service\n"
         "print(*(name for name in (*service.__all__, 'unknown') if not hasattr(service, name)))"
     )
     done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
