@@ -28,7 +28,7 @@ async def test_bell_rings_across_processes(tmp_path: Path) -> None:
     queue = tmp_path / "queue.db"
 
     with listen(queue, heard.set):
-        command = "import sys, pathlib; from batchkiln.store.wakeup import ring; ring(pathlib.Path(sys.argv[1]))"
+        command = "import sys, pathlib; from batchkiln.store.wakeup import notify; notify(pathlib.Path(sys.argv[1]))"
         environ = os.environ | {"PYTHONPATH": str(SOURCE)}
         arguments = [sys.executable, "-c", command, str(queue)]
         await asyncio.to_thread(subprocess.run, arguments, check=True, env=environ)
