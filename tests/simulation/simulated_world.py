@@ -27,8 +27,8 @@ from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
+from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
 from batchkiln_service import LocalService, ServiceConfig
 
@@ -283,16 +283,16 @@ class World:
                 seed=self.plan.seed,
             ),
         )
-        database = await Database.open_for_writing(setting.queue)
+        store = await Store.open_for_writing(setting.queue)
         try:
             control = RunState()
-            async with open_engine(database, setting, control, command="simulated") as driver:
+            async with open_engine(store, setting, control, command="simulated") as driver:
                 names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
-                applied = await apply_manifests(database, setting, names, options=ApplyOptions(), stdin=BytesIO())
+                applied = await apply_manifests(store, setting, names, options=ApplyOptions(), stdin=BytesIO())
                 control.scope = scope_of(applied)
                 outstanding = await driver.run()
         finally:
-            await database.close()
+            await store.close()
         return outstanding.total
 
 

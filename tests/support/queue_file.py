@@ -14,7 +14,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.database import prepare_for_writing
-from batchkiln.store.dry_run import ManifestPlan, plan_manifest
+from batchkiln.store.plans import ManifestPlan, Plans
 from batchkiln.store.transitions import transition
 
 from .queue_template import place_empty_queue
@@ -113,8 +113,7 @@ class QueueFile:
         )
         self.connection.execute("PRAGMA query_only = ON")
         try:
-            return plan_manifest(
-                self.connection,
+            return Plans(self.connection).compare(
                 job,
                 rows,
                 profile=profile,

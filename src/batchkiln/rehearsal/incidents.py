@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from batchkiln.core.states import ItemState
-from batchkiln.store.jobs import JobSummary
+from batchkiln.store import JobSummary
 from batchkiln_service import FaultCount, LoggedRequest
 
 ENDPOINTS: Final = {

@@ -15,7 +15,7 @@ from batchkiln import ItemState
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import InputError
 from batchkiln.core.queue_types import Circumstances
-from batchkiln.store.events import events_after, last_event_id
+from batchkiln.store.database import Database
 from batchkiln.store.items import ItemSummary
 from batchkiln.store.misunderstood import AskedAgain, record_misunderstood
 
@@ -133,7 +133,9 @@ async def test_canceled_run_goes_on_where_it_was_and_pays_once(kind: str, tmp_pa
         one = await price_of_one(queue)
         await queue.enqueue_items(["A fox", "An owl"], job="birds", defaults=SMALL)
         with pytest.MonkeyPatch.context() as patch:
-            reached, going = standstill(patch, queue, kind, after=await queue.reader.read(last_event_id))
+            reached, going = standstill(
+                patch, queue, kind, after=await queue.reader.read(lambda reader: reader.events.last_id())
+            )
             run = asyncio.create_task(queue.run("birds"))
             await reached.wait()
             run.cancel()
@@ -158,7 +160,7 @@ def standstill(
 
     async def halting(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401  as the original
         result = await write(*args, **kwargs)
-        if any(event.kind == kind for event in await queue.reader.read(events_after, after)):
+        if any(event.kind == kind for event in await queue.reader.read(lambda reader: reader.events.after(after))):
             reached.set()
             await going.wait()
         return result
@@ -256,7 +258,9 @@ async def test_what_was_not_understood_is_asked_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
         await queue.run()
-        await queue.writer.write(record_misunderstood, 1, entry, Circumstances("digest"))
+        database = await Database.open_for_writing(queue.writer.path)
+        await database.write(record_misunderstood, 1, entry, Circumstances("digest"))
+        await database.close()
 
         with pytest.raises(InputError, match="local/main"):
             await queue.ask_again("local/mian")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.config import queue_path
 from batchkiln.store.database import Database
-from batchkiln.store.preflight import real_path
 
 
 def test_link_to_the_file_is_followed_and_other_paths_stay_as_given(
@@ -20,7 +20,7 @@ def test_link_to_the_file_is_followed_and_other_paths_stay_as_given(
     Path("far.db").symlink_to("link.db")
     Path("circle.db").symlink_to("circle.db")
 
-    resolved = [real_path(Path(name)) for name in ("link.db", "far.db", "folder/queue.db", "circle.db", "new.db")]
+    resolved = [queue_path(Path(name)) for name in ("link.db", "far.db", "folder/queue.db", "circle.db", "new.db")]
 
     file = tmp_path.resolve() / "real" / "queue.db"
     assert resolved == [file, file, Path("folder/queue.db"), Path("circle.db"), Path("new.db")]

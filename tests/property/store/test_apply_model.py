@@ -14,7 +14,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec
 from batchkiln.core.states import Event
 from batchkiln.store.apply import ApplyOptions, ApplyReport
-from batchkiln.store.queued_load import RecipeCount, recipe_counts
+from batchkiln.store.loads import Loads, RecipeCount
 from support.examples import examples
 from support.queue_file import JOB, QueueFile, capped, image, spec
 
@@ -191,7 +191,7 @@ def test_any_sequence_of_manifests_agrees_with_the_model(template: Path, steps: 
                 assert wanted is None
             else:
                 assert report == wanted
-                assert left_to_send(planned.counts) == left_to_send(recipe_counts(queue.connection, 1, "local"))
+                assert left_to_send(planned.counts) == left_to_send(Loads(queue.connection).recipe_counts(1, "local"))
         else:
             act(queue, model, str(first), str(second))
         assert held(queue) == expected(model)

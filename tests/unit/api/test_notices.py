@@ -14,8 +14,8 @@ from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo, IdempotencyConflict, NotUnderstood
 from batchkiln.core.states import ItemState
-from batchkiln.store import operations
-from batchkiln.store.events import last_event_id
+from batchkiln.store import Reader, Store, operations
+from batchkiln.store.events import Events
 from batchkiln.worker.run_state import RunState
 from support.fake_service import Lost
 from support.worker_world import PROFILE, World
@@ -25,7 +25,7 @@ CANARY = "canary prompt"
 
 
 def happened(world: World, cursor: int = 0) -> list[Notification]:
-    return list(notifications_since(world.connection, cursor, "uid").notices)
+    return list(notifications_since(Reader(world.connection), cursor, "uid").notices)
 
 
 def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is looked at
@@ -36,13 +36,13 @@ def driver_of(world: World) -> Any:  # noqa: ANN401  as much of a driver as is l
         control=world.control,
         services={PROFILE: service},
         outstanding=world.outstanding,
-        database=world.database,
+        store=Store(world.database),
         setting=SimpleNamespace(config=config),
     )
 
 
 async def stands(world: World) -> list[Notification]:
-    return await status_notifications(driver_of(world), world.database, "uid")
+    return await status_notifications(driver_of(world), Store(world.database), "uid")
 
 
 async def test_end_of_a_job_is_told_with_counts_and_credits(world: World) -> None:
@@ -67,7 +67,7 @@ async def test_unfinished_job_is_not_told(world: World) -> None:
 
     await world.run()
     first = happened(world)
-    newest = last_event_id(world.connection)
+    newest = Events(world.connection).last_id()
     assert happened(world, newest) == []
 
     world.enqueue("c")
@@ -183,7 +183,9 @@ async def test_paid_results_are_told_of_before_they_are_gone(world: World) -> No
 
 
 async def ledger_of(world: World) -> QueueOutbox:
-    return await QueueOutbox.open(driver_of(world), world.database, cast("Any", SimpleNamespace(name="ci")), uid="uid")
+    return await QueueOutbox.open(
+        driver_of(world), Store(world.database), cast("Any", SimpleNamespace(name="ci")), uid="uid"
+    )
 
 
 async def test_what_was_told_survives_a_restart(world: World) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from batchkiln.api.results import Results
 from batchkiln.core.states import ItemState
-from batchkiln.store import operations
+from batchkiln.store import Store, operations
 from batchkiln.store.items import PAGE
-from batchkiln.store.name_lookup import job_id_of
+from batchkiln.store.jobs import Jobs
 from support.worker_world import World
 
 NAMES = [f"item-{number}" for number in range(2 * PAGE + 500)]
@@ -19,7 +19,7 @@ async def test_items_that_end_while_pages_are_read_come_once(world: World, seen_
     """Some ended before, some end in the middle: on pages read already, and on pages still to come."""
     world.enqueue(*NAMES)
     operations.cancel(world.connection, "job", NAMES[::2], 0)
-    results = Results(world.database, job_id_of(world.connection, "job"), "job")
+    results = Results(Store(world.database), Jobs(world.connection).id_of("job"), "job")
     seen: Counter[str] = Counter()
 
     async for item in results.so_far():
@@ -37,7 +37,7 @@ async def test_items_of_other_jobs_do_not_come(world: World) -> None:
     """Though their events stand in the same history."""
     world.enqueue("mine", job="mine")
     world.enqueue("other", job="other")
-    results = Results(world.database, job_id_of(world.connection, "mine"), "mine")
+    results = Results(Store(world.database), Jobs(world.connection).id_of("mine"), "mine")
 
     assert [item async for item in results.so_far()] == []
     await world.run()
@@ -48,7 +48,7 @@ async def test_items_of_other_jobs_do_not_come(world: World) -> None:
 async def test_one_that_has_left_its_state_again_waits_for_its_next_end(world: World) -> None:
     """Canceled and queued again before it was looked at: it comes when it is done."""
     world.enqueue("a")
-    results = Results(world.database, job_id_of(world.connection, "job"), "job")
+    results = Results(Store(world.database), Jobs(world.connection).id_of("job"), "job")
     assert [item async for item in results.so_far()] == []
 
     operations.cancel(world.connection, "job", ["a"], 0)

@@ -12,6 +12,7 @@ from batchkiln.core.rate_limits import Limits
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.presentation.calendar import DAYS_SHOWN, Calendar, read_calendars
 from batchkiln.presentation.overview import estimated_ends, read_accounts
+from batchkiln.store import Reader
 from support.queue_file import NOW, QueueFile, spec
 
 AT = from_milliseconds(NOW)
@@ -31,8 +32,8 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
 
 
 def calendar(queue: QueueFile) -> Calendar:
-    accounts, times = read_accounts(queue.connection, CONFIG, AT)
-    (found,) = read_calendars(queue.connection, CONFIG, times, accounts)
+    accounts, times = read_accounts(Reader(queue.connection), CONFIG, AT)
+    (found,) = read_calendars(Reader(queue.connection), CONFIG, times, accounts)
     return found
 
 
@@ -54,9 +55,9 @@ def test_used_and_expected_credits_share_the_present_day(queue: QueueFile) -> No
 
 def test_the_last_day_is_the_one_in_which_the_job_ends(queue: QueueFile) -> None:
     """The calendar and the finishing time are one forecast."""
-    accounts, times = read_accounts(queue.connection, CONFIG, AT)
+    accounts, times = read_accounts(Reader(queue.connection), CONFIG, AT)
 
-    (end,) = estimated_ends(queue.connection, CONFIG, times, accounts).values()
+    (end,) = estimated_ends(Reader(queue.connection), CONFIG, times, accounts).values()
 
     last = [day for day in calendar(queue).days if day.items_ahead][-1]
     assert last.starts_at == PROFILE.day.start_of(end)

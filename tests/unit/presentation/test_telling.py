@@ -20,6 +20,7 @@ from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, WAITS, Explanation
 from batchkiln.presentation.formatting import REASONS, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait
+from batchkiln.store import Reader
 from batchkiln.store.accounts import SlotHolder
 from support.queue_file import JOB, NOW, QueueFile, capped, image, spec
 
@@ -37,7 +38,7 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
 
 
 def told(queue: QueueFile, name: str = "fox", *, now: datetime = LATER, config: Config = CONFIG) -> Told:
-    return read_told(queue.connection, config, "birds", name, now)
+    return read_told(Reader(queue.connection), config, "birds", name, now)
 
 
 # --- one way into each state, and into each hold ---

@@ -13,6 +13,7 @@ from batchkiln.core.states import Event
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.presentation.account_waits import AccountStatus, account_status
 from batchkiln.presentation.overview import read_accounts
+from batchkiln.store import Reader
 from support.queue_file import NOW, QueueFile, spec
 
 AT = from_milliseconds(NOW)
@@ -30,8 +31,8 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
 
 
 def look(connection: sqlite3.Connection, now: datetime = AT) -> AccountStatus:
-    (account,), _ = read_accounts(connection, Config({"local": PROFILE}, "local"), now)
-    return account_status(connection, account, PROFILE)
+    (account,), _ = read_accounts(Reader(connection), Config({"local": PROFILE}, "local"), now)
+    return account_status(Reader(connection), account, PROFILE)
 
 
 def test_an_account_with_room_waits_for_nothing(queue: QueueFile) -> None:

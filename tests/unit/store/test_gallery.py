@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from batchkiln.core.states import ItemState
-from batchkiln.store import item_search
-from batchkiln.store.item_search import Filter, gallery_page, job_models, newest_of_job, newest_results, output_file
+from batchkiln.store import items
+from batchkiln.store.items import Filter, Items
+from batchkiln.store.jobs import Jobs
 from support.queue_file import JOB, RECIPE, QueueFile, spec
 
 
@@ -49,7 +50,7 @@ def birds(queue: QueueFile) -> QueueFile:
 )
 def test_filters_let_through_what_was_asked_for(birds: QueueFile, wanted: Filter, names: list[str]) -> None:
     """By state, model, cause and metadata, alone and together; other jobs are never seen."""
-    page = gallery_page(birds.connection, "birds", wanted)
+    page = Items(birds.connection).search("birds", wanted)
 
     assert [item.name for item in page.items] == names
     assert page.next_after is None
@@ -62,7 +63,7 @@ def test_pages_hold_each_item_once(queue: QueueFile, wanted: Filter) -> None:
 
     found, after = [], 0
     while True:
-        page = gallery_page(queue.connection, "birds", wanted, after_id=after, limit=3)
+        page = Items(queue.connection).search("birds", wanted, after_id=after, limit=3)
         found += [item.name for item in page.items]
         if page.next_after is None:
             break
@@ -75,13 +76,13 @@ def test_pages_hold_each_item_once(queue: QueueFile, wanted: Filter) -> None:
 def test_pages_go_back_the_way_they_came(queue: QueueFile, wanted: Filter) -> None:
     """Page by page, each as it was on the way there."""
     queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(7)])
-    pages = [gallery_page(queue.connection, "birds", wanted, limit=3)]
+    pages = [Items(queue.connection).search("birds", wanted, limit=3)]
     while (after := pages[-1].next_after) is not None:
-        pages.append(gallery_page(queue.connection, "birds", wanted, after_id=after, limit=3))
+        pages.append(Items(queue.connection).search("birds", wanted, after_id=after, limit=3))
 
     back = [pages[-1]]
     while (before := back[-1].previous_before) is not None:
-        back.append(gallery_page(queue.connection, "birds", wanted, before_id=before, limit=3))
+        back.append(Items(queue.connection).search("birds", wanted, before_id=before, limit=3))
 
     assert [[item.name for item in page.items] for page in reversed(back)] == [
         [item.name for item in page.items] for page in pages
@@ -92,14 +93,14 @@ def test_pages_go_back_the_way_they_came(queue: QueueFile, wanted: Filter) -> No
 
 def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many at a time, and from where nothing was found it goes on both ways."""
-    monkeypatch.setattr(item_search, "LOOKED_AT", 5)
+    monkeypatch.setattr(items, "LOOKED_AT", 5)
     queue.apply([spec(f"item-{number}", metadata='{"rare":1}' if number in {0, 11} else None) for number in range(12)])
     rare, end = Filter(key="rare"), queue.one("SELECT max(id) FROM item")
 
-    first = gallery_page(queue.connection, "birds", rare, before_id=end)
-    second = gallery_page(queue.connection, "birds", rare, before_id=first.previous_before)
-    third = gallery_page(queue.connection, "birds", rare, before_id=second.previous_before)
-    again = gallery_page(queue.connection, "birds", rare, after_id=first.next_after or 0)
+    first = Items(queue.connection).search("birds", rare, before_id=end)
+    second = Items(queue.connection).search("birds", rare, before_id=first.previous_before)
+    third = Items(queue.connection).search("birds", rare, before_id=second.previous_before)
+    again = Items(queue.connection).search("birds", rare, after_id=first.next_after or 0)
 
     assert [(page.items, page.is_cut) for page in (first, second)] == [((), True)] * 2
     assert [item.name for item in third.items] == ["item-0"]
@@ -109,20 +110,20 @@ def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatc
 
 def test_the_newest_come_first(birds: QueueFile) -> None:
     """Of the whole queue by when they were saved, of a job by its order."""
-    assert [(job, item.name) for job, item in newest_results(birds.connection, 5)] == [
+    assert [(job, item.name) for job, item in Items(birds.connection).newest_results(5)] == [
         ("birds", "heron"),
         ("birds", "owl"),
     ]
-    assert [item.name for item in newest_of_job(birds.connection, "birds", 1)] == ["heron"]
+    assert [item.name for item in Items(birds.connection).newest_of_job("birds", 1)] == ["heron"]
 
 
 def test_models_and_files_are_found_by_their_keys(birds: QueueFile) -> None:
     """A file is named by its key, so that no page asks for a path."""
-    (item,) = gallery_page(birds.connection, "birds", Filter(model="epsilon-2", state=ItemState.DONE)).items
+    (item,) = Items(birds.connection).search("birds", Filter(model="epsilon-2", state=ItemState.DONE)).items
 
-    file = output_file(birds.connection, item.outputs[0].id)
+    file = Items(birds.connection).output_file(item.outputs[0].id)
 
     assert file is not None
     assert file.path == "out/owl.png"
-    assert output_file(birds.connection, 10_000) is None
-    assert job_models(birds.connection, "birds") == ["epsilon-2", "epsilon-pro"]
+    assert Items(birds.connection).output_file(10_000) is None
+    assert Jobs(birds.connection).models("birds") == ["epsilon-2", "epsilon-pro"]

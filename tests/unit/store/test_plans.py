@@ -5,7 +5,7 @@ from dataclasses import replace
 from batchkiln.core.job import Mode
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.dry_run import CHANGES_SHOWN, Change, ChangeKind, ManifestPlan, Uploads
+from batchkiln.store.plans import CHANGES_SHOWN, Change, ChangeKind, ManifestPlan, Uploads
 from support.queue_file import JOB, RECIPE, QueueFile, capped, image, spec
 
 CLIP = replace(RECIPE, model="alpha-2.5-lite", mode=Mode.TEXT_TO_VIDEO)

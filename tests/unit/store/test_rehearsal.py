@@ -1,7 +1,7 @@
 """What a rehearsal asks of its queue: its name, and what was paid for whom."""
 
 from batchkiln.core.states import ItemState
-from batchkiln.store.rehearsal_rows import Paid, name_queue, paid, states_by_generation
+from batchkiln.store.generations import Generations, Paid, name_queue
 from support.queue_file import QueueFile, spec
 
 
@@ -11,7 +11,7 @@ def test_refunded_generation_is_made_and_not_kept(queue: QueueFile) -> None:
     queue.finish("a")
     queue.fail("b")
 
-    assert paid(queue.connection) == Paid(generations=2, kept=1, items=1, credits=5)
+    assert Generations(queue.connection).paid() == Paid(generations=2, kept=1, items=1, credits=5)
 
 
 def test_states_are_those_of_the_items(queue: QueueFile) -> None:
@@ -20,7 +20,7 @@ def test_states_are_those_of_the_items(queue: QueueFile) -> None:
     queue.finish("a")
     queue.fail("b")
 
-    states = states_by_generation(queue.connection, ["gen-a", "gen-b", "gen-unknown"])
+    states = Generations(queue.connection).item_states(["gen-a", "gen-b", "gen-unknown"])
 
     assert states == {"gen-a": ItemState.DONE, "gen-b": ItemState.FAILED}
 

@@ -1,8 +1,8 @@
 """What a report reads of each item."""
 
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store.jobs import job_summary
-from batchkiln.store.report_rows import report_page
+from batchkiln.store.exports import Exports
+from batchkiln.store.jobs import Jobs
 from support.queue_file import RECIPE, QueueFile, capped, image, spec
 
 
@@ -15,7 +15,7 @@ def test_rows_tell_request_images_and_money(queue: QueueFile) -> None:
     queue.finish("plain")
     queue.send("pair", quote=7)
 
-    plain, both, waits = report_page(queue.connection, "birds")
+    plain, both, waits = Exports(queue.connection).report_page("birds")
 
     assert [(one.charged, one.refunded, one.reserved) for one in plain.charges] == [(5, 5, 0), (5, 0, 0)]
     assert [(one.charged, one.refunded, one.reserved) for one in both.charges] == [(0, 0, 7)]
@@ -34,8 +34,8 @@ def test_what_rows_cost_is_what_the_job_counts(queue: QueueFile) -> None:
     queue.move("disputed", Event.KEY_CONFLICT, code="conflict")
     queue.send("sent", quote=4)
 
-    charges = [charge for row in report_page(queue.connection, "birds") for charge in row.charges]
-    summary = job_summary(queue.connection, "birds")
+    charges = [charge for row in Exports(queue.connection).report_page("birds") for charge in row.charges]
+    summary = Jobs(queue.connection).summary("birds")
 
     assert summary is not None
     assert sum(charge.charged for charge in charges) == summary.credits.charged == 10
@@ -47,9 +47,9 @@ def test_pages_follow_each_other(queue: QueueFile) -> None:
     """A page begins after the id that the last one ended with; behind the last item there is none."""
     queue.apply([spec(name) for name in "abc"])
 
-    first = report_page(queue.connection, "birds", limit=2)
-    second = report_page(queue.connection, "birds", after_id=first[-1].item.id, limit=2)
+    first = Exports(queue.connection).report_page("birds", limit=2)
+    second = Exports(queue.connection).report_page("birds", after_id=first[-1].item.id, limit=2)
 
     assert [row.item.name for row in (*first, *second)] == ["a", "b", "c"]
     assert {row.item.state for row in second} == {ItemState.QUEUED}
-    assert report_page(queue.connection, "birds", after_id=second[-1].item.id) == []
+    assert Exports(queue.connection).report_page("birds", after_id=second[-1].item.id) == []

@@ -8,7 +8,7 @@ import pytest
 from batchkiln.core.errors import InputError
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store.items import item_detail, iter_items
+from batchkiln.store.items import Items
 from batchkiln.store.sql import QUERIES
 from support.queue_file import JOB, RECIPE, QueueFile, image, spec
 
@@ -21,7 +21,7 @@ def test_items_tell_what_a_list_shows(queue: QueueFile) -> None:
     queue.finish("done", "out/birds/done.png")
     queue.fail("failed")
 
-    done, failed, queued = iter_items(queue.connection, "birds")
+    done, failed, queued = Items(queue.connection).page("birds")
 
     assert (done.name, done.index, done.state, done.model) == ("done", 0, ItemState.DONE, "epsilon-2")
     assert (done.attempts, done.generation_id, done.credits, done.error) == (2, "gen-done", 5, None)
@@ -43,7 +43,7 @@ def test_pages_hold_each_item_once_in_order(queue: QueueFile) -> None:
         queue.connection.execute("UPDATE item SET state = 'canceled' WHERE name = ? AND job_id = 1", (name,))
 
     found, after = [], 0
-    while page := iter_items(queue.connection, "birds", after_id=after, limit=4):
+    while page := Items(queue.connection).page("birds", after_id=after, limit=4):
         found += [one.name for one in page]
         after = page[-1].id
 
@@ -56,8 +56,8 @@ def test_one_state_alone_can_be_listed(queue: QueueFile) -> None:
     for name in "bd":
         queue.never_fits(name, "over_cap")
 
-    (first,) = iter_items(queue.connection, "birds", state=ItemState.REJECTED, limit=1)
-    (second,) = iter_items(queue.connection, "birds", state=ItemState.REJECTED, after_id=first.id)
+    (first,) = Items(queue.connection).page("birds", state=ItemState.REJECTED, limit=1)
+    (second,) = Items(queue.connection).page("birds", state=ItemState.REJECTED, after_id=first.id)
 
     assert (first.name, second.name) == ("b", "d")
 
@@ -93,7 +93,7 @@ def test_a_story_has_all_of_one_item(queue: QueueFile) -> None:
     queue.move("fox", Event.GENERATION_FAILED)
     queue.finish("fox")
 
-    story = item_detail(queue.connection, "birds", "fox")
+    story = Items(queue.connection).detail("birds", "fox")
 
     assert (story.job, story.item.name, story.recipe, story.priority, story.file_name) == (
         "birds",
@@ -120,7 +120,7 @@ def test_a_story_never_holds_the_request_bytes(queue: QueueFile) -> None:
     queue.apply([spec("fox")])
     queue.send("fox")
 
-    assert "body" not in json.dumps([str(one) for one in item_detail(queue.connection, "birds", "fox").attempts])
+    assert "body" not in json.dumps([str(one) for one in Items(queue.connection).detail("birds", "fox").attempts])
 
 
 def test_unknown_items_and_jobs_are_told(queue: QueueFile) -> None:
@@ -128,6 +128,6 @@ def test_unknown_items_and_jobs_are_told(queue: QueueFile) -> None:
     queue.apply([spec("fox")])
 
     with pytest.raises(InputError, match="has no item 'fix'"):
-        item_detail(queue.connection, "birds", "fix")
+        Items(queue.connection).detail("birds", "fix")
     with pytest.raises(InputError, match="no job 'fish'"):
-        iter_items(queue.connection, "fish")
+        Items(queue.connection).page("fish")

@@ -9,14 +9,15 @@ from batchkiln.core.planner import WaitReason
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds
-from batchkiln.store.jobs import Credits, JobSummary, Trouble, account_summaries, job_names, job_summary
+from batchkiln.store.accounts import Accounts
+from batchkiln.store.jobs import Credits, Jobs, JobSummary, Trouble
 from batchkiln.store.operations import pause
 from support.queue_file import JOB, NOW, QueueFile, spec
 
 
 def summary_of(queue: QueueFile) -> JobSummary:
     """Give the summary of the one job."""
-    summary = job_summary(queue.connection, "birds")
+    summary = Jobs(queue.connection).summary("birds")
     assert summary is not None
     return summary
 
@@ -112,7 +113,7 @@ def test_an_empty_job_is_finished(queue: QueueFile) -> None:
 
 def test_an_unknown_job_has_no_summary(queue: QueueFile) -> None:
     """The caller tells a person."""
-    assert job_summary(queue.connection, "nothing") is None
+    assert Jobs(queue.connection).summary("nothing") is None
 
 
 def test_jobs_are_listed_in_the_order_of_their_creation(queue: QueueFile) -> None:
@@ -120,7 +121,7 @@ def test_jobs_are_listed_in_the_order_of_their_creation(queue: QueueFile) -> Non
     queue.apply([], job=replace(JOB, name="z"))
     queue.apply([], job=replace(JOB, name="a"))
 
-    assert job_names(queue.connection) == ("z", "a")
+    assert Jobs(queue.connection).names() == ("z", "a")
 
 
 def test_accounts_show_their_latest_day_and_their_waits(queue: QueueFile) -> None:
@@ -131,7 +132,7 @@ def test_accounts_show_their_latest_day_and_their_waits(queue: QueueFile) -> Non
         "INSERT INTO account_day (account_id, day_start_at, creates, credits) VALUES (1, 0, 9, 9), (1, 1000, 2, 30);"
     )
 
-    main, new = account_summaries(queue.connection)
+    main, new = Accounts(queue.connection).summaries()
 
     assert (main.name, main.day, main.usage) == ("main", from_milliseconds(1000), DayUsage(creates=2, credits=30))
     assert main.creates_held is not None

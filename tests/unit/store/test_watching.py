@@ -1,7 +1,7 @@
 """Which jobs a watched folder still waits for."""
 
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.operations import pause
-from batchkiln.store.watched_jobs import known_jobs, open_jobs
 from support.queue_file import QueueFile, spec
 
 
@@ -9,11 +9,11 @@ def test_job_is_open_while_anything_is_queued_or_under_way(queue: QueueFile) -> 
     """It ends with its last item."""
     queue.apply([spec("a"), spec("b")])
     queue.finish("a")
-    assert open_jobs(queue.connection) == {"birds"}
+    assert Jobs(queue.connection).unfinished() == {"birds"}
 
     queue.fail("b")
 
-    assert open_jobs(queue.connection) == frozenset()
+    assert Jobs(queue.connection).unfinished() == frozenset()
 
 
 def test_paused_job_has_not_ended(queue: QueueFile) -> None:
@@ -22,11 +22,11 @@ def test_paused_job_has_not_ended(queue: QueueFile) -> None:
 
     pause(queue.connection, "birds", now=1)
 
-    assert open_jobs(queue.connection) == {"birds"}
+    assert Jobs(queue.connection).unfinished() == {"birds"}
 
 
 def test_only_jobs_of_this_queue_are_known(queue: QueueFile) -> None:
     """A name that it has not is left out."""
     queue.apply([spec("a")])
 
-    assert known_jobs(queue.connection, ["birds", "foxes"]) == {"birds"}
+    assert Jobs(queue.connection).known(["birds", "foxes"]) == {"birds"}

@@ -13,8 +13,8 @@ from batchkiln.core.responses import EdgeBlocked, ErrorInfo, NotUnderstood, Thro
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.explain import explain_item
 from batchkiln.presentation.item_context import ItemContext
-from batchkiln.store.items import item_detail
-from batchkiln.store.jobs import job_summary
+from batchkiln.store.items import Items
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.misunderstood import ask_again
 from batchkiln.worker.loop import next_due
 from batchkiln.worker.run_state import RunState
@@ -284,7 +284,7 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(tmp_path: Path)
     assert 0.7 * HOUR < last - before < 1.3 * HOUR
     _, account, _ = await world.workers[0].snapshot(world.clock.now())
     assert WaitReason.NO_PRICE in {due.reason for due in account.quotes_held.values()}
-    story, summary = item_detail(world.connection, "a-first", "poison"), job_summary(world.connection, "a-first")
+    story, summary = Items(world.connection).detail("a-first", "poison"), Jobs(world.connection).summary("a-first")
     assert summary is not None
     told = explain_item(story, summary, ItemContext(world.clock.instant, is_driven=True))
     assert f"its price cannot be had: {NO.code}" in told.story

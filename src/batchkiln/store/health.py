@@ -7,9 +7,8 @@ from pathlib import Path
 
 from batchkiln.core.queue_types import Scope
 from batchkiln.store.database import SCHEMA_VERSION, look_without_changing, prepare_for_reading, translated
-from batchkiln.store.driver_status import Lease, lease
-from batchkiln.store.jobs import job_names
-from batchkiln.store.pending_work import Work, find_work
+from batchkiln.store.jobs import Jobs, Work
+from batchkiln.store.lock import Lease, lease
 from batchkiln.store.preflight import check_file
 from batchkiln.store.sql import query
 
@@ -64,8 +63,8 @@ def _health(connection: sqlite3.Connection, path: Path) -> QueueHealth:
     return QueueHealth(
         version=SCHEMA_VERSION,
         size_bytes=path.stat().st_size,
-        jobs=len(job_names(connection)),
-        work=find_work(connection, Scope()),
+        jobs=len(Jobs(connection).names()),
+        work=Jobs(connection).work(Scope()),
         unresolved=tuple(UnresolvedKey(*row) for row in connection.execute(query("unresolved_keys"))),
         driver=driver if driver is not None and driver.is_alive else None,
     )

@@ -1,4 +1,4 @@
-"""What a forecast needs from the queue: the work left per job, its prices, and how long such items took."""
+"""The work left per job, its prices, and how long such items took: the input of a forecast."""
 
 import json
 import sqlite3
@@ -15,9 +15,14 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 ATTEMPTS_LOOKED_AT: Final = 400
+
+
 IMAGE_SECONDS: Final = 20.0
+
+
 CLIP_SECONDS: Final = 90.0
 """What is expected of an item while nothing like it was made yet; it counts as `PRIOR_WEIGHT` observations."""
+
 
 PRIOR_WEIGHT: Final = 1
 
@@ -58,48 +63,51 @@ class Means:
         return (PRIOR_WEIGHT * usual + count * mean) / (PRIOR_WEIGHT + count)
 
 
-def queued_loads(
-    connection: sqlite3.Connection, limits: Mapping[str, Limits], days: Mapping[str, datetime]
-) -> list[QueuedLoad]:
-    """Return the loads of all jobs that are not paused, in the queue's order, for the profiles in `limits`.
+class Loads:
+    """Reads the loads of jobs."""
 
-    `days` tells, by profile, when the service's present day began.
-    """
-    means = seen_means(connection)
-    found: list[QueuedLoad] = []
-    for profile, limit in limits.items():
-        rows = connection.execute(query("forecast_jobs"), {"profile": profile}).fetchall()
-        found += [_load(connection, row, limit, means, days[profile]) for row in rows]
-    return found
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
 
+    def queued(self, limits: Mapping[str, Limits], days: Mapping[str, datetime]) -> list[QueuedLoad]:
+        """Return the loads of all jobs that are not paused, in the queue's order, for the profiles in `limits`.
 
-def recipe_counts(connection: sqlite3.Connection, job_id: int, profile: str) -> list[RecipeCount]:
-    """Return what is queued or under way of a job, by recipe; quotes are those of the profile."""
-    rows = connection.execute(query("forecast_classes"), {"job_id": job_id, "profile": profile})
-    return [
-        RecipeCount(
-            recipe_id=row["recipe_id"],
-            state=ItemState(row["state"]),
-            count=row["n"],
-            model=row["model"],
-            mode=Mode(row["mode"]),
-            price_key=row["price_key"],
-            cost_credits=row["cost_credits"],
-            max_cost_credits=row["max_cost_credits"],
-        )
-        for row in rows
-    ]
+        `days` tells, by profile, when the service's present day began.
+        """
+        means = self.means()
+        found: list[QueuedLoad] = []
+        for profile, limit in limits.items():
+            rows = self._connection.execute(query("forecast_jobs"), {"profile": profile}).fetchall()
+            found += [_load(self._connection, row, limit, means, days[profile]) for row in rows]
+        return found
+
+    def recipe_counts(self, job_id: int, profile: str) -> list[RecipeCount]:
+        """Return what is queued or under way of a job, by recipe; quotes are those of the profile."""
+        rows = self._connection.execute(query("forecast_classes"), {"job_id": job_id, "profile": profile})
+        return [
+            RecipeCount(
+                recipe_id=row["recipe_id"],
+                state=ItemState(row["state"]),
+                count=row["n"],
+                model=row["model"],
+                mode=Mode(row["mode"]),
+                price_key=row["price_key"],
+                cost_credits=row["cost_credits"],
+                max_cost_credits=row["max_cost_credits"],
+            )
+            for row in rows
+        ]
+
+    def means(self) -> Means:
+        """Return what the newest attempts took."""
+        rows = self._connection.execute(query("recent_durations"), {"limit": ATTEMPTS_LOOKED_AT})
+        return Means({row["recipe_id"]: (row["n"], row["mean_ms"] / 1000) for row in rows})
 
 
 def item_classes(counts: Iterable[RecipeCount], limits: Limits, means: Means) -> tuple[ItemClass, ...]:
     """Return them as the forecast takes them; of what is under way, half the time is over on average."""
     return tuple(_item_class(entry, means.expected(entry.recipe_id, entry.mode, limits)) for entry in counts)
-
-
-def seen_means(connection: sqlite3.Connection) -> Means:
-    """Return what the newest attempts took."""
-    rows = connection.execute(query("recent_durations"), {"limit": ATTEMPTS_LOOKED_AT})
-    return Means({row["recipe_id"]: (row["n"], row["mean_ms"] / 1000) for row in rows})
 
 
 def _item_class(entry: RecipeCount, seconds: float) -> ItemClass:
@@ -114,7 +122,7 @@ def _item_class(entry: RecipeCount, seconds: float) -> ItemClass:
 
 
 def _load(connection: sqlite3.Connection, row: sqlite3.Row, limits: Limits, means: Means, day: datetime) -> QueuedLoad:
-    classes = item_classes(recipe_counts(connection, row["id"], row["profile"]), limits, means)
+    classes = item_classes(Loads(connection).recipe_counts(row["id"], row["profile"]), limits, means)
     budget = row["budget_credits"]
     left = None if budget is None else budget - row["committed"]
     taken = job_credits(connection, row["id"], [day])

@@ -18,9 +18,9 @@ from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.store.apply import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
 from batchkiln.store.diff import Difference, DiffKind
-from batchkiln.store.name_lookup import job_id_of
-from batchkiln.store.new_items import names_of_staged
-from batchkiln.store.queued_load import Means, QueuedLoad, RecipeCount, item_classes, recipe_counts, seen_means
+from batchkiln.store.items import NAMES_AT_MOST, output_names
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
 from batchkiln.store.row_types import input_file_of, recipe_of
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
@@ -121,54 +121,6 @@ class ManifestPlan:
         return QueuedLoad(self.profile, self.spec.accounts, load)
 
 
-def plan_manifest(
-    connection: sqlite3.Connection,
-    spec: JobSpec,
-    placed: Iterable[Placed],
-    *,
-    profile: str,
-    account: str,
-    day: datetime,
-    options: ApplyOptions,
-    mistake_at: MistakeAt,
-) -> ManifestPlan:
-    """Compare a manifest with its job, and change nothing. For `Database.run` on a connection for reading.
-
-    `account` is the one whose uploads count, `day` the start of the service's present day. Raises
-    `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
-    """
-    survey = _Survey(connection, profile=profile, account=account)
-    with compared(
-        connection,
-        spec,
-        placed,
-        profile=profile,
-        now=0,
-        options=replace(options, dry_run=True),
-        mistake_at=mistake_at,
-        observe=survey.observe,
-    ) as intake:
-        survey.count(intake.report)
-        job_id = intake.report.job_id
-        job = connection.execute(query("planned_job"), {"job_id": job_id}).fetchone()
-        return ManifestPlan(
-            spec=spec,
-            profile=profile,
-            report=intake.report,
-            numbers=survey.numbers(),
-            changes=tuple(survey.changes()),
-            counts=survey.counts(),
-            recipes=survey.recipes,
-            questions=tuple(survey.questions()),
-            uploads=survey.uploads(),
-            is_paused=job is not None and bool(job["is_paused"]),
-            committed=0 if job is None else job["committed"],
-            taken=0 if job_id is None else job_credits(connection, job_id, [day]),
-            means=seen_means(connection),
-            new_names=tuple(names_of_staged(connection, job_id, spec)),
-        )
-
-
 class _Survey:
     """One manifest, staged and compared: what would be queued, recipe by recipe."""
 
@@ -205,7 +157,7 @@ class _Survey:
         """Work out how many items of each recipe would be queued, all differences being known."""
         self._report = report
         if report.job_id is not None:
-            for entry in recipe_counts(self._connection, report.job_id, self._profile):
+            for entry in Loads(self._connection).recipe_counts(report.job_id, self._profile):
                 if entry.state is ItemState.QUEUED:
                     self._queued[entry.recipe_id] += entry.count
                 else:
@@ -334,6 +286,85 @@ class _Survey:
                 yield Change(kind, row["name"], ItemState(row["state"]))
 
 
+@dataclass(frozen=True, slots=True)
+class JobRecipe:
+    """What items of a job have in common that the queue holds; `question` asks a price that it does not know."""
+
+    recipe: Recipe
+    price_key: str
+    items: int
+    cost_credits: int | None
+    question: PriceQuestion | None
+
+
+class Plans:
+    """Compares manifests with the queue, and changes nothing."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def compare(
+        self,
+        spec: JobSpec,
+        placed: Iterable[Placed],
+        *,
+        profile: str,
+        account: str,
+        day: datetime,
+        options: ApplyOptions,
+        mistake_at: MistakeAt,
+    ) -> ManifestPlan:
+        """Compare a manifest with its job, and change nothing. For `Database.run` on a connection for reading.
+
+        `account` is the one whose uploads count, `day` the start of the service's present day. Raises
+        `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
+        """
+        survey = _Survey(self._connection, profile=profile, account=account)
+        with compared(
+            self._connection,
+            spec,
+            placed,
+            profile=profile,
+            now=0,
+            options=replace(options, dry_run=True),
+            mistake_at=mistake_at,
+            observe=survey.observe,
+        ) as intake:
+            survey.count(intake.report)
+            job_id = intake.report.job_id
+            job = self._connection.execute(query("planned_job"), {"job_id": job_id}).fetchone()
+            return ManifestPlan(
+                spec=spec,
+                profile=profile,
+                report=intake.report,
+                numbers=survey.numbers(),
+                changes=tuple(survey.changes()),
+                counts=survey.counts(),
+                recipes=survey.recipes,
+                questions=tuple(survey.questions()),
+                uploads=survey.uploads(),
+                is_paused=job is not None and bool(job["is_paused"]),
+                committed=0 if job is None else job["committed"],
+                taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
+                means=Loads(self._connection).means(),
+                new_names=tuple(names_of_staged(self._connection, job_id, spec)),
+            )
+
+    def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
+        """Return a job's profile, the account that its prices are asked of, and its recipes.
+
+        `first_accounts` names, by profile, the account that serves jobs which name none. Raises `InputError` for an
+        unknown job.
+        """
+        job_id = Jobs(self._connection).id_of(job)
+        home = self._connection.execute(query("job_home"), {"job_id": job_id}).fetchone()
+        profile: str = home["profile"]
+        account: str = next(iter(json.loads(home["accounts"])), first_accounts.get(profile, "main"))
+        rows = self._connection.execute(query("job_recipes"), {"job_id": job_id, "profile": profile}).fetchall()
+        return profile, account, tuple(_job_recipe(self._connection, row, profile, account) for row in rows)
+
+
 def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
     """Sort recipes as they would be numbered: those that the queue has, then new ones in their order."""
     recipe_id = entry[0]
@@ -351,33 +382,6 @@ def _change_of(difference: Difference) -> Change | None:
         case DiffKind.SETTINGS | DiffKind.TAKE_OVER:
             kind, fields = ChangeKind.REQUEUED if difference.requeues else ChangeKind.UPDATED, difference.fields
     return Change(kind, difference.name, difference.state, fields)
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecipe:
-    """What items of a job have in common that the queue holds; `question` asks a price that it does not know."""
-
-    recipe: Recipe
-    price_key: str
-    items: int
-    cost_credits: int | None
-    question: PriceQuestion | None
-
-
-def job_recipes(
-    connection: sqlite3.Connection, job: str, first_accounts: Mapping[str, str]
-) -> tuple[str, str, tuple[JobRecipe, ...]]:
-    """Return a job's profile, the account that its prices are asked of, and its recipes. For `Database.read`.
-
-    `first_accounts` tells by profile which account serves jobs that name none. Raises `InputError` for a job that is
-    not there.
-    """
-    job_id = job_id_of(connection, job)
-    home = connection.execute(query("job_home"), {"job_id": job_id}).fetchone()
-    profile: str = home["profile"]
-    account: str = next(iter(json.loads(home["accounts"])), first_accounts.get(profile, "main"))
-    rows = connection.execute(query("job_recipes"), {"job_id": job_id, "profile": profile}).fetchall()
-    return profile, account, tuple(_job_recipe(connection, row, profile, account) for row in rows)
 
 
 def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, account: str) -> JobRecipe:
@@ -398,3 +402,9 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
             urls=tuple(url for (url,) in connection.execute(query("asset_urls"), place)),
         )
     return JobRecipe(recipe, row["price_key"], row["n"], row["cost_credits"], question)
+
+
+def names_of_staged(connection: sqlite3.Connection, job_id: int | None, job: JobSpec) -> Iterator[str]:
+    """Give the names that staged new items would have; as `names_of_new`."""
+    place = {"job_id": job_id, "limit": NAMES_AT_MOST}
+    return output_names(job, connection.execute(query("fresh_outputs"), place).fetchall())
