@@ -159,7 +159,7 @@ async def test_a_bug_in_the_telling_does_not_reach_the_run(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(notify_runner, "happened_since", broken)
+    monkeypatch.setattr(notify_runner, "notifications_since", broken)
     first = await drive(tmp_path, config_of(receiver), "A fox")
     monkeypatch.setattr(notify_runner, "channels_of", broken)
     second = await drive(tmp_path, config_of(receiver), "A fox")
