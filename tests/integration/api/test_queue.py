@@ -156,7 +156,8 @@ def standstill(
     patch: pytest.MonkeyPatch, queue: batchkiln.Queue, kind: str, *, after: int
 ) -> tuple[asyncio.Event, asyncio.Event]:
     """Halt the drive once an event of this kind is on disk: return what tells so, and what lets it go on."""
-    reached, going, write = asyncio.Event(), asyncio.Event(), queue.writer.write
+    database = queue.writer._database
+    reached, going, write = asyncio.Event(), asyncio.Event(), database.write
 
     async def halting(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401  as the original
         result = await write(*args, **kwargs)
@@ -165,7 +166,7 @@ def standstill(
             await going.wait()
         return result
 
-    patch.setattr(queue.writer, "write", halting)
+    patch.setattr(database, "write", halting)
     return reached, going
 
 
