@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import yaml
 
-from batchkiln.exports.columns_inference import Columns
-from batchkiln.exports.result import Outcome
+from batchkiln.exports.dataset_columns import Columns
+from batchkiln.exports.result import ExportResult
 
 _FENCE: Final = "---\n"
 _OURS: Final = "batchkiln"
@@ -36,7 +36,7 @@ _EXPLAINED: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class JobFacts:
     """What a card tells of the job itself. `credits_spent` is what was charged and not refunded."""
 
     job: str
@@ -59,28 +59,28 @@ def told_of(front: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def first_card_text(subject: Subject, layout: Mapping[str, Any]) -> str:
+def first_card_text(job: JobFacts, layout: Mapping[str, Any]) -> str:
     """Write the card of an export that has not come to its end."""
     return "".join(
         [
-            _front({"pretty_name": subject.job, _OURS: dict(layout)}),
-            f"# {subject.job}\n\nThis export was begun and has not come to its end: run the same command again.\n",
+            _front({"pretty_name": job.job, _OURS: dict(layout)}),
+            f"# {job.job}\n\nThis export was begun and has not come to its end: run the same command again.\n",
         ]
     )
 
 
 def card_text(
-    subject: Subject, layout: Mapping[str, Any], outcome: Outcome, columns: Columns, *, earlier: str | None
+    job: JobFacts, layout: Mapping[str, Any], result: ExportResult, columns: Columns, *, earlier: str | None
 ) -> str:
     """Write the card of a whole export; `earlier` is the one that it takes the place of."""
     parts = [
-        _front(_matter(subject, layout, outcome)),
-        f"# {subject.job}\n\n",
-        f"{subject.description.strip()}\n\n" if subject.description.strip() else "",
-        _figures(subject, outcome),
-        _splits(outcome),
+        _front(_matter(job, layout, result)),
+        f"# {job.job}\n\n",
+        f"{job.description.strip()}\n\n" if job.description.strip() else "",
+        _figures(job, result),
+        _splits(result),
         _columns(columns),
-        _loading(layout, outcome),
+        _loading(layout, result),
         f"\n{_YOURS}",
         (earlier or "").partition(_YOURS)[2],
     ]
@@ -91,32 +91,32 @@ def _front(matter: Mapping[str, Any]) -> str:
     return f"{_FENCE}{yaml.safe_dump(dict(matter), sort_keys=False, allow_unicode=True)}{_FENCE}"
 
 
-def _matter(subject: Subject, layout: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+def _matter(job: JobFacts, layout: Mapping[str, Any], result: ExportResult) -> dict[str, Any]:
     matter = {
-        "pretty_name": subject.job,
-        "task_categories": sorted(outcome.modes),  # the Hub names its tasks as the service its modes
+        "pretty_name": job.job,
+        "task_categories": sorted(result.modes),  # the Hub names its tasks as the service its modes
         "tags": ["synthetic", _OURS],
-        "size_categories": [_size_category(outcome.files)],
-        "configs": _configs(layout, outcome),
+        "size_categories": [_size_category(result.files)],
+        "configs": _configs(layout, result),
         _OURS: dict(layout),
     }
     return {name: value for name, value in matter.items() if value}  # the Hub takes no empty list
 
 
-def _configs(layout: Mapping[str, Any], outcome: Outcome) -> list[dict[str, Any]]:
+def _configs(layout: Mapping[str, Any], result: ExportResult) -> list[dict[str, Any]]:
     """Say which files a loader takes for which split; a dataset of several kinds has a configuration for each."""
-    splits = [name for name in layout["splits"] if outcome.splits[name, False] or outcome.splits[name, True]]
+    splits = [name for name in layout["splits"] if result.splits[name, False] or result.splits[name, True]]
     match layout["format"]:
         case "imagefolder":
             # A loader takes all that a card names for one kind of media, so that clips beside pictures are not named.
             root = "images/" if len(layout["makes"]) > 1 else ""
-            pictured = [split for split in splits if not root or outcome.splits[split, False]]
+            pictured = [split for split in splits if not root or result.splits[split, False]]
             patterns = {"default": {split: f"{root}{split}/**" for split in pictured}}
         case "webdataset":
-            extensions = sorted(outcome.extensions)
+            extensions = sorted(result.extensions)
             patterns = {
                 extension if len(extensions) > 1 else "default": {
-                    split: f"{split}/{extension}-*.tar" for split in splits if outcome.shards[split, extension]
+                    split: f"{split}/{extension}-*.tar" for split in splits if result.shards[split, extension]
                 }
                 for extension in extensions
             }
@@ -142,27 +142,27 @@ def _size_category(rows: int) -> str:
     return "1M<n<10M"
 
 
-def _figures(subject: Subject, outcome: Outcome) -> str:
+def _figures(job: JobFacts, result: ExportResult) -> str:
     lines = [
-        ("Images", f"{outcome.files - outcome.videos:,}"),
-        ("Videos", f"{outcome.videos:,}"),
-        ("Bytes", f"{outcome.size_bytes:,}"),
-        ("Items", f"{outcome.items:,} of {subject.items:,}"),
-        ("Models", ", ".join(f"{model} ({count:,})" for model, count in sorted(outcome.models.items()))),
-        *((name, outcome.parameter(name)) for name in sorted(outcome.values)),
-        ("Credits spent", f"{subject.credits_spent:,}"),
+        ("Images", f"{result.files - result.videos:,}"),
+        ("Videos", f"{result.videos:,}"),
+        ("Bytes", f"{result.size_bytes:,}"),
+        ("Items", f"{result.items:,} of {job.items:,}"),
+        ("Models", ", ".join(f"{model} ({count:,})" for model, count in sorted(result.models.items()))),
+        *((name, result.parameter(name)) for name in sorted(result.values)),
+        ("Credits spent", f"{job.credits_spent:,}"),
     ]
-    if outcome.first_at is not None and outcome.last_at is not None:
-        days = sorted({f"{at:%Y-%m-%d}" for at in (outcome.first_at, outcome.last_at)})
+    if result.first_at is not None and result.last_at is not None:
+        days = sorted({f"{at:%Y-%m-%d}" for at in (result.first_at, result.last_at)})
         lines.append(("Made", f"{' to '.join(days)} (UTC)"))
-    if outcome.left_count:
-        lines.append(("Left out", f"{outcome.left_count:,} files that are gone or damaged"))
+    if result.left_count:
+        lines.append(("Left out", f"{result.left_count:,} files that are gone or damaged"))
     return _table(("", ""), lines)
 
 
-def _splits(outcome: Outcome) -> str:
-    names = dict.fromkeys(split for split, _ in outcome.splits)
-    rows = [(name, f"{outcome.splits[name, False]:,}", f"{outcome.splits[name, True]:,}") for name in sorted(names)]
+def _splits(result: ExportResult) -> str:
+    names = dict.fromkeys(split for split, _ in result.splits)
+    rows = [(name, f"{result.splits[name, False]:,}", f"{result.splits[name, True]:,}") for name in sorted(names)]
     return "\n## Splits\n\n" + _table(("split", "images", "videos"), rows)
 
 
@@ -180,14 +180,14 @@ def _columns(columns: Columns) -> str:
     return "\n## Columns\n\n" + _table(("column", "type", ""), rows)
 
 
-def _loading(layout: Mapping[str, Any], outcome: Outcome) -> str:
+def _loading(layout: Mapping[str, Any], result: ExportResult) -> str:
     if layout["format"] == "imagefolder" and len(layout["makes"]) > 1:
         lines = [
             'images = load_dataset("imagefolder", data_dir="path/to/this/folder/images")',
             'videos = load_dataset("videofolder", data_dir="path/to/this/folder/videos")',
         ]
     else:
-        names = [config["config_name"] for config in _configs(layout, outcome)]
+        names = [config["config_name"] for config in _configs(layout, result)]
         chosen = [f', "{name}"' for name in names] if len(names) > 1 else [""]
         lines = [f'dataset = load_dataset("path/to/this/folder"{name})' for name in chosen]
     code = "\n".join(["from datasets import load_dataset", "", *lines])

@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from batchkiln.exports.columns_inference import Columns, Record, Value
+from batchkiln.exports.dataset_columns import Columns, Record, Value
 
 
 class CsvFile:

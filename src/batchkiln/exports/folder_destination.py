@@ -16,7 +16,7 @@ _STAGING: Final = ".batchkiln-export-"  # and the process, so that two exports n
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
-class FolderPlace:
+class FolderDestination:
     """A folder of this machine."""
 
     def __init__(self, root: Path, link: Link | None) -> None:

@@ -5,7 +5,7 @@ and one of clips, in folders of their own; a job of one kind has its splits righ
 """
 
 from batchkiln.core.sample_names import DatasetRow
-from batchkiln.exports.tables import Spot
+from batchkiln.exports.tables import TableLocation
 
 METADATA = "metadata.jsonl"
 
@@ -15,10 +15,14 @@ def kind_of(row: DatasetRow) -> str:
     return "videos" if row.is_video else "images"
 
 
-def spot_of(row: DatasetRow, split: str, *, is_mixed: bool) -> Spot:
+def location_of(row: DatasetRow, split: str, *, is_mixed: bool) -> TableLocation:
     """Lay out a row: `train/images/…`, or `images/train/…` beside `videos/train/…`."""
     kind = kind_of(row)
-    return Spot(f"{kind}/{split}/", METADATA, "") if is_mixed else Spot(f"{split}/", METADATA, f"{kind}/")
+    return (
+        TableLocation(f"{kind}/{split}/", METADATA, "")
+        if is_mixed
+        else TableLocation(f"{split}/", METADATA, f"{kind}/")
+    )
 
 
 def metadata_names(splits: tuple[str, ...], *, is_mixed: bool) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 
-from batchkiln.exports.columns_inference import Columns, Record
+from batchkiln.exports.dataset_columns import Columns, Record
 
 
 class JsonlFile:

@@ -26,9 +26,9 @@ def file_name(row: DatasetRow) -> str:
 class MediaFiles:
     """Takes rows in the order of their index, so that one listing per folder is all that is held."""
 
-    def __init__(self, place: Destination, sources: Sources) -> None:
+    def __init__(self, destination: Destination, sources: Sources) -> None:
         """Bring files to `place` after `sources` has looked at them."""
-        self._place: Final = place
+        self._destination: Final = destination
         self._sources: Final = sources
         self._listed: dict[str, tuple[str, Mapping[str, int]]] = {}
 
@@ -40,16 +40,16 @@ class MediaFiles:
         name = f"{home}{file_name(row)}"
         parent, _, base = name.rpartition("/")
         size_bytes = self._sizes(home, parent).get(base)
-        if size_bytes is not None and self._sources.is_whole(row, self._place.local(name), size_bytes):
+        if size_bytes is not None and self._sources.is_whole(row, self._destination.local(name), size_bytes):
             return Brought.THERE
         problem = self._sources.problem(row)
         if problem is not None:
             return problem
-        self._place.take(Path(row.path), name)
+        self._destination.take(Path(row.path), name)
         return Brought.NEW
 
     def _sizes(self, home: str, parent: str) -> Mapping[str, int]:
         held = self._listed.get(home)
         if held is None or held[0] != parent:
-            held = self._listed[home] = (parent, self._place.sizes(parent))
+            held = self._listed[home] = (parent, self._destination.sizes(parent))
         return held[1]

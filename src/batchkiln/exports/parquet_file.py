@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.exports.columns_inference import Columns, Kind, Record
+from batchkiln.exports.dataset_columns import Columns, ColumnType, Record
 
 ROWS_PER_GROUP: Final = 10_000
 
-_TYPES: Final[Mapping[Kind, str]] = {
-    Kind.TEXT: "string",
-    Kind.INTEGER: "int64",
-    Kind.NUMBER: "float64",
-    Kind.BOOLEAN: "bool",
+_TYPES: Final[Mapping[ColumnType, str]] = {
+    ColumnType.TEXT: "string",
+    ColumnType.INTEGER: "int64",
+    ColumnType.NUMBER: "float64",
+    ColumnType.BOOLEAN: "bool",
 }
 
 

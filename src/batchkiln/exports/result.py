@@ -23,7 +23,7 @@ class LeftOut:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ExportResult:
     """Counts of outputs. `tell` is called with each that is left out; `left_out` holds the first thousand of them."""
 
     tell: Callable[[LeftOut], None] = lambda _: None

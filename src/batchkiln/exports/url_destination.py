@@ -15,7 +15,7 @@ _CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY: Final = re.compile(r"(?<=\S)\?\S+")
 
 
-class UrlPlace:
+class UrlDestination:
     """A place that fsspec reaches."""
 
     def __init__(self, url: str) -> None:

@@ -16,10 +16,10 @@ from typing import IO, Final
 import orjson
 
 from batchkiln.core.sample_names import DatasetRow, sample_key
-from batchkiln.exports.columns_inference import Columns
+from batchkiln.exports.dataset_columns import Columns
 from batchkiln.exports.destinations import Destination
 from batchkiln.exports.media_files import Brought
-from batchkiln.exports.result import Outcome
+from batchkiln.exports.result import ExportResult
 from batchkiln.exports.source_files import Sources
 from batchkiln.outputs.file_formats import extension_of
 
@@ -58,71 +58,71 @@ class Shards:
 
     def __init__(
         self,
-        place: Destination,
+        destination: Destination,
         sources: Sources,
         *,
         columns_of: Callable[[DatasetRow], Columns],
         items_per_shard: Callable[[str], int],
     ) -> None:
         """Take how many items of the job lie in one shard of a split."""
-        self._place = place
+        self._destination = destination
         self._sources = sources
         self._columns_of = columns_of
         self._items_per_shard = items_per_shard
         self._open: dict[tuple[str, str], _Shard] = {}
 
-    def add(self, row: DatasetRow, split: str, outcome: Outcome) -> None:
+    def add(self, row: DatasetRow, split: str, result: ExportResult) -> None:
         """Take a row."""
         extension = extension_of(row.media_type)
         number = row.index // self._items_per_shard(split)
         shard = self._open.get((split, extension))
         if shard is not None and shard.number != number:
-            self._write(shard, extension, outcome)
+            self._write(shard, extension, result)
             shard = None
         if shard is None:
             shard = self._open[split, extension] = _Shard(number, split, [])
         shard.samples.append(self._sample(row, extension))
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, result: ExportResult) -> None:
         """Write the last shards."""
         for (_, extension), shard in self._open.items():
-            self._write(shard, extension, outcome)
+            self._write(shard, extension, result)
         self._open = {}
-        self._place.settle()
+        self._destination.settle()
 
     def _sample(self, row: DatasetRow, extension: str) -> _Sample:
         name = sample_key(row.item, row.output)
         record = self._columns_of(row).record(row, f"{name}.{extension}")
         return _Sample(row, name, extension, orjson.dumps(record))
 
-    def _write(self, shard: _Shard, extension: str, outcome: Outcome) -> None:
+    def _write(self, shard: _Shard, extension: str, result: ExportResult) -> None:
         name = f"{shard.split}/{extension}-{shard.number:06d}.tar"
-        held = _mark_in(self._place.head(name))
+        held = _mark_in(self._destination.head(name))
         samples, lost = shard.samples, dict[_Sample, str]()
         while held != _mark_of(samples):
             staged, damaged = self._try(samples)
             if staged is not None:
                 if lost and held is not None:
                     staged.unlink()
-                    _leave(shard.samples, lost, outcome)
+                    _leave(shard.samples, lost, result)
                     return
-                self._place.publish(staged, name)
-                _count(samples, shard.split, Brought.NEW, lost, outcome)
+                self._destination.publish(staged, name)
+                _count(samples, shard.split, Brought.NEW, lost, result)
                 return
             lost |= damaged
             samples = [sample for sample in samples if sample not in damaged]
             if not samples:
-                _leave(shard.samples, lost, outcome)
+                _leave(shard.samples, lost, result)
                 return
-        _count(samples, shard.split, Brought.THERE, lost, outcome)
+        _count(samples, shard.split, Brought.THERE, lost, result)
 
     def _try(self, samples: Sequence[_Sample]) -> tuple[Path | None, dict[_Sample, str]]:
         """Make the shard, or tell which of its outputs cannot be in it."""
         problems = {sample: self._sources.problem(sample.row) for sample in samples}
         if damaged := {sample: problem for sample, problem in problems.items() if problem is not None}:
             return None, damaged
-        self._place.staging.mkdir(parents=True, exist_ok=True)
-        staged = self._place.staging / "shard"
+        self._destination.staging.mkdir(parents=True, exist_ok=True)
+        staged = self._destination.staging / "shard"
         comment = {"comment": f"{_MARK}{_mark_of(samples)}"}
         with tarfile.open(staged, "w", format=tarfile.PAX_FORMAT, pax_headers=comment) as archive:
             for sample in samples:
@@ -171,15 +171,15 @@ def _mark_in(head: bytes) -> str | None:
 
 
 def _count(
-    samples: Sequence[_Sample], split: str, brought: Brought, lost: dict[_Sample, str], outcome: Outcome
+    samples: Sequence[_Sample], split: str, brought: Brought, lost: dict[_Sample, str], result: ExportResult
 ) -> None:
     for sample in samples:
-        outcome.exported(sample.row, split, brought)
-        outcome.shards[split, sample.extension] += 1
+        result.exported(sample.row, split, brought)
+        result.shards[split, sample.extension] += 1
     for sample, problem in lost.items():
-        outcome.left(sample.row, problem)
+        result.left(sample.row, problem)
 
 
-def _leave(samples: Sequence[_Sample], lost: dict[_Sample, str], outcome: Outcome) -> None:
+def _leave(samples: Sequence[_Sample], lost: dict[_Sample, str], result: ExportResult) -> None:
     for sample in samples:
-        outcome.left(sample.row, lost.get(sample, _KEPT_WHOLE))
+        result.left(sample.row, lost.get(sample, _KEPT_WHOLE))

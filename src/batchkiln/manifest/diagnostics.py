@@ -20,7 +20,7 @@ _OTHER_BREAKS: Final = re.compile("\r(?!\n|$)|[\x85\u2028\u2029]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
-# What would be right; a function where finding it out takes long, asked only for a mistake that is kept.
+# What would be right; a function where entry it out takes long, asked only for a mistake that is kept.
 Remedy = str | Callable[[], str] | None
 
 
@@ -37,11 +37,11 @@ class Mark(Protocol):
 
 
 class Unreadable(Exception):
-    """Reading cannot go on; the reason was added to the findings before."""
+    """Reading cannot go on; the reason was added to the diagnostics before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where something stands: the file as shown to the person, line and column from 1."""
 
     file: str
@@ -50,8 +50,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
-    place: Place
+class _Entry:
+    place: Location
     reason: str
     remedy: str | None
     entry_line: int
@@ -68,13 +68,13 @@ class Diagnostics:
         self.paths: dict[str, Path] = {file: path}
         self.entry_line = 0  # the manifest's line of the entry being read: rows of its source are sorted there
         self.omitted = 0
-        self._kept: dict[tuple[Place, str], _Finding] = {}
+        self._kept: dict[tuple[Location, str], _Entry] = {}
 
     def __bool__(self) -> bool:
         return bool(self._kept)
 
     def copy(self) -> "Diagnostics":
-        """Give findings of their own that begin with these, and share the known files."""
+        """Give diagnostics of their own that begin with these, and share the known files."""
         twin = Diagnostics(self.file, self.paths[self.file])
         twin.paths, twin.omitted, twin._kept = self.paths, self.omitted, dict(self._kept)
         return twin
@@ -86,9 +86,9 @@ class Diagnostics:
 
     def at(self, mark: Mark, reason: str, remedy: Remedy = None) -> None:
         """Add a mistake at a mark of the manifest."""
-        self.add(Place(self.file, mark.line + 1, mark.column + 1), reason, remedy)
+        self.add(Location(self.file, mark.line + 1, mark.column + 1), reason, remedy)
 
-    def add(self, place: Place, reason: str, remedy: Remedy = None) -> None:
+    def add(self, place: Location, reason: str, remedy: Remedy = None) -> None:
         """Add a mistake; the same one at the same place is kept once."""
         key = place, reason.replace("`defaults.", "`")  # an item inherits what is wrong in the defaults
         if key in self._kept:
@@ -97,7 +97,7 @@ class Diagnostics:
             self.omitted += 1
             return
         entry_line = (place.line or 0) if place.file == self.file else self.entry_line
-        self._kept[key] = _Finding(place, reason, remedy() if callable(remedy) else remedy, entry_line)
+        self._kept[key] = _Entry(place, reason, remedy() if callable(remedy) else remedy, entry_line)
 
     def error(self) -> InputError:
         """Give the error that reports them, in the order of the text, each with its line."""
@@ -106,28 +106,28 @@ class Diagnostics:
             key=lambda one: (one.entry_line, one.place.file != self.file, one.place.line or 0, one.place.column or 0),
         )
         wanted: dict[str, set[int]] = {}
-        for finding in ordered:
-            if finding.place.line is not None:
-                wanted.setdefault(finding.place.file, set()).add(finding.place.line)
+        for entry in ordered:
+            if entry.place.line is not None:
+                wanted.setdefault(entry.place.file, set()).add(entry.place.line)
         lines = {file: read_lines(self.paths[file], numbers) for file, numbers in wanted.items() if file in self.paths}
-        return InputError([_mistake(finding, lines) for finding in ordered], omitted=self.omitted)
+        return InputError([_mistake(entry, lines) for entry in ordered], omitted=self.omitted)
 
 
-def _mistake(finding: _Finding, lines: dict[str, dict[int, str]]) -> Diagnostic:
-    place = finding.place
+def _mistake(entry: _Entry, lines: dict[str, dict[int, str]]) -> Diagnostic:
+    place = entry.place
     text = lines.get(place.file, {}).get(place.line or 0)
     column = place.column
     if column is None and place.line is not None:  # a whole line is meant: its text begins there
         column = 1 if text is None else len(text) - len(text.lstrip()) + 1
     source_line, mark = (None, None) if text is None else excerpt(text, column)
     return Diagnostic(
-        reason=quoted(finding.reason, 600),
+        reason=quoted(entry.reason, 600),
         file=place.file,
         line=place.line,
         column=column,
         source_line=source_line,
         mark=mark,
-        remedy=None if finding.remedy is None else quoted(finding.remedy, 600),
+        remedy=None if entry.remedy is None else quoted(entry.remedy, 600),
     )
 
 

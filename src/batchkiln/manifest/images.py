@@ -24,7 +24,7 @@ _BROKEN: Final = (
 )
 
 
-class ImageRefused(Exception):
+class InvalidValue(Exception):
     """An input that cannot be uploaded: the reason and the remedy."""
 
     def __init__(self, reason: str, remedy: str | None = None) -> None:
@@ -38,33 +38,33 @@ class Images:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, InputFile | ImageRefused] = {}
+        self._known: dict[str, InputFile | InvalidValue] = {}
 
     def get(self, name: str) -> InputFile:
-        """Give the file as it is now. Raises `ImageRefused`, with the same reason each time."""
+        """Give the file as it is now. Raises `InvalidValue`, with the same reason each time."""
         known = self._known.get(name)
         if known is None:
             try:
                 known = _examine(self._folder, name)
-            except ImageRefused as refused:
+            except InvalidValue as refused:
                 known = refused
             self._known[name] = known
-        if isinstance(known, ImageRefused):
-            raise ImageRefused(known.reason, known.remedy)  # one kept for all would grow by a traceback each time
+        if isinstance(known, InvalidValue):
+            raise InvalidValue(known.reason, known.remedy)  # one kept for all would grow by a traceback each time
         return known
 
 
 def _examine(folder: Path, name: str) -> InputFile:
     if "://" in name:
         remedy = "download it, and name the local file: it is uploaded to your account (Service rule 2.2.4)"
-        raise ImageRefused(f"`{quoted(name)}` is an address; the service refuses external images", remedy)
+        raise InvalidValue(f"`{quoted(name)}` is an address; the service refuses external images", remedy)
     path = Path(os.path.abspath(folder / name))  # noqa: PTH100  resolve() would follow links, and name another file
     try:
         str(path).encode()  # the queue keeps it as UTF-8
         content = _read(path, name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ImageRefused(
+        raise InvalidValue(
             f"`{quoted(name)}` cannot be read: {reason}", f"looked for {quoted(str(path), 300)}"
         ) from error
     return InputFile(str(path), hashlib.sha256(content).hexdigest(), len(content), _media_type(path, name))
@@ -74,10 +74,10 @@ def _read(path: Path, name: str) -> bytes:
     # Checked before opening: a pipe would block, a device would never end.
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ImageRefused(f"`{quoted(name)}` is no regular file")
+        raise InvalidValue(f"`{quoted(name)}` is no regular file")
     if status.st_size > MAX_SIZE_BYTES:
         remedy = "the service takes at most 30 MiB a file (Service section 8)"
-        raise ImageRefused(f"`{quoted(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
+        raise InvalidValue(f"`{quoted(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
     with path.open("rb") as stream:
         return stream.read(MAX_SIZE_BYTES + 1)
 
@@ -91,10 +91,10 @@ def _media_type(path: Path, name: str) -> str:
             warnings.simplefilter("ignore")  # Pillow warns of large images; the bound below is ours
             with Image.open(path, formats=_FORMATS) as image:
                 if image.width * image.height > MAX_PIXELS:
-                    raise ImageRefused(f"`{quoted(name)}` has {image.width} x {image.height} pixels", "make it smaller")
+                    raise InvalidValue(f"`{quoted(name)}` has {image.width} x {image.height} pixels", "make it smaller")
                 image.load()
                 return _MEDIA_TYPES[image.format or ""]
     except UnidentifiedImageError as error:
-        raise ImageRefused(f"`{quoted(name)}` is no JPEG, PNG or WebP image", remedy) from error
+        raise InvalidValue(f"`{quoted(name)}` is no JPEG, PNG or WebP image", remedy) from error
     except (*_BROKEN, Image.DecompressionBombError) as error:
-        raise ImageRefused(f"`{quoted(name)}` is a damaged image: {quoted(str(error))}", "replace the file") from error
+        raise InvalidValue(f"`{quoted(name)}` is a damaged image: {quoted(str(error))}", "replace the file") from error

@@ -8,23 +8,23 @@ from typing import Any, Final
 
 from batchkiln.core.catalogue import PlacedObjection, against_prompt
 from batchkiln.core.job import InputFile, ItemSpec
-from batchkiln.manifest.diagnostics import Place, Remedy
+from batchkiln.manifest.diagnostics import Location, Remedy
 from batchkiln.manifest.inline_items import (
-    Frame,
-    NotMade,
-    PlacedItem,
+    InvalidEntry,
+    LocatedItem,
+    ManifestContext,
     file_name_for,
     placed_objection,
     read_repeat,
     repeated,
 )
-from batchkiln.manifest.prompts import NotAllowed, checked_id, checked_prompt
+from batchkiln.manifest.prompts import InvalidValue, checked_id, checked_prompt
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters
-from batchkiln.manifest.settings import RECIPE_FIELDS, Settled, describe
+from batchkiln.manifest.settings import RECIPE_FIELDS, ResolvedSettings, describe
 from batchkiln.manifest.sources import Row
 from batchkiln.manifest.templates import Condition, Template, TemplateFailed, compile_condition, compile_template
 from batchkiln.manifest.validation import suggestion
-from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 _KEPT_SETTINGS: Final = 10_000
@@ -45,10 +45,16 @@ class ItemTemplate:
     """An entry in compiled form. `columns` are the known variables, None where each row has its own."""
 
     def __init__(
-        self, frame: Frame, entry: MapNode, columns: list[str] | None, *, file: str, defaults: Mapping[str, str]
+        self,
+        context: ManifestContext,
+        entry: MapNode,
+        columns: list[str] | None,
+        *,
+        file: str,
+        defaults: Mapping[str, str],
     ) -> None:
-        self._frame = frame
-        self._findings = frame.findings
+        self._context = context
+        self._diagnostics = context.diagnostics
         self._file = file
         self._entry = entry
         self._columns = None if columns is None else frozenset(columns)
@@ -58,23 +64,23 @@ class ItemTemplate:
         self._id = self._slot("id", defaults["id"])
         self._condition, self._condition_node = self._where()
         self._inputs = self._input_slots()
-        self._files = None if self._inputs else frame.settings.inputs(entry)
+        self._files = None if self._inputs else context.settings.inputs(entry)
         self._metadata = self._metadata_makers()
         # Columns that every row has need no asking one by one: a third of a row's time.
         columns_wanted = self._wanted_columns()
         self._quick_names = columns_wanted
         self._quick_metadata = operator.itemgetter(*columns_wanted) if len(columns_wanted) > 1 else None
-        self._repeat = read_repeat(frame, entry)
+        self._repeat = read_repeat(context, entry)
         self._slots = list(self._setting_slots())
-        self._settings: dict[tuple[str, ...], Settled | None] = {}
+        self._settings: dict[tuple[str, ...], ResolvedSettings | None] = {}
         self._check_pattern()
         if not self._is_sound or (self._files is None and not self._inputs):
             if not self._slots:
-                self._settle(entry, frame.settings.inputs_count(entry))  # for what is wrong there as well
-            raise NotMade
+                self._settle(entry, context.settings.inputs_count(entry))  # for what is wrong there as well
+            raise InvalidEntry
         self._settled = None if self._slots or self._inputs else self._settle(entry, len(self._files or ()))
         if self._settled is None and not self._slots and not self._inputs:
-            raise NotMade
+            raise InvalidEntry
 
     def chosen(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Complete the variables of each row, and leave out those for which `where` does not hold."""
@@ -93,21 +99,21 @@ class ItemTemplate:
                     continue
             yield row
 
-    def items(self, rows: Iterable[Row]) -> Iterator[PlacedItem]:
+    def items(self, rows: Iterable[Row]) -> Iterator[LocatedItem]:
         """Make the items of the rows."""
         file, repeat = self._file, self._repeat
         for line, _, variables in rows:
             try:
                 spec, objections = self._spec(variables, line)
-            except NotMade:
+            except InvalidEntry:
                 continue
-            except NotAllowed as error:
-                self._findings.add(Place(file, line), error.reason, error.remedy)
+            except InvalidValue as error:
+                self._diagnostics.add(Location(file, line), error.reason, error.remedy)
                 continue
             if repeat is None:
-                yield PlacedItem(spec, file, line, objections)
+                yield LocatedItem(spec, file, line, objections)
             else:
-                yield from repeated(self._frame, spec, repeat, Place(file, line), objections)
+                yield from repeated(self._context, spec, repeat, Location(file, line), objections)
 
     def _spec(self, variables: dict[str, Any], line: int) -> tuple[ItemSpec, tuple[PlacedObjection, ...]]:
         slot = self._prompt
@@ -117,21 +123,21 @@ class ItemTemplate:
             name = slot.template.render(variables)
         except TemplateFailed as failed:
             self._row_failed(failed, slot.node, variables, line)
-            raise NotMade from failed
+            raise InvalidEntry from failed
         files = self._files if not self._inputs else self._input_files(variables, line)
         if files is None:
-            raise NotMade
+            raise InvalidEntry
         settled = self._settled or self._row_settings(variables, line, len(files))
         if settled is None:
-            raise NotMade
+            raise InvalidEntry
         text, file_name = self._metadata_and_name(variables, line)
         spec = ItemSpec(
             checked_id(name), settled.recipe, checked_prompt(prompt), files, settled.priority, text, file_name
         )
         limit = settled.prompt_limit
         if limit is not None and len(prompt) * 4 > limit and (found := against_prompt(prompt, limit)):
-            entry = f" (the entry at {self._findings.file}:{self._entry.start_mark.line + 1})"
-            return spec, (*settled.objections, placed_objection(found, Place(self._file, line), where=entry))
+            entry = f" (the entry at {self._diagnostics.file}:{self._entry.start_mark.line + 1})"
+            return spec, (*settled.objections, placed_objection(found, Location(self._file, line), where=entry))
         return spec, settled.objections
 
     # --- compiling ---------------------------------------------------------------------------
@@ -146,7 +152,7 @@ class ItemTemplate:
         if isinstance(node, ScalarEvent) and isinstance(scalar_value(node), str):
             return node.value
         self._is_sound = False
-        self._findings.at(
+        self._diagnostics.at(
             node.start_mark, f"`{field}` must be text, and is {describe(node) or 'nothing'}", "quote it to make it text"
         )
         return ""
@@ -167,7 +173,7 @@ class ItemTemplate:
             if self._columns is not None and name not in self._columns:
                 self._is_sound = False
                 missing = "there is no column `prompt`" if node is self._entry else f"`{name}` is undefined"
-                self._findings.at(node.start_mark, missing, partial(suggestion, name, self._columns - {"col"}))
+                self._diagnostics.at(node.start_mark, missing, partial(suggestion, name, self._columns - {"col"}))
 
     def _where(self) -> tuple[Condition | None, Node]:
         pair = self._entry.pairs.get("where")
@@ -199,12 +205,12 @@ class ItemTemplate:
         if isinstance(node, SeqNode):
             return [self._column_maker(item) for item in node.items]
         if isinstance(node, MapNode):
-            if self._frame.settings.metadata(node) is None:
+            if self._context.settings.metadata(node) is None:
                 self._is_sound = False
                 return []
             return [(name, self._value_maker(value)) for name, (_, value) in node.pairs.items()]
         self._is_sound = False
-        self._findings.at(node.start_mark, "`metadata` must be a list of columns, or a mapping of names to values")
+        self._diagnostics.at(node.start_mark, "`metadata` must be a list of columns, or a mapping of names to values")
         return []
 
     def _wanted_columns(self) -> tuple[str, ...]:
@@ -224,7 +230,7 @@ class ItemTemplate:
                 return variables[name]
             except KeyError as error:
                 self._row_failed(TemplateFailed(f"`{name}` is undefined", missing=name), node, variables, line)
-                raise NotMade from error
+                raise InvalidEntry from error
 
         return name, value
 
@@ -254,11 +260,11 @@ class ItemTemplate:
         """Report a field of the file name that no row will have."""
         if self._columns is None:
             return
-        known = {*self._columns, *self._frame.settings.default_metadata, *(name for name, _ in self._metadata)}
-        for name in sorted(self._frame.pattern_fields - known):
+        known = {*self._columns, *self._context.settings.default_metadata, *(name for name, _ in self._metadata)}
+        for name in sorted(self._context.pattern_fields - known):
             self._is_sound = False
             reason = f"`output.filename` names {{{name}}}, which these items have not"
-            self._findings.at(self._entry.start_mark, reason, partial(suggestion, name, known - {"col"}))
+            self._diagnostics.at(self._entry.start_mark, reason, partial(suggestion, name, known - {"col"}))
 
     # --- a row -------------------------------------------------------------------------------
 
@@ -267,15 +273,15 @@ class ItemTemplate:
             return slot.template.render(variables)
         except TemplateFailed as failed:
             self._row_failed(failed, slot.node, variables, line)
-            raise NotMade from failed
+            raise InvalidEntry from failed
 
     def _input_files(self, variables: Variables, line: int) -> tuple[InputFile, ...] | None:
         names: list[Node] = [
             Rendered(slot.node.start_mark, self._rendered(slot, variables, line)) for slot in self._inputs
         ]
-        return self._frame.settings.input_files(SeqNode(self._entry.start_mark, names))
+        return self._context.settings.input_files(SeqNode(self._entry.start_mark, names))
 
-    def _row_settings(self, variables: Variables, line: int, inputs_count: int) -> Settled | None:
+    def _row_settings(self, variables: Variables, line: int, inputs_count: int) -> ResolvedSettings | None:
         texts = tuple(self._rendered(slot, variables, line) for _, slot in self._slots)
         key = (*texts, str(inputs_count))
         if sum(map(len, texts)) > _KEPT_LENGTH:
@@ -289,7 +295,7 @@ class ItemTemplate:
 
     def _with_row(self, objections: Iterable[PlacedObjection], line: int) -> tuple[PlacedObjection, ...]:
         """Name the row as well: the template's place is the same for all of them."""
-        where = f" (first in {self._file}, line {line})" if self._file != self._findings.file else ""
+        where = f" (first in {self._file}, line {line})" if self._file != self._diagnostics.file else ""
         return tuple(replace(each, remedy=f"{each.remedy}{where}") for each in objections)
 
     def _filled(self, texts: tuple[str, ...]) -> MapNode:
@@ -306,19 +312,19 @@ class ItemTemplate:
             inside.pairs[path[-1]] = inside.pairs[path[-1]][0], Rendered(slot.node.start_mark, text)
         return entry
 
-    def _settle(self, entry: MapNode, inputs_count: int) -> Settled | None:
-        return self._frame.settings.settled(entry, inputs_count)
+    def _settle(self, entry: MapNode, inputs_count: int) -> ResolvedSettings | None:
+        return self._context.settings.settled(entry, inputs_count)
 
     def _metadata_and_name(self, variables: Variables, line: int) -> tuple[str | None, str | None]:
         if self._quick_metadata is not None:
             own = dict(zip(self._quick_names, self._quick_metadata(variables), strict=True))
         else:
             own = {name: value(variables, line) for name, value in self._metadata}
-        merged = self._frame.settings.merged_metadata(own, self._entry.start_mark)
+        merged = self._context.settings.merged_metadata(own, self._entry.start_mark)
         if merged is None:
-            raise NotMade
+            raise InvalidEntry
         values, text = merged
-        return text, file_name_for(self._frame, values, variables) if self._frame.pattern_fields else None
+        return text, file_name_for(self._context, values, variables) if self._context.pattern_fields else None
 
     def _row_failed(self, failed: TemplateFailed, node: Node, variables: Variables, line: int) -> None:
         """Report a template that fails for a row: at the template, with the first row it failed for."""
@@ -335,6 +341,6 @@ class ItemTemplate:
         mark = node.start_mark
         is_block = isinstance(node, ScalarEvent) and node.style in {"|", ">"}
         line = mark.line + 1 + failed.line if is_block else mark.line + 1
-        self._findings.add(
-            Place(self._findings.file, line, None if is_block else mark.column + 1), failed.reason, remedy
+        self._diagnostics.add(
+            Location(self._diagnostics.file, line, None if is_block else mark.column + 1), failed.reason, remedy
         )

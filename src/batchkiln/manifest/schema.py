@@ -53,7 +53,7 @@ class Parameters(Fields):
     aspect_ratio: Text | None = Field(None, examples=["16:9", "1:1"])
     duration_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
     generate_audio: bool | None = None
-    image_mode: Literal["first-frame", "first-last-frame", "reference-image"] | None = None
+    image_mode: Literal["first-context", "first-last-context", "reference-image"] | None = None
     output_format: Literal["png", "jpg"] | None = None
     google_search: bool | None = None
 
@@ -93,7 +93,7 @@ class _TemplatedParameters(Fields):
     aspect_ratio: Text | None = None
     duration_seconds: Annotated[int, Field(ge=1, le=86_400)] | Template | None = None
     generate_audio: bool | Template | None = None
-    image_mode: Literal["first-frame", "first-last-frame", "reference-image"] | Template | None = None
+    image_mode: Literal["first-context", "first-last-context", "reference-image"] | Template | None = None
     output_format: Literal["png", "jpg"] | Template | None = None
     google_search: bool | Template | None = None
 

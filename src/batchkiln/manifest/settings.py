@@ -9,10 +9,10 @@ import orjson
 from batchkiln.core.catalogue import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe
 from batchkiln.manifest.diagnostics import Diagnostics, Mark, quoted
-from batchkiln.manifest.images import ImageRefused, Images
+from batchkiln.manifest.images import Images, InvalidValue
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings
 from batchkiln.manifest.validation import check
-from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "attempts", "priority")
@@ -28,7 +28,7 @@ Pairs = dict[str, tuple[ScalarEvent, Node]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class ResolvedSettings:
     """What many items share."""
 
     recipe: Recipe
@@ -41,14 +41,14 @@ class SettingsReader:
     """Merges and checks the settings of items; remembers those that were good."""
 
     def __init__(
-        self, defaults: MapNode | None, images: Images, findings: Diagnostics, catalogue: Catalogue | None = None
+        self, defaults: MapNode | None, images: Images, diagnostics: Diagnostics, catalogue: Catalogue | None = None
     ) -> None:
         self._defaults: Pairs = defaults.pairs if defaults is not None else {}
         self._images = images
-        self._findings = findings
+        self._diagnostics = diagnostics
         self._catalogue = catalogue
         self._objected = 0
-        self._settled: dict[tuple[object, ...], Settled] = {}
+        self._settled: dict[tuple[object, ...], ResolvedSettings] = {}
         shared = self._defaults.get("metadata")
         self._metadata = plain_value(shared[1]) if shared is not None and isinstance(shared[1], MapNode) else {}
         try:
@@ -61,8 +61,8 @@ class SettingsReader:
         """What every item's metadata begins with."""
         return self._metadata
 
-    def settled(self, entry: MapNode, inputs_count: int) -> Settled | None:
-        """Give the recipe of an entry; None, and findings, where its settings are not valid."""
+    def settled(self, entry: MapNode, inputs_count: int) -> ResolvedSettings | None:
+        """Give the recipe of an entry; None, and diagnostics, where its settings are not valid."""
         pairs = entry.pairs
         key = (inputs_count, *[(name, fingerprint(pairs[name][1])) for name in RECIPE_FIELDS if name in pairs])
         known = self._settled.get(key)
@@ -77,7 +77,7 @@ class SettingsReader:
         return known
 
     def inputs(self, entry: MapNode) -> tuple[InputFile, ...] | None:
-        """Give the checked input files; None, and findings, where one cannot be used."""
+        """Give the checked input files; None, and diagnostics, where one cannot be used."""
         pair = entry.pairs.get("inputs") or self._defaults.get("inputs")
         if pair is None:
             return ()
@@ -94,23 +94,23 @@ class SettingsReader:
         """Give the files that a list names."""
         if not isinstance(node, SeqNode):
             if isinstance(node, (MapNode, Rendered)) or scalar_value(node) is not None:
-                self._findings.at(node.start_mark, "`inputs` must be a list", "as in `inputs: [images/owl.png]`")
+                self._diagnostics.at(node.start_mark, "`inputs` must be a list", "as in `inputs: [images/owl.png]`")
                 return None
             return ()
         if len(node.items) > MAX_INPUTS:
-            self._findings.at(node.start_mark, f"{len(node.items)} inputs", f"an item takes at most {MAX_INPUTS}")
+            self._diagnostics.at(node.start_mark, f"{len(node.items)} inputs", f"an item takes at most {MAX_INPUTS}")
             return None
         files = [self._input_file(item) for item in node.items]
         return None if None in files else tuple(file for file in files if file is not None)
 
     def metadata(self, node: Node | None) -> tuple[Mapping[str, Any], str | None] | None:
-        """Give an inline item's metadata as values and as JSON; None, and findings, where it is not valid."""
+        """Give an inline item's metadata as values and as JSON; None, and diagnostics, where it is not valid."""
         if node is None:
             return self._metadata, self._metadata_text
         own = _flat_values(node)
         if own is None:
             holder = MapNode(node.start_mark, {"metadata": (_key_of(node), node)})
-            if check(Settings, holder, self._findings) is None:
+            if check(Settings, holder, self._diagnostics) is None:
                 return None
             own = plain_value(node) or {}
         return self.merged_metadata(own, node.start_mark)
@@ -121,36 +121,38 @@ class SettingsReader:
         try:
             text = _canonical(values)
         except TypeError as error:
-            self._findings.at(mark, f"`metadata` cannot be written as JSON: {error}")
+            self._diagnostics.at(mark, f"`metadata` cannot be written as JSON: {error}")
             return None
         if text is not None and len(text) > MAX_METADATA_SIZE_BYTES:
-            self._findings.at(mark, "`metadata` is too large", f"at most {MAX_METADATA_SIZE_BYTES >> 10} KiB as JSON")
+            self._diagnostics.at(
+                mark, "`metadata` is too large", f"at most {MAX_METADATA_SIZE_BYTES >> 10} KiB as JSON"
+            )
             return None
         return values, text
 
     def _input_file(self, node: Node) -> InputFile | None:
         name = None if isinstance(node, (MapNode, SeqNode)) else node.value
         if not name or (isinstance(node, ScalarEvent) and not isinstance(scalar_value(node), str)):
-            self._findings.at(
+            self._diagnostics.at(
                 node.start_mark, "an input is the name of a local file", "quote it if it looks like a number"
             )
             return None
         try:
             return self._images.get(name)
-        except ImageRefused as refused:
-            self._findings.at(node.start_mark, refused.reason, refused.remedy)
+        except InvalidValue as refused:
+            self._diagnostics.at(node.start_mark, refused.reason, refused.remedy)
             return None
 
-    def _settle(self, entry: MapNode, inputs_count: int) -> Settled | None:
+    def _settle(self, entry: MapNode, inputs_count: int) -> ResolvedSettings | None:
         merged = MapNode(entry.start_mark, self._merged(entry.pairs))
-        settings = check(Settings, merged, self._findings)
+        settings = check(Settings, merged, self._diagnostics)
         inputs = entry.pairs.get("inputs") or self._defaults.get("inputs")
         merged.pairs.update({"inputs": inputs} if inputs is not None else {})
         if settings is None:
             return None
         absent = [name for name in ("model", "mode") if getattr(settings, name) is None]
         for name in absent:
-            self._findings.at(entry.start_mark, f"`{name}` is missing", "name it in the item or in `defaults`")
+            self._diagnostics.at(entry.start_mark, f"`{name}` is missing", "name it in the item or in `defaults`")
         if absent or settings.model is None or settings.mode is None:
             return None
         mode = Mode(settings.mode)
@@ -168,16 +170,16 @@ class SettingsReader:
         )
         return self._held_against(recipe, settings.priority or 0, merged)
 
-    def _held_against(self, recipe: Recipe, priority: int, merged: MapNode) -> Settled:
+    def _held_against(self, recipe: Recipe, priority: int, merged: MapNode) -> ResolvedSettings:
         """Hold a recipe against the service's catalogue, where it is known: once for all items that share it."""
         if self._catalogue is None:
-            return Settled(recipe, priority)
+            return ResolvedSettings(recipe, priority)
         objections = []
         for objection in self._catalogue.against(recipe):
             mark = _mark_of(merged, objection.field)
             objections.append(
                 PlacedObjection(
-                    self._findings.file,
+                    self._diagnostics.file,
                     mark.line + 1,
                     mark.column + 1,
                     objection.reason,
@@ -185,7 +187,7 @@ class SettingsReader:
                     objection.is_clear,
                 )
             )
-        return Settled(recipe, priority, tuple(objections), self._catalogue.prompt_limit(recipe.model))
+        return ResolvedSettings(recipe, priority, tuple(objections), self._catalogue.prompt_limit(recipe.model))
 
     def _merged(self, own: Pairs) -> Pairs:
         """Give the recipe fields: an item's scalars win, its parameters win one by one, and null removes."""
@@ -201,7 +203,7 @@ class SettingsReader:
         """Check what follows from the mode alone; what a model supports is for the catalog to say."""
         before = len(self._problems(mode, parameters, inputs_count))
         for name, reason, remedy in self._problems(mode, parameters, inputs_count):
-            self._findings.at(_mark_of(merged, name), reason, remedy)
+            self._diagnostics.at(_mark_of(merged, name), reason, remedy)
         return before == 0
 
     @staticmethod

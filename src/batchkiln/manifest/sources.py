@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
-from batchkiln.manifest.diagnostics import Diagnostics, Place, open_bytes, quoted
+from batchkiln.manifest.diagnostics import Diagnostics, Location, open_bytes, quoted
 
 KINDS: Final = ("csv", "tsv", "jsonl", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20
@@ -64,9 +64,9 @@ def source_for(path: Path, shown_name: str) -> Source | None:
 class Rows:
     """The rows of a source. `columns` is None where each row has its own (jsonl)."""
 
-    def __init__(self, source: Source, stream: BinaryIO, findings: Diagnostics) -> None:
+    def __init__(self, source: Source, stream: BinaryIO, diagnostics: Diagnostics) -> None:
         self._source = source
-        self._findings = findings
+        self._diagnostics = diagnostics
         self._lines = _Lines(stream, _size_allowed(source))
         self.columns: tuple[str, ...] | None = ("prompt",) if source.kind == "txt" else None
         self._records: Iterator[tuple[int, list[str]]] | None = None
@@ -99,8 +99,8 @@ class Rows:
         for line, fields in records:
             number += 1
             if len(fields) != count:
-                place = Place(self._source.shown_name, line)
-                self._findings.add(
+                place = Location(self._source.shown_name, line)
+                self._diagnostics.add(
                     place,
                     f"{len(fields)} column{'s' * (len(fields) != 1)}, where the header has {count}",
                     f"they are: {_listed(columns)}",
@@ -140,18 +140,18 @@ class Rows:
         for line, text in enumerate(self._lines, 1):
             if not text.strip():
                 continue
-            place = Place(self._source.shown_name, line)
+            place = Location(self._source.shown_name, line)
             try:
                 columns = orjson.loads(text)
             except orjson.JSONDecodeError as error:
-                self._findings.add(
-                    Place(place.file, line, error.colno), f"no JSON: {error.msg}", "each line is one JSON object"
+                self._diagnostics.add(
+                    Location(place.file, line, error.colno), f"no JSON: {error.msg}", "each line is one JSON object"
                 )
                 continue
             if isinstance(columns, dict):
                 yield line, line, columns
             else:
-                self._findings.add(place, "not a JSON object", 'each line is one object: {"prompt": "…"}')
+                self._diagnostics.add(place, "not a JSON object", 'each line is one object: {"prompt": "…"}')
 
     def _text_rows(self) -> Iterator[Row]:
         for line, text in enumerate(self._lines, 1):

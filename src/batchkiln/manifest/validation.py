@@ -33,25 +33,25 @@ _COMPARED_NAMES: Final = 300
 _GROUPS: Final = frozenset({"a mapping", "a list"})
 
 
-def check(model: type[Model], tree: MapNode, findings: Diagnostics, *, home: str = "") -> Model | None:
-    """Validate a mapping; None, and findings, where it is not valid. `home` names it in sentences."""
+def check(model: type[Model], tree: MapNode, diagnostics: Diagnostics, *, home: str = "") -> Model | None:
+    """Validate a mapping; None, and diagnostics, where it is not valid. `home` names it in sentences."""
     try:
         return model.model_validate(plain_value(tree))
     except ValidationError as error:
         for detail in _without_echoes(error.errors(include_url=False)):
-            if findings.is_full:
-                findings.omitted += 1
+            if diagnostics.is_full:
+                diagnostics.omitted += 1
                 continue
-            _report(detail, tree, findings, model=model, home=home)
+            _report(detail, tree, diagnostics, model=model, home=home)
     return None
 
 
-def check_names(tree: MapNode, known: Iterable[str], findings: Diagnostics) -> None:
+def check_names(tree: MapNode, known: Iterable[str], diagnostics: Diagnostics) -> None:
     """Report the keys that are no fields."""
     names = list(known)
     for name, (key, _) in tree.pairs.items():
         if name not in names:
-            findings.at(key.start_mark, f"unknown field `{quoted(name)}`", partial(suggestion, name, names))
+            diagnostics.at(key.start_mark, f"unknown field `{quoted(name)}`", partial(suggestion, name, names))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -79,7 +79,9 @@ def _without_echoes(details: list[ErrorDetails]) -> Iterable[ErrorDetails]:
 _UNION_TAGS: Final = frozenset({"str", "int", "float", "bool"})
 
 
-def _report(detail: ErrorDetails, tree: MapNode, findings: Diagnostics, *, model: type[BaseModel], home: str) -> None:
+def _report(
+    detail: ErrorDetails, tree: MapNode, diagnostics: Diagnostics, *, model: type[BaseModel], home: str
+) -> None:
     location = [part for part in detail["loc"] if part != "[key]"]
     mark, node = _locate(tree, location, at_key=detail["type"] == "extra_forbidden" or "[key]" in detail["loc"])
     field = home + "".join(f"[{part + 1}]" if isinstance(part, int) else f".{quoted(part)}" for part in location)
@@ -88,7 +90,7 @@ def _report(detail: ErrorDetails, tree: MapNode, findings: Diagnostics, *, model
     reason, remedy = _sentence(detail, field, _found(node))
     if detail["type"] == "extra_forbidden":
         remedy = partial(suggestion, str(location[-1]), _field_names(model, location[:-1]))
-    findings.at(mark, reason, remedy)
+    diagnostics.at(mark, reason, remedy)
 
 
 def _locate(tree: MapNode, location: list[Any], *, at_key: bool) -> tuple[Mark, Node]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import yaml
 
-from batchkiln.manifest.diagnostics import Diagnostics, Place
+from batchkiln.manifest.diagnostics import Diagnostics, Location
 
 _CHUNK_SIZE_BYTES: Final = 1 << 20
 # A line that begins in the first column with anything but a hyphen and a space, or a comment, may be a key of the
@@ -61,8 +61,8 @@ def encoding_mistake(path: Path) -> str | None:
     return None
 
 
-def report_syntax(error: yaml.YAMLError, path: Path, findings: Diagnostics) -> None:
-    """Add a parser's error to the findings."""
+def report_syntax(error: yaml.YAMLError, path: Path, diagnostics: Diagnostics) -> None:
+    """Add a parser's error to the diagnostics."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         if error.context_mark is not None and "end of stream" in (error.problem or ""):
@@ -76,14 +76,16 @@ def report_syntax(error: yaml.YAMLError, path: Path, findings: Diagnostics) -> N
             else ""
         )
         remedy = next((advice for part, advice in _REMEDIES if part in problem), None)
-        place = Place(findings.file) if mark is None else Place(findings.file, mark.line + 1, mark.column + 1)
-        findings.add(place, f"not YAML: {problem}{context}{since}", remedy)
+        place = (
+            Location(diagnostics.file) if mark is None else Location(diagnostics.file, mark.line + 1, mark.column + 1)
+        )
+        diagnostics.add(place, f"not YAML: {problem}{context}{since}", remedy)
         return
-    place, reason, remedy = _bad_character(path, findings.file)
-    findings.add(place, reason or f"not YAML: {getattr(error, 'reason', error)}", remedy)
+    place, reason, remedy = _bad_character(path, diagnostics.file)
+    diagnostics.add(place, reason or f"not YAML: {getattr(error, 'reason', error)}", remedy)
 
 
-def _bad_character(path: Path, file: str) -> tuple[Place, str, str]:
+def _bad_character(path: Path, file: str) -> tuple[Location, str, str]:
     """Find the first byte that is not UTF-8, or character that YAML does not allow; the parser gives no line."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     line, column = 1, 1
@@ -99,8 +101,8 @@ def _bad_character(path: Path, file: str) -> tuple[Place, str, str]:
             before = _LINE_END.split(text[: found.start()] if found else text)
             line, column = line + len(before) - 1, len(before[-1]) + (column if len(before) == 1 else 1)
             if found:
-                return Place(file, line, column), *_named(found[0])
-    return Place(file), "", "save the file as UTF-8"
+                return Location(file, line, column), *_named(found[0])
+    return Location(file), "", "save the file as UTF-8"
 
 
 def _named(character: str) -> tuple[str, str]:

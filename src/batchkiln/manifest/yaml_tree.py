@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 
 from batchkiln.manifest.diagnostics import Diagnostics, Mark, Unreadable
 from batchkiln.manifest.scalars import Value, resolve
-from batchkiln.manifest.yaml_events import (
+from batchkiln.manifest.yaml_parser import (
     AliasEvent,
     DocumentEndEvent,
     DocumentStartEvent,
@@ -111,11 +111,11 @@ class EntryTooLarge(Exception):
 class TreeReader:
     """Reads one document by its events. Every method may raise `Unreadable`, or YAMLError for broken syntax."""
 
-    def __init__(self, stream: BinaryIO, findings: Diagnostics) -> None:
+    def __init__(self, stream: BinaryIO, diagnostics: Diagnostics) -> None:
         self._stream = BoundedStream(stream)
         self._parser = YamlParser(self._stream)
         self._get = self._parser.get_event
-        self.findings = findings
+        self.diagnostics = diagnostics
         self._anchors: dict[str, tuple[Node, int, int, int] | None] = {}
         self._anchored_nodes = self._aliased_nodes = self._nodes = self._aliased_length = 0
 
@@ -134,7 +134,9 @@ class TreeReader:
         mark = root.start_mark
         if isinstance(root, ScalarEvent) and not root.value and root.implicit[0]:
             return None
-        self.findings.at(mark, "a manifest is a mapping of fields", "begin with `version: 1`, then `job:` and `items:`")
+        self.diagnostics.at(
+            mark, "a manifest is a mapping of fields", "begin with `version: 1`, then `job:` and `items:`"
+        )
         raise Unreadable
 
     def root_keys(self) -> Iterator[ScalarEvent]:
@@ -171,7 +173,7 @@ class TreeReader:
         """Give the entries of the sequence that comes next, one at a time; nothing of it is kept."""
         start = self._get()
         if not isinstance(start, SequenceStartEvent):
-            self.findings.at(start.start_mark, "`items` is a list", "begin each item with a hyphen: `- prompt: …`")
+            self.diagnostics.at(start.start_mark, "`items` is a list", "begin each item with a hyphen: `- prompt: …`")
             self._node(start, 1)
             return
         if start.anchor is not None:
@@ -264,7 +266,7 @@ class TreeReader:
         """Check a key; None where its value is to be passed over."""
         if not isinstance(event, ScalarEvent):
             self._node(event, 2)
-            self.findings.at(event.start_mark, "a key is a word, not a list, a mapping or an alias", None)
+            self.diagnostics.at(event.start_mark, "a key is a word, not a list, a mapping or an alias", None)
             return None
         if event.anchor is not None or event.tag is not None:
             self._check_scalar(event)
@@ -272,10 +274,10 @@ class TreeReader:
             remedy = (
                 "YAML 1.2 has none; put what is common into `defaults`, or name one field's value: `parameters: *name`"
             )
-            self.findings.at(event.start_mark, "merge keys (`<<`) are not supported", remedy)
+            self.diagnostics.at(event.start_mark, "merge keys (`<<`) are not supported", remedy)
             return None
         if event.value in seen:
-            self.findings.at(
+            self.diagnostics.at(
                 event.start_mark, f"the key `{event.value[:60]}` stands here a second time", "keep one of them"
             )
             return None
@@ -341,12 +343,14 @@ class TreeReader:
             return
         expected = _CORE_TAGS.get(event.tag)
         if expected is None:
-            self.findings.at(event.start_mark, f"the tag `{event.tag[:60]}` has no meaning here", "remove it")
+            self.diagnostics.at(event.start_mark, f"the tag `{event.tag[:60]}` has no meaning here", "remove it")
         elif found not in expected:
-            self.findings.at(event.start_mark, f"the value does not fit its tag `!!{event.tag[18:]}`", "remove the tag")
+            self.diagnostics.at(
+                event.start_mark, f"the value does not fit its tag `!!{event.tag[18:]}`", "remove the tag"
+            )
 
     def _fail(self, mark: Mark, reason: str, remedy: str) -> None:
-        self.findings.at(mark, reason, remedy)
+        self.diagnostics.at(mark, reason, remedy)
         raise Unreadable
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from batchkiln.outputs.file_formats import Media
+from batchkiln.outputs.file_formats import FileFormat
 
 ReadAt = Callable[[int, int], bytes]
 """Gives up to so many bytes from an offset."""
@@ -38,7 +38,7 @@ _EBML_SEGMENT: Final = b"\x18\x53\x80\x67"
 _EBML_HEAD_BYTES: Final = 12  # the longest: four bytes of kind, eight of length
 
 
-def is_complete(media: Media, size_bytes: int, read_at: ReadAt) -> bool:
+def is_complete(media: FileFormat, size_bytes: int, read_at: ReadAt) -> bool:
     """Tell whether a file has the end that its format demands."""
     check = _CHECKS.get(media.extension)
     return check is None or check(size_bytes, read_at)

@@ -14,7 +14,7 @@ SNIFFED_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
+class FileFormat:
     """A media type, with the extension that files of it get (without a dot)."""
 
     media_type: str
@@ -26,52 +26,52 @@ class Media:
         return self.media_type.startswith("video/")
 
 
-_AVIF: Final = Media("image/avif", "avif")
-_HEIC: Final = Media("image/heic", "heic")
-_MP4: Final = Media("video/mp4", "mp4")
-_MOV: Final = Media("video/quicktime", "mov")
-_M4A: Final = Media("audio/mp4", "m4a")
-_WEBM: Final = Media("video/webm", "webm")
-_MATROSKA: Final = Media("video/x-matroska", "mkv")
-_SVG: Final = Media("image/svg+xml", "svg")
-_UNKNOWN: Final = Media("application/octet-stream", "bin")
+_AVIF: Final = FileFormat("image/avif", "avif")
+_HEIC: Final = FileFormat("image/heic", "heic")
+_MP4: Final = FileFormat("video/mp4", "mp4")
+_MOV: Final = FileFormat("video/quicktime", "mov")
+_M4A: Final = FileFormat("audio/mp4", "m4a")
+_WEBM: Final = FileFormat("video/webm", "webm")
+_MATROSKA: Final = FileFormat("video/x-matroska", "mkv")
+_SVG: Final = FileFormat("image/svg+xml", "svg")
+_UNKNOWN: Final = FileFormat("application/octet-stream", "bin")
 
 _BEGINNINGS: Final = (
-    (b"\x89PNG\r\n\x1a\n", Media("image/png", "png")),
-    (b"\xff\xd8\xff", Media("image/jpeg", "jpg")),
-    (b"GIF87a", Media("image/gif", "gif")),
-    (b"GIF89a", Media("image/gif", "gif")),
-    (b"II*\0", Media("image/tiff", "tiff")),
-    (b"MM\0*", Media("image/tiff", "tiff")),
-    (b"II+\0\x08\0\0\0", Media("image/tiff", "tiff")),
-    (b"MM\0+\0\x08\0\0", Media("image/tiff", "tiff")),
-    (b"\xff\x0a", Media("image/jxl", "jxl")),
-    (b"\0\0\0\x0cJXL \r\n\x87\n", Media("image/jxl", "jxl")),
-    (b"\0\0\0\x0cjP  \r\n\x87\n", Media("image/jp2", "jp2")),
-    (b"\x76\x2f\x31\x01", Media("image/x-exr", "exr")),
-    (b"8BPS\0\x01", Media("image/vnd.adobe.photoshop", "psd")),
-    (b"ID3", Media("audio/mpeg", "mp3")),
-    (b"\xff\xfb", Media("audio/mpeg", "mp3")),
-    (b"\xff\xf3", Media("audio/mpeg", "mp3")),
-    (b"\xff\xf2", Media("audio/mpeg", "mp3")),
-    (b"\xff\xf1", Media("audio/aac", "aac")),
-    (b"fLaC", Media("audio/flac", "flac")),
-    (b"OggS", Media("audio/ogg", "ogg")),
-    (b"FLV\x01", Media("video/x-flv", "flv")),
-    (b"\0\0\x01\xba", Media("video/mpeg", "mpg")),
-    (b"PK\x03\x04", Media("application/zip", "zip")),
-    (b"PK\x05\x06", Media("application/zip", "zip")),
-    (b"\x1f\x8b\x08", Media("application/gzip", "gz")),
-    (b"7z\xbc\xaf\x27\x1c", Media("application/x-7z-compressed", "7z")),
-    (b"%PDF-", Media("application/pdf", "pdf")),
-    (b"glTF", Media("model/gltf-binary", "glb")),
+    (b"\x89PNG\r\n\x1a\n", FileFormat("image/png", "png")),
+    (b"\xff\xd8\xff", FileFormat("image/jpeg", "jpg")),
+    (b"GIF87a", FileFormat("image/gif", "gif")),
+    (b"GIF89a", FileFormat("image/gif", "gif")),
+    (b"II*\0", FileFormat("image/tiff", "tiff")),
+    (b"MM\0*", FileFormat("image/tiff", "tiff")),
+    (b"II+\0\x08\0\0\0", FileFormat("image/tiff", "tiff")),
+    (b"MM\0+\0\x08\0\0", FileFormat("image/tiff", "tiff")),
+    (b"\xff\x0a", FileFormat("image/jxl", "jxl")),
+    (b"\0\0\0\x0cJXL \r\n\x87\n", FileFormat("image/jxl", "jxl")),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", FileFormat("image/jp2", "jp2")),
+    (b"\x76\x2f\x31\x01", FileFormat("image/x-exr", "exr")),
+    (b"8BPS\0\x01", FileFormat("image/vnd.adobe.photoshop", "psd")),
+    (b"ID3", FileFormat("audio/mpeg", "mp3")),
+    (b"\xff\xfb", FileFormat("audio/mpeg", "mp3")),
+    (b"\xff\xf3", FileFormat("audio/mpeg", "mp3")),
+    (b"\xff\xf2", FileFormat("audio/mpeg", "mp3")),
+    (b"\xff\xf1", FileFormat("audio/aac", "aac")),
+    (b"fLaC", FileFormat("audio/flac", "flac")),
+    (b"OggS", FileFormat("audio/ogg", "ogg")),
+    (b"FLV\x01", FileFormat("video/x-flv", "flv")),
+    (b"\0\0\x01\xba", FileFormat("video/mpeg", "mpg")),
+    (b"PK\x03\x04", FileFormat("application/zip", "zip")),
+    (b"PK\x05\x06", FileFormat("application/zip", "zip")),
+    (b"\x1f\x8b\x08", FileFormat("application/gzip", "gz")),
+    (b"7z\xbc\xaf\x27\x1c", FileFormat("application/x-7z-compressed", "7z")),
+    (b"%PDF-", FileFormat("application/pdf", "pdf")),
+    (b"glTF", FileFormat("model/gltf-binary", "glb")),
 )
 _RIFF: Final = {
-    b"WEBP": Media("image/webp", "webp"),
-    b"WAVE": Media("audio/wav", "wav"),
-    b"AVI ": Media("video/x-msvideo", "avi"),
+    b"WEBP": FileFormat("image/webp", "webp"),
+    b"WAVE": FileFormat("audio/wav", "wav"),
+    b"AVI ": FileFormat("video/x-msvideo", "avi"),
 }
-_BMP: Final = Media("image/bmp", "bmp")
+_BMP: Final = FileFormat("image/bmp", "bmp")
 _BMP_HEADS: Final = frozenset({12, 40, 52, 56, 64, 108, 124})  # lengths of the header behind the file's own
 
 _AVIF_BRANDS: Final = frozenset({b"avif", b"avis"})
@@ -97,7 +97,7 @@ _UNSAFE: Final = frozenset(
 )
 
 
-def sniff_media(head: bytes) -> Media | None:
+def sniff_format(head: bytes) -> FileFormat | None:
     """Tell what a file is from its first `SNIFFED_BYTES`; None where they do not say."""
     for beginning, media in _BEGINNINGS:
         if head.startswith(beginning):
@@ -113,17 +113,19 @@ def sniff_media(head: bytes) -> Media | None:
     return _iso(head)
 
 
-def media_of(head: bytes, *, content_type: str | None, link_extension: str | None) -> Media | None:
+def format_of(head: bytes, *, content_type: str | None, link_extension: str | None) -> FileFormat | None:
     """Tell what a file is saved as: by its bytes, else by what was said of it. None for what is no output."""
-    if (media := sniff_media(head)) is not None:
+    if (media := sniff_format(head)) is not None:
         return media
     if not head or is_text(head):
         return None
     told = (content_type or "").partition(";")[0].strip().lower()
     extension = link_extension if link_extension and _is_safe(link_extension) else None
     if _TOLD.fullmatch(told):
-        return Media(told, extension if extension_of(told) == _UNKNOWN.extension and extension else extension_of(told))
-    return Media(_UNKNOWN.media_type, extension or _UNKNOWN.extension)
+        return FileFormat(
+            told, extension if extension_of(told) == _UNKNOWN.extension and extension else extension_of(told)
+        )
+    return FileFormat(_UNKNOWN.media_type, extension or _UNKNOWN.extension)
 
 
 def is_text(head: bytes) -> bool:
@@ -141,7 +143,7 @@ def _is_safe(extension: str) -> bool:
     return _EXTENSION.fullmatch(extension) is not None and extension not in _UNSAFE
 
 
-def _ebml(head: bytes) -> Media | None:
+def _ebml(head: bytes) -> FileFormat | None:
     """WebM is the Matroska file that says so in the `DocType` element of its header."""
     at = head.find(b"\x42\x82")
     # The element's length is one byte with the high bit as a mark; no document type is longer than 127.
@@ -149,7 +151,7 @@ def _ebml(head: bytes) -> Media | None:
     return {b"webm": _WEBM, b"matroska": _MATROSKA}.get(head[at + 3 : at + 3 + size].rstrip(b"\0"))
 
 
-def _iso(head: bytes) -> Media | None:
+def _iso(head: bytes) -> FileFormat | None:
     """Read the brands of an ISO base media file; the major one decides where several are named."""
     if head[4:8] in _QUICKTIME_BOXES:
         return _MOV

@@ -18,7 +18,7 @@ from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
 from batchkiln.core.job import SavedFile
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete
-from batchkiln.outputs.file_formats import Media, media_of
+from batchkiln.outputs.file_formats import FileFormat, format_of
 from batchkiln.outputs.filesystem import FileSystem, RealFiles
 from batchkiln.outputs.os_errors import translate_os_errors, unwritable
 from batchkiln.outputs.partial_file import PartialFile, WrongLength, WrongMedia
@@ -113,7 +113,7 @@ class OutputFiles:
         self,
         part: PartialFile,
         *,
-        media_of: Callable[[PartialFile], Media],
+        media_of: Callable[[PartialFile], FileFormat],
         name_for: Callable[[str], str],
         believed_sha256: str | None,
     ) -> SavedFile:
@@ -155,11 +155,11 @@ class OutputFiles:
 
 def _checked(
     part: PartialFile, *, total_bytes: int | None, content_type: str | None, link_extension: str | None
-) -> Media:
+) -> FileFormat:
     """Compare the file with what was announced, and tell what it is, before it gets a name."""
     if total_bytes is not None and part.size_bytes != total_bytes:
         raise WrongLength(f"{part.size_bytes} bytes came, {total_bytes} were announced")
-    media = media_of(part.head, content_type=content_type, link_extension=link_extension)
+    media = format_of(part.head, content_type=content_type, link_extension=link_extension)
     if media is None:
         raise WrongMedia("a text came in place of the file" if part.head else "an empty file came")
     return media

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
-from batchkiln.reports.totals import GONE_MAX, Sums
+from batchkiln.reports.totals import GONE_MAX, ReportTotals
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -63,25 +63,25 @@ def render_card(item: ReportItem, pictures: Sequence[Picture]) -> str:
     return _environment().get_template("card.html").render(item=item, pictures=pictures, NoThumbnail=NoThumbnail)
 
 
-def render_head(job: ReportJob, sums: Sums, pages: Sequence[PageLink], *, page: int, shape: Shape) -> str:
+def render_head(job: ReportJob, totals: ReportTotals, pages: Sequence[PageLink], *, page: int, shape: Shape) -> str:
     """Give what stands before a page's cards; the first page tells everything, the others are its continuation."""
     script = _text("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     settings: dict[str, Any] = {
         "job": job,
-        "sums": sums,
+        "totals": totals,
         "pages": pages,
         "page": page,
         "shape": shape,
         "style": _text("report.css"),
         "script": script,
         "script_hash": digest,
-        "states": [state for state in ItemState if sums.states[state]],
-        "days": sorted(sums.days.items()),
-        "most_of_a_day": max((money.charged for money in sums.days.values()), default=0),
-        "models": sorted(sums.models.items(), key=lambda entry: (-entry[1].money.spent, entry[0])),
-        "causes": sorted(sums.causes.items(), key=lambda entry: (-entry[1].count, entry[0])),
-        "requests": sums.settings.most_common(),
+        "states": [state for state in ItemState if totals.states[state]],
+        "days": sorted(totals.days.items()),
+        "most_of_a_day": max((money.charged for money in totals.days.values()), default=0),
+        "models": sorted(totals.models.items(), key=lambda entry: (-entry[1].money.spent, entry[0])),
+        "causes": sorted(totals.causes.items(), key=lambda entry: (-entry[1].count, entry[0])),
+        "requests": totals.settings.most_common(),
         "GONE_MAX": GONE_MAX,
     }
     return page_mark(job.name, page) + _environment().get_template("page.html").render(settings)

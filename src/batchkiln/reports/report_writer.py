@@ -1,6 +1,6 @@
 """Writes a report as its items come: the cards go to a file without a name, the pages are put together at the end.
 
-So the sums of the first page are those of the cards, and memory holds a handful of items however many there are.
+So the totals of the first page are those of the cards, and memory holds a handful of items however many there are.
 """
 
 import os
@@ -27,7 +27,7 @@ from batchkiln.reports.html_pages import (
     render_foot,
     render_head,
 )
-from batchkiln.reports.totals import Sums
+from batchkiln.reports.totals import ReportTotals
 
 PAGE_SIZE: Final = 1000
 """Items on a page: with pictures a file of some 20 MB, which mail and telephones still take."""
@@ -42,7 +42,7 @@ _SHEET_END: Final = "</div>\n"
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
+class WrittenPage:
     """One page that stands under its name."""
 
     path: Path
@@ -50,11 +50,11 @@ class WrittenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenReport:
     """The pages, the first one first, and what they say."""
 
-    files: tuple[WrittenFile, ...]
-    sums: Sums
+    files: tuple[WrittenPage, ...]
+    totals: ReportTotals
 
 
 class ReportWriter:
@@ -68,7 +68,7 @@ class ReportWriter:
         self._target, self._job, self._page_size = target, job, page_size
         edges = (edge for most, edge in _EDGES if min(items, page_size) <= most)
         self._edge = next(edges, _SMALLEST_EDGE)
-        self._sums = Sums()
+        self._totals = ReportTotals()
         self._ratios: Counter[float] = Counter()
         self._starts: list[int] = []  # of each page's cards in the spool
         self._taken = 0
@@ -105,13 +105,13 @@ class ReportWriter:
         if not place:
             self._starts.append(self._spool.tell())
         self._taken += 1
-        self._sums.add(item, page=page)
+        self._totals.add(item, page=page)
         for picture in pictures:
             match picture.thumbnail:
                 case NoThumbnail.GONE:
-                    self._sums.add_gone(picture.file.name)
+                    self._totals.add_gone(picture.file.name)
                 case NoThumbnail.UNREADABLE:
-                    self._sums.unreadable_count += 1
+                    self._totals.unreadable_count += 1
                 case Thumbnail() as made:
                     ratio = round(made.original_width / made.original_height, 2)
                     if ratio in self._ratios or len(self._ratios) < _RATIOS_MAX:
@@ -119,7 +119,7 @@ class ReportWriter:
         with _told(self._target):
             self._spool.write(_encoded(render_card(item, pictures)))
 
-    def finish(self, job: ReportJob) -> Written:
+    def finish(self, job: ReportJob) -> WrittenReport:
         """Write all pages under temporary names, then give them theirs: the first one last."""
         self._starts = self._starts or [0]
         links = [self._link(page) for page in range(len(self._starts))]
@@ -133,7 +133,7 @@ class ReportWriter:
                 part = path.with_name(f".{path.name}.{os.getpid()}.part")
                 undone.callback(part.unlink, missing_ok=True)
                 with part.open("wb") as file:
-                    file.write(_encoded(render_head(job, self._sums, links, page=page, shape=shape) + _SHEET))
+                    file.write(_encoded(render_head(job, self._totals, links, page=page, shape=shape) + _SHEET))
                     self._copy_cards(file, page)
                     file.write(_encoded(_SHEET_END + render_foot(job, links, page=page)))
                     file.flush()
@@ -142,8 +142,8 @@ class ReportWriter:
             for part, path in reversed(parts):
                 part.replace(path)
             self._remove_stale(len(paths))
-            written = tuple(WrittenFile(path, path.stat().st_size) for path in paths)
-        return Written(written, self._sums)
+            written = tuple(WrittenPage(path, path.stat().st_size) for path in paths)
+        return WrittenReport(written, self._totals)
 
     def _link(self, page: int) -> PageLink:
         first = page * self._page_size

@@ -1,4 +1,4 @@
-"""The sums of a report, added up from the items that it shows. Their size does not grow with the number of items."""
+"""The totals of a report, added up from the items that it shows. Their size does not grow with the number of items."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ CAUSES_MAX: Final = 100
 EXAMPLES_MAX: Final = 3
 GONE_MAX: Final = 20
 
-UNHAPPY: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD})
+NOT_DONE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD})
 """States that a report tells as failures."""
 
 
 @dataclass(slots=True)
-class Money:
+class CreditTotals:
     """Credits of a model, a day or the whole job."""
 
     generations: int = 0
@@ -40,16 +40,16 @@ class Money:
 
 
 @dataclass(slots=True)
-class ModelSums:
+class ModelTotals:
     """What one model has made."""
 
-    money: Money = field(default_factory=Money)
+    money: CreditTotals = field(default_factory=CreditTotals)
     items: int = 0
     done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RequestSettings:
     """One kind of request."""
 
     model: str
@@ -76,16 +76,16 @@ class Cause:
 
 
 @dataclass(slots=True)
-class Sums:
+class ReportTotals:
     """Everything that a report says of all items together."""
 
     states: Counter[ItemState] = field(default_factory=Counter)
-    money: Money = field(default_factory=Money)
-    models: dict[str, ModelSums] = field(default_factory=dict)
-    days: dict[datetime, Money] = field(default_factory=dict)
+    money: CreditTotals = field(default_factory=CreditTotals)
+    models: dict[str, ModelTotals] = field(default_factory=dict)
+    days: dict[datetime, CreditTotals] = field(default_factory=dict)
     causes: dict[tuple[ItemState, str], Cause] = field(default_factory=dict)
     other_causes: int = 0  # items of causes beyond the bound
-    settings: Counter[Setting] = field(default_factory=Counter)
+    settings: Counter[RequestSettings] = field(default_factory=Counter)
     other_settings: int = 0  # items of settings beyond the bound
     pictures: int = 0
     clips: int = 0
@@ -102,18 +102,18 @@ class Sums:
         return self.states.total()
 
     @property
-    def unhappy(self) -> int:
+    def not_done(self) -> int:
         """How many of them came to nothing, or need a person."""
-        return sum(self.states[state] for state in UNHAPPY)
+        return sum(self.states[state] for state in NOT_DONE)
 
     def add(self, item: ReportItem, *, page: int) -> None:
         """Count one item."""
         self.states[item.state] += 1
-        model = self.models.setdefault(item.model, ModelSums())
+        model = self.models.setdefault(item.model, ModelTotals())
         model.items += 1
         model.done += item.state is ItemState.DONE
         for charge in item.charges:
-            for money in (self.money, model.money, self.days.setdefault(charge.day, Money())):
+            for money in (self.money, model.money, self.days.setdefault(charge.day, CreditTotals())):
                 money.add(charged=charge.charged, refunded=charge.refunded, reserved=charge.reserved)
             self.first_sent_at = min(self.first_sent_at or charge.recorded_at, charge.recorded_at)
         for file in item.files:
@@ -121,8 +121,8 @@ class Sums:
             self.pictures += not file.is_video
             self.size_bytes += file.size_bytes
             self.last_saved_at = max(self.last_saved_at or file.saved_at, file.saved_at)
-        self._add_setting(Setting(item.model, item.mode.value, item.parameters))
-        if item.state in UNHAPPY and item.error is not None:
+        self._add_setting(RequestSettings(item.model, item.mode.value, item.parameters))
+        if item.state in NOT_DONE and item.error is not None:
             self._add_cause(item, item.error.code, item.error.message, page=page)
 
     def add_gone(self, name: str) -> None:
@@ -131,7 +131,7 @@ class Sums:
         if len(self.gone) < GONE_MAX:
             self.gone.append(name)
 
-    def _add_setting(self, setting: Setting) -> None:
+    def _add_setting(self, setting: RequestSettings) -> None:
         if setting in self.settings or len(self.settings) < SETTINGS_MAX:
             self.settings[setting] += 1
         else:

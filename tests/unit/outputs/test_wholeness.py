@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from batchkiln.outputs.completeness import is_complete
-from batchkiln.outputs.file_formats import SNIFFED_BYTES, sniff_media
+from batchkiln.outputs.file_formats import SNIFFED_BYTES, sniff_format
 
 
 def picture(form: str) -> bytes:
@@ -45,7 +45,7 @@ def _film(path: Path, form: str, options: dict[str, str]) -> None:
 
 
 def is_taken(content: bytes) -> bool:
-    media = sniff_media(content[:SNIFFED_BYTES])
+    media = sniff_format(content[:SNIFFED_BYTES])
     assert media is not None
     return is_complete(media, len(content), lambda offset, size: content[offset : offset + size])
 

@@ -77,11 +77,11 @@ def test_outputs_of_one_item_have_names_and_rows_of_their_own(tmp_path: Path) ->
         picture(tmp_path, "a/b: .c", 2),
     ]
 
-    outcome = export(rows, tmp_path / "to")
+    result = export(rows, tmp_path / "to")
 
     media = [name for name in tree(tmp_path / "to") if name.endswith(".png")]
-    assert len(media) == outcome.files == 4
-    assert outcome.items == 3
+    assert len(media) == result.files == 4
+    assert result.items == 3
     assert {"train/images/fox.png", "train/images/fox-2.png"} < set(media)
 
 
@@ -116,9 +116,9 @@ def test_an_export_again_touches_nothing(tmp_path: Path, wanted: Format) -> None
     export(rows, tmp_path / "to", wanted, link=Link.COPY)
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (tmp_path / "to").rglob("*")}
 
-    outcome = export(rows, tmp_path / "to", wanted, link=Link.COPY)
+    result = export(rows, tmp_path / "to", wanted, link=Link.COPY)
 
-    assert (outcome.new, outcome.there) == (0, 5)
+    assert (result.new, result.there) == (0, 5)
     files = {path: marks for path, marks in before.items() if path.is_file()}
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in files} == files
 
@@ -164,15 +164,15 @@ def test_damaged_outputs_are_left_out_and_named(tmp_path: Path, wanted: Format) 
         file.write(b"more")
     Path(rows[2].path).write_bytes(b"x" * rows[2].size_bytes)
 
-    outcome = export(rows, tmp_path / "to", wanted)
+    result = export(rows, tmp_path / "to", wanted)
 
-    assert outcome.files == 1
-    assert [(one.item, one.reason) for one in outcome.left_out] == [
+    assert result.files == 1
+    assert [(one.item, one.reason) for one in result.left_out] == [
         ("bird-0", "the file is gone"),
         ("bird-1", f"it has {rows[1].size_bytes + 4} bytes, and {rows[1].size_bytes} were recorded"),
         ("bird-2", "its content is not what was recorded"),
     ]
-    assert outcome.left_count == 3
+    assert result.left_count == 3
 
 
 def test_a_whole_copy_of_an_earlier_export_serves(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_a_whole_copy_of_an_earlier_export_serves(tmp_path: Path) -> None:
     before = tree(tmp_path / "to")
     Path(rows[0].path).unlink()
 
-    outcome = export(rows, tmp_path / "to", link=Link.COPY)
+    result = export(rows, tmp_path / "to", link=Link.COPY)
 
-    assert (outcome.there, outcome.left_count) == (2, 0)
+    assert (result.there, result.left_count) == (2, 0)
     assert tree(tmp_path / "to") == before
 
 
@@ -195,9 +195,9 @@ def test_a_damaged_copy_is_made_anew(tmp_path: Path) -> None:
     copy = tmp_path / "to" / "train" / "images" / "bird-1.png"
     copy.write_bytes(b"x" * rows[1].size_bytes)
 
-    outcome = export(rows, tmp_path / "to", link=Link.COPY)
+    result = export(rows, tmp_path / "to", link=Link.COPY)
 
-    assert (outcome.new, outcome.there) == (1, 1)
+    assert (result.new, result.there) == (1, 1)
     assert copy.read_bytes() == Path(rows[1].path).read_bytes()
 
 
@@ -342,9 +342,9 @@ def test_a_job_that_makes_clips_now_needs_another_folder(tmp_path: Path) -> None
 
 def test_a_job_without_files_writes_nothing(tmp_path: Path) -> None:
     """Not even the folder."""
-    outcome = export([], tmp_path / "to", of_job=[row("fox")])
+    result = export([], tmp_path / "to", of_job=[row("fox")])
 
-    assert outcome.files == 0
+    assert result.files == 0
     assert not (tmp_path / "to").exists()
 
 
@@ -357,9 +357,9 @@ def test_a_split_that_lost_its_rows_keeps_no_table(tmp_path: Path, wanted: Forma
     for one in tests:
         Path(one.path).write_bytes(b"damaged")  # and its hard link with it
 
-    outcome = export(rows, tmp_path / "to", wanted, splits=HALVES)
+    result = export(rows, tmp_path / "to", wanted, splits=HALVES)
 
-    assert outcome.left_count == len(tests) > 0
+    assert result.left_count == len(tests) > 0
     assert not [name for name in tree(tmp_path / "to") if name.startswith("test") and not name.endswith(".png")]
 
 

@@ -17,15 +17,15 @@ from batchkiln.core import filenames
 from batchkiln.core.catalogue import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order
-from batchkiln.manifest.diagnostics import Diagnostics, Place, Unreadable, excerpt, read_lines
+from batchkiln.manifest.diagnostics import Diagnostics, Location, Unreadable, excerpt, read_lines
 from batchkiln.manifest.images import Images
-from batchkiln.manifest.inline_items import Frame, PlacedItem, inline_items
-from batchkiln.manifest.rows import items_of_rows
+from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
+from batchkiln.manifest.row_items import items_of_rows
 from batchkiln.manifest.schema import Header
 from batchkiln.manifest.settings import SettingsReader
 from batchkiln.manifest.validation import check, check_names
 from batchkiln.manifest.yaml_errors import encoding_mistake, has_keys_below, report_syntax
-from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
 
 MAX_SIZE_BYTES: Final = 2 << 30
@@ -58,7 +58,7 @@ class Manifest:
         self.job = job
         self._scan = scan
 
-    def items(self, catalogue: Catalogue | None = None) -> Iterator[PlacedItem]:
+    def items(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Give the items in the order of the text, in flat memory; may be called again.
 
         With the service's `catalogue` each comes with what that says against it.
@@ -70,14 +70,14 @@ class Manifest:
     def mistake_at(
         self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
     ) -> Diagnostic:
-        """Make a mistake about a place that a `PlacedItem` names, with the line as it stands there."""
-        path = self._scan.findings.paths.get(file)
+        """Make a mistake about a place that a `LocatedItem` names, with the line as it stands there."""
+        path = self._scan.diagnostics.paths.get(file)
         text = read_lines(path, {line}).get(line) if path is not None else None
         if text is None:
             return Diagnostic(reason, file, line, column=column, remedy=remedy)
         if column is None:
             start = _LIST_DASHES.match(text)
-            column = start.end() + 1 if start is not None and file == self._scan.findings.file else 1
+            column = start.end() + 1 if start is not None and file == self._scan.diagnostics.file else 1
         source_line, mark = excerpt(text, column)
         return Diagnostic(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
 
@@ -101,29 +101,29 @@ def open_manifest(
     if job is None:
         for _ in scan.items(DEFAULT_FILENAME):
             pass
-        raise scan.findings.error()
+        raise scan.diagnostics.error()
     return Manifest(job, scan)
 
 
 class _Scan:
-    """The two passes over one text. `findings` are the header's."""
+    """The two passes over one text. `diagnostics` are the header's."""
 
-    def __init__(self, text: _Text, findings: Diagnostics) -> None:
+    def __init__(self, text: _Text, diagnostics: Diagnostics) -> None:
         self._text = text
         self._version = _version_of(text.path)
-        self.findings = findings
+        self.diagnostics = diagnostics
         self._header = MapNode(_Start(), {})
         self._has_items = False
         self._read_header()
 
     def job(self, working_dir: Path) -> JobSpec | None:
-        """Give the header as a job; None, and findings, where it is not valid."""
+        """Give the header as a job; None, and diagnostics, where it is not valid."""
         tree = self._header
-        check_names(tree, [*Header.model_fields, "items"], self.findings)
+        check_names(tree, [*Header.model_fields, "items"], self.diagnostics)
         known = MapNode(tree.start_mark, {name: tree.pairs[name] for name in tree.pairs if name in Header.model_fields})
-        header = check(Header, known, self.findings)
+        header = check(Header, known, self.diagnostics)
         if not self._has_items:
-            self.findings.at(
+            self.diagnostics.at(
                 tree.start_mark, "`items` is missing", "the prompts stand in a list: `items:`, then `- prompt: …`"
             )
         if header is None:
@@ -131,9 +131,9 @@ class _Scan:
         output, budget = header.output, header.budget
         directory = os.path.abspath(working_dir / ((output and output.dir) or DEFAULT_DIR))  # noqa: PTH100  links are left as they are
         self._check_header(header)
-        if not self.findings:
+        if not self.diagnostics:
             self._check_room(directory, (output and output.filename) or DEFAULT_FILENAME)
-        if self.findings:
+        if self.diagnostics:
             return None
         return JobSpec(
             name=header.job,
@@ -149,15 +149,15 @@ class _Scan:
             notify=None if header.notify is None else tuple(header.notify),
         )
 
-    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[PlacedItem]:
+    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Give the items, and raise `InputError` at the end if there were mistakes."""
-        findings = self.findings.copy()
+        diagnostics = self.diagnostics.copy()
         defaults = self._header.pairs.get("defaults")
         images = Images(self._text.folder)
-        frame = Frame(
-            findings=findings,
+        context = ManifestContext(
+            diagnostics=diagnostics,
             settings=SettingsReader(
-                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, findings, catalogue
+                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, diagnostics, catalogue
             ),
             pattern=pattern,
             pattern_fields=filenames.fields(pattern) - set(filenames.BUILT_IN_FIELDS),
@@ -167,19 +167,21 @@ class _Scan:
         )
         try:
             with self._text.path.open("rb") as stream:
-                items = self._entries_to_items(TreeReader(stream, findings), frame)
+                items = self._entries_to_items(TreeReader(stream, diagnostics), context)
                 yield from itertools.islice(items, MAX_ITEMS)
                 if next(items, None) is not None:
-                    place = Place(findings.file, findings.entry_line)
-                    findings.add(place, f"more than {MAX_ITEMS:,} items", "make it several manifests")
+                    place = Location(diagnostics.file, diagnostics.entry_line)
+                    diagnostics.add(place, f"more than {MAX_ITEMS:,} items", "make it several manifests")
         except _BROKEN as error:
-            self._report(error, findings)
+            self._report(error, diagnostics)
         if self._version != _version_of(self._text.path):
-            findings.add(Place(findings.file), "the file was changed while it was read", "run the command again")
-        if findings:
-            raise findings.error()
+            diagnostics.add(
+                Location(diagnostics.file), "the file was changed while it was read", "run the command again"
+            )
+        if diagnostics:
+            raise diagnostics.error()
 
-    def _entries_to_items(self, tree: TreeReader, frame: Frame) -> Iterator[PlacedItem]:
+    def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem]:
         if tree.open_root() is None:
             return
         for key in tree.root_keys():
@@ -187,27 +189,29 @@ class _Scan:
                 tree.value()
                 continue
             for position, node in enumerate(tree.entries(), 1):
-                frame.findings.entry_line = node.start_mark.line + 1
+                context.diagnostics.entry_line = node.start_mark.line + 1
                 if isinstance(node, MapNode) and ("from" in node.pairs or "matrix" in node.pairs):
-                    yield from items_of_rows(frame, node)
+                    yield from items_of_rows(context, node)
                 else:
-                    yield from inline_items(frame, node, position)
+                    yield from inline_items(context, node, position)
         tree.close_document()
 
     def _read_header(self) -> None:
         if (problem := encoding_mistake(self._text.path)) is not None:
-            raise InputError([Diagnostic(problem, self.findings.file, 1, 1, remedy="save the file as UTF-8")])
+            raise InputError([Diagnostic(problem, self.diagnostics.file, 1, 1, remedy="save the file as UTF-8")])
         try:
             with self._text.path.open("rb") as stream:
-                self._read_fields(TreeReader(stream, self.findings))
+                self._read_fields(TreeReader(stream, self.diagnostics))
         except _BROKEN as error:
-            self._report(error, self.findings)
-            raise self.findings.error() from error
+            self._report(error, self.diagnostics)
+            raise self.diagnostics.error() from error
 
     def _read_fields(self, tree: TreeReader) -> None:
         root = tree.open_root()
         if root is None:
-            self.findings.add(Place(self.findings.file), "the manifest is empty", "`batchkiln init` writes a first one")
+            self.diagnostics.add(
+                Location(self.diagnostics.file), "the manifest is empty", "`batchkiln init` writes a first one"
+            )
             raise Unreadable
         self._header.start_mark = root.start_mark
         for key in tree.root_keys():
@@ -224,25 +228,25 @@ class _Scan:
 
     def _pass_over(self, tree: TreeReader) -> None:
         """Read the items for nothing but their anchors; the second pass reports what is wrong in them."""
-        own, tree.findings = tree.findings, self.findings.copy()
+        own, tree.diagnostics = tree.diagnostics, self.diagnostics.copy()
         try:
             for _ in tree.entries():
                 pass
         except Unreadable:
-            self.findings = tree.findings
+            self.diagnostics = tree.diagnostics
             raise
-        tree.findings = own
+        tree.diagnostics = own
 
     def _check_header(self, header: Header) -> None:
         pairs = self._header.pairs
         if header.job in {".", ".."}:
-            self.findings.at(pairs["job"][1].start_mark, f"`job` may not be {header.job!r}", "it names a folder")
+            self.diagnostics.at(pairs["job"][1].start_mark, f"`job` may not be {header.job!r}", "it names a folder")
         if header.account is not None and header.accounts is not None:
-            self.findings.at(
+            self.diagnostics.at(
                 pairs["accounts"][0].start_mark, "`account` and `accounts` are both there", "keep one of them"
             )
         if header.accounts and len(set(header.accounts)) < len(header.accounts):
-            self.findings.at(
+            self.diagnostics.at(
                 pairs["accounts"][1].start_mark, "an account stands twice in `accounts`", "keep one of them"
             )
         if header.output is not None and header.output.filename is not None:
@@ -257,41 +261,41 @@ class _Scan:
         except filenames.PatternError as error:
             mark = node.start_mark
             offset = error.offset + (0 if node.implicit[0] else 1)
-            place = Place(self.findings.file, mark.line + 1, mark.column + 1 + offset)
-            self.findings.add(place, f"`output.filename`: {error.reason}", 'as in "{job}/{item}.{ext}"')
+            place = Location(self.diagnostics.file, mark.line + 1, mark.column + 1 + offset)
+            self.diagnostics.add(place, f"`output.filename`: {error.reason}", 'as in "{job}/{item}.{ext}"')
             return
         if is_ambiguous:
             reason = "`output.filename`: {index} runs into the field beside it, and two items could get one name"
-            self.findings.at(node.start_mark, reason, "set it apart, as in {kind}-{index}, or use {item}")
+            self.diagnostics.at(node.start_mark, reason, "set it apart, as in {kind}-{index}, or use {item}")
 
     def _check_room(self, directory: str, pattern: str) -> None:
         """Refuse a folder in which files could get a path that the system does not take: they would be paid for."""
         output = self._header.pairs.get("output")
         mark = output[1].start_mark if output is not None else self._header.start_mark
         if not _is_utf8(directory):
-            self.findings.at(mark, "the output folder's path is not UTF-8", "name another one by `output.dir`")
+            self.diagnostics.at(mark, "the output folder's path is not UTF-8", "name another one by `output.dir`")
             return
         depth = pattern.count("/") + 1
         if depth > MAX_FOLDERS:
-            self.findings.at(mark, f"`output.filename` has {depth} levels of folders", f"at most {MAX_FOLDERS}")
+            self.diagnostics.at(mark, f"`output.filename` has {depth} levels of folders", f"at most {MAX_FOLDERS}")
         longest = len(directory.encode()) + depth * (filenames.COMPONENT_SIZE_BYTES + 1)
         if longest > MAX_PATH_SIZE_BYTES:
             reason = (
                 f"the paths of outputs may become {longest:,} bytes long, and the system takes {MAX_PATH_SIZE_BYTES:,}"
             )
-            self.findings.at(mark, reason, "choose a shorter `output.dir`, or fewer folders in `output.filename`")
+            self.diagnostics.at(mark, reason, "choose a shorter `output.dir`, or fewer folders in `output.filename`")
 
-    def _report(self, error: Exception, findings: Diagnostics) -> None:
+    def _report(self, error: Exception, diagnostics: Diagnostics) -> None:
         match error:
             case yaml.YAMLError():
-                report_syntax(error, self._text.path, findings)
+                report_syntax(error, self._text.path, diagnostics)
             case EntryTooLarge():
-                place = Place(findings.file, findings.entry_line or None)
-                findings.add(
+                place = Location(diagnostics.file, diagnostics.entry_line or None)
+                diagnostics.add(
                     place, "one entry, or a text in it, is too large", "a prompt holds at most 20,000 characters"
                 )
             case OSError():
-                findings.add(Place(findings.file), f"the file cannot be read: {error.strerror or error}")
+                diagnostics.add(Location(diagnostics.file), f"the file cannot be read: {error.strerror or error}")
             case _:
                 pass  # the reason was added where it was met
 

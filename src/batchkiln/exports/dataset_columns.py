@@ -23,11 +23,11 @@ Value = str | int | float | bool | None
 Record = dict[str, Value]
 
 
-class JobChanged(BatchkilnError):
+class JobChangedDuringExport(BatchkilnError):
     """A manifest changed the job's metadata while it was exported."""
 
 
-class Kind(StrEnum):
+class ColumnType(StrEnum):
     """What a column holds, beside null."""
 
     TEXT = "text"
@@ -36,21 +36,21 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
 
 
-_BEFORE: Final[Mapping[str, Kind]] = {"file_name": Kind.TEXT, "text": Kind.TEXT}
-_BEHIND: Final[Mapping[str, Kind]] = {
-    "item": Kind.TEXT,
-    "index": Kind.INTEGER,
-    "output": Kind.INTEGER,
-    "type": Kind.TEXT,
-    "model": Kind.TEXT,
-    "mode": Kind.TEXT,
+_BEFORE: Final[Mapping[str, ColumnType]] = {"file_name": ColumnType.TEXT, "text": ColumnType.TEXT}
+_BEHIND: Final[Mapping[str, ColumnType]] = {
+    "item": ColumnType.TEXT,
+    "index": ColumnType.INTEGER,
+    "output": ColumnType.INTEGER,
+    "type": ColumnType.TEXT,
+    "model": ColumnType.TEXT,
+    "mode": ColumnType.TEXT,
 }
-_LAST: Final[Mapping[str, Kind]] = {
-    "generation_id": Kind.TEXT,
-    "created_at": Kind.TEXT,
-    "media_type": Kind.TEXT,
-    "bytes": Kind.INTEGER,
-    "sha256": Kind.TEXT,
+_LAST: Final[Mapping[str, ColumnType]] = {
+    "generation_id": ColumnType.TEXT,
+    "created_at": ColumnType.TEXT,
+    "media_type": ColumnType.TEXT,
+    "bytes": ColumnType.INTEGER,
+    "sha256": ColumnType.TEXT,
 }
 _OWN: Final = frozenset({*_BEFORE, *_BEHIND, *_LAST})
 
@@ -59,7 +59,7 @@ _OWN: Final = frozenset({*_BEFORE, *_BEHIND, *_LAST})
 class _Seen:
     """What the values of one key are, and how many items have one."""
 
-    kinds: set[Kind] = field(default_factory=set)
+    kinds: set[ColumnType] = field(default_factory=set)
     values: int = 0
 
 
@@ -114,7 +114,7 @@ class SchemaInference:
 class Columns:
     """The columns in order with their kinds; `metadata` gives the column of each key, mostly of the same name."""
 
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ColumnType]
     metadata: Mapping[str, str]
     parameters: Sequence[str]
     is_dense: bool = False
@@ -160,36 +160,36 @@ def _note(found: dict[str, _Seen], values: Mapping[str, Any]) -> None:
             seen.values += 1
 
 
-def _kind(value: object) -> Kind:
+def _kind(value: object) -> ColumnType:
     match value:
         case bool():
-            return Kind.BOOLEAN
+            return ColumnType.BOOLEAN
         case int() if -_LARGEST <= value < _LARGEST:
-            return Kind.INTEGER
+            return ColumnType.INTEGER
         case float():
-            return Kind.NUMBER
-        case _:  # lists and mappings become their JSON: their own shapes may differ from row to row
-            return Kind.TEXT
+            return ColumnType.NUMBER
+        case _:  # lists and mappings become their JSON: their own inference may differ from row to row
+            return ColumnType.TEXT
 
 
-def _one(seen: _Seen, items: int) -> Kind:
+def _one(seen: _Seen, items: int) -> ColumnType:
     """Return the kind that can hold all values: numbers of both kinds are numbers, else what differs is text.
 
     With fewer values than `items` some are missing, and only a text can be empty.
     """
     if seen.values < items:
-        return Kind.TEXT
-    if seen.kinds == {Kind.INTEGER, Kind.NUMBER}:
-        return Kind.NUMBER
-    return next(iter(seen.kinds)) if len(seen.kinds) == 1 else Kind.TEXT
+        return ColumnType.TEXT
+    if seen.kinds == {ColumnType.INTEGER, ColumnType.NUMBER}:
+        return ColumnType.NUMBER
+    return next(iter(seen.kinds)) if len(seen.kinds) == 1 else ColumnType.TEXT
 
 
-def _fit(value: object, kind: Kind, row: DatasetRow) -> Value:
+def _fit(value: object, kind: ColumnType, row: DatasetRow) -> Value:
     if value is None:
         return None
-    if kind is Kind.TEXT:
+    if kind is ColumnType.TEXT:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    if kind is Kind.NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
+    if kind is ColumnType.NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if _kind(value) is not kind:
         raise _changed(row)
@@ -197,8 +197,8 @@ def _fit(value: object, kind: Kind, row: DatasetRow) -> Value:
     return value
 
 
-def _changed(row: DatasetRow) -> JobChanged:
-    return JobChanged(
+def _changed(row: DatasetRow) -> JobChangedDuringExport:
+    return JobChangedDuringExport(
         f"the metadata of {row.item} changed while the job was exported; nothing that was exported is lost: run the "
         "same command again"
     )
