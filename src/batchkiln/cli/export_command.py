@@ -145,7 +145,7 @@ async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatu
     else:
         for line in _sentences(job, title, result):
             print_result(line)
-    return ExitStatus.OK if result.files and not result.left_count else ExitStatus.ITEMS_NOT_DONE
+    return ExitStatus.OK if result.files and not result.left_out_count else ExitStatus.ITEMS_NOT_DONE
 
 
 def _run(
@@ -157,7 +157,7 @@ def _run(
 ) -> tuple[str, ExportResult]:
     """Export in the connection's thread: rows are read page by page, while their files are looked at."""
 
-    def pulse() -> None:
+    def check_interrupted() -> None:
         if stop.is_set():
             raise _Interrupted
 
@@ -165,25 +165,27 @@ def _run(
     summary = job_summary(connection, job)
     assert summary is not None, "its items were counted"
     with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
-        shapes = SchemaInference()
+        inference = SchemaInference()
         for shape in iter_shapes(connection, job, below=below):
-            pulse()
-            shapes.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
+            check_interrupted()
+            inference.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
             display.looked()
-        made = Export(options, _subject(summary), shapes, pulse=pulse, tell=display.left_out)
+        export_run = Export(
+            options, _job_facts(summary), inference, check_interrupted=check_interrupted, on_left_out=display.left_out
+        )
         try:
             for row in iter_rows(connection, job, below=below):
-                pulse()
-                made.add(row)
+                check_interrupted()
+                export_run.add(row)
                 display.taken(row)
-            return made.title, made.finish()
+            return export_run.title, export_run.finish()
         finally:
-            made.close()
+            export_run.close()
 
 
-def _subject(summary: JobSummary) -> JobFacts:
+def _job_facts(summary: JobSummary) -> JobFacts:
     return JobFacts(
-        job=summary.name,
+        name=summary.name,
         description=summary.description,
         items=summary.total,
         credits_spent=summary.credits.charged - summary.credits.refunded,
@@ -234,22 +236,22 @@ def _left_line(left: LeftOut) -> str:
 
 
 def _sentences(job: str, title: str, result: ExportResult) -> Iterator[str]:
-    if not result.files and not result.left_count:
+    if not result.files and not result.left_out_count:
         yield f"{job} has no file yet; nothing was written. `batchkiln status {job}` tells how far it is."
         return
     kinds = [(result.files - result.videos, "image"), (result.videos, "video")]
     held = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
-    yield f"{job}: {held} in {sanitize(title)} ({result.new:,} new, {result.there:,} there already)."
+    yield f"{job}: {held} in {sanitize(title)} ({result.new:,} new, {result.unchanged:,} there already)."
     splits = sorted({split for split, _ in result.splits})
     if len(splits) > 1:
         numbers = [f"{split} {result.splits[split, False] + result.splits[split, True]:,}" for split in splits]
         yield f"Splits: {', '.join(numbers)}."
     for note in result.notes:
         yield f"Note: {sanitize(note)}."
-    if result.left_count:
+    if result.left_out_count:
         yield (
-            f"{plural(result.left_count, 'file')} left out, as told above: bring each back to its place, and run the "
-            "same command again. Nothing was charged for it anew."
+            f"{plural(result.left_out_count, 'file')} left out, as listed above: restore each file and run the "
+            "same command again. Nothing was charged for it again."
         )
 
 
@@ -261,12 +263,12 @@ def _document(job: str, options: ExportOptions, title: str, result: ExportResult
         "items": result.items,
         "files": result.files,
         "new": result.new,
-        "there": result.there,
+        "there": result.unchanged,
         "bytes": result.size_bytes,
         "images": result.files - result.videos,
         "videos": result.videos,
         "splits": {name: result.splits[name, False] + result.splits[name, True] for name, _ in options.splits.shares},
-        "left_out": result.left_count,
+        "left_out": result.left_out_count,
         "problems": [{"item": one.item, "path": one.path, "reason": one.reason} for one in result.left_out],
         "notes": result.notes,
     }

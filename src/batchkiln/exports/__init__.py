@@ -1,4 +1,4 @@
-"""Datasets of what is done: one module per format. Media are linked or copied, never moved; nothing is deleted."""
+"""Datasets of finished outputs. Media are linked or copied, never moved, and no file of another program is deleted."""
 
 from batchkiln.exports.card import JobFacts
 from batchkiln.exports.dataset_columns import JobChangedDuringExport, SchemaInference

@@ -1,7 +1,8 @@
-"""The columns of a dataset: each has one type for the whole job, and every row has all of them.
+"""The columns of a dataset. Each has one type for the whole job, and every row has all of them.
 
-Metadata come from prompts' files, so that one key may hold 7 here and "seven" there. A loader takes the type from the
-first rows and fails at the first that differs, perhaps after hours; so the types are decided before a row is written.
+Metadata come from people's files, so one key may hold 7 in one row and "seven" in another. A loader infers a column's
+type from the first rows and fails at the first row that differs, perhaps after hours. The types are therefore decided
+before a row is written.
 """
 
 import json
@@ -14,21 +15,20 @@ from typing import Any, Final
 from batchkiln.core.errors import BatchkilnError
 from batchkiln.core.sample_names import DatasetRow
 
-_LARGEST: Final = 2**63
-# What loaders make of these names: files to open, or the columns that hold them.
-_OPENED: Final = ("file_name", "file_names")
-_TAKEN_BY_LOADERS: Final = frozenset({"image", "images", "video", "videos", "audio", "label", *_OPENED})
+_INT64_LIMIT: Final = 2**63
+_FILE_COLUMNS: Final = ("file_name", "file_names")  # loaders open the files that such columns name
+_RESERVED_BY_LOADERS: Final = frozenset({"image", "images", "video", "videos", "audio", "label", *_FILE_COLUMNS})
 
 Value = str | int | float | bool | None
 Record = dict[str, Value]
 
 
 class JobChangedDuringExport(BatchkilnError):
-    """A manifest changed the job's metadata while it was exported."""
+    """A manifest changed the job's metadata during the export."""
 
 
 class ColumnType(StrEnum):
-    """What a column holds, beside null."""
+    """The type of a column's values. Every column may also hold null."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -36,85 +36,99 @@ class ColumnType(StrEnum):
     BOOLEAN = "boolean"
 
 
-_BEFORE: Final[Mapping[str, ColumnType]] = {"file_name": ColumnType.TEXT, "text": ColumnType.TEXT}
-_BEHIND: Final[Mapping[str, ColumnType]] = {
-    "item": ColumnType.TEXT,
-    "index": ColumnType.INTEGER,
-    "output": ColumnType.INTEGER,
-    "type": ColumnType.TEXT,
-    "model": ColumnType.TEXT,
-    "mode": ColumnType.TEXT,
+# The columns that every dataset has, with the descriptions that its card prints. Metadata follow the first group,
+# parameters the second.
+_LEADING: Final = {
+    "file_name": (ColumnType.TEXT, "the file, relative to the table"),
+    "text": (ColumnType.TEXT, "the prompt"),
 }
-_LAST: Final[Mapping[str, ColumnType]] = {
-    "generation_id": ColumnType.TEXT,
-    "created_at": ColumnType.TEXT,
-    "media_type": ColumnType.TEXT,
-    "bytes": ColumnType.INTEGER,
-    "sha256": ColumnType.TEXT,
+_MIDDLE: Final = {
+    "item": (ColumnType.TEXT, "the item's id in its job"),
+    "index": (ColumnType.INTEGER, "its place in the job"),
+    "output": (ColumnType.INTEGER, "which output of the item"),
+    "type": (ColumnType.TEXT, "`image` or `video`"),
+    "model": (ColumnType.TEXT, "the model that made it"),
+    "mode": (ColumnType.TEXT, "what it was made from"),
 }
-_OWN: Final = frozenset({*_BEFORE, *_BEHIND, *_LAST})
+_TRAILING: Final = {
+    "generation_id": (ColumnType.TEXT, "the service's id of the generation"),
+    "created_at": (ColumnType.TEXT, "when the file was fetched (UTC)"),
+    "media_type": (ColumnType.TEXT, "the file's media type"),
+    "bytes": (ColumnType.INTEGER, "the file's size"),
+    "sha256": (ColumnType.TEXT, "the file's hash"),
+}
+_FIXED: Final = {**_LEADING, **_MIDDLE, **_TRAILING}
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the values of one key are, and how many items have one."""
+class _Observed:
+    """The types of one key's values, and the number of items that have a value."""
 
-    kinds: set[ColumnType] = field(default_factory=set)
+    types: set[ColumnType] = field(default_factory=set)
     values: int = 0
+
+    def column_type(self, items: int) -> ColumnType:
+        """Return the type that holds every value without loss.
+
+        Integers and numbers become numbers; any other mix becomes text. So does a column with fewer values than
+        `items`, because only text can be empty.
+        """
+        if self.values < items:
+            return ColumnType.TEXT
+        if self.types == {ColumnType.INTEGER, ColumnType.NUMBER}:
+            return ColumnType.NUMBER
+        return next(iter(self.types)) if len(self.types) == 1 else ColumnType.TEXT
 
 
 class SchemaInference:
-    """Learns the types of a job's metadata and parameters from all of its items, done or not."""
+    """Infers the types of a job's metadata and parameters from all of its items, whatever their state."""
 
     def __init__(self) -> None:
-        """Begin with no item."""
-        self._metadata: dict[str, _Seen] = {}
-        self._parameters: dict[bool, dict[str, _Seen]] = {}
+        self._metadata: dict[str, _Observed] = {}
+        self._parameters: dict[bool, dict[str, _Observed]] = {}
         self._items: Counter[bool] = Counter()
 
     @property
     def makes(self) -> frozenset[bool]:
-        """Whether the job makes clips (True), pictures (False), or both."""
+        """The kinds of media that the job makes: True for videos, False for images."""
         return frozenset(self._items)
 
     def learn(self, *, makes_video: bool, parameters: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-        """Take one item."""
+        """Record the types of one item's values."""
         self._items[makes_video] += 1
-        _note(self._metadata, metadata)
-        _note(self._parameters.setdefault(makes_video, {}), parameters)
+        _observe(self._metadata, metadata)
+        _observe(self._parameters.setdefault(makes_video, {}), parameters)
 
     def columns(self, makes: Iterable[bool], *, is_dense: bool) -> "Columns":
-        """Decide the columns of a table of clips, of pictures, or of both; metadata are those of the whole job.
+        """Return the columns of a table of videos, of images, or of both. Metadata columns are those of the whole job.
 
-        Dense tables have no null, for loaders that take a column's type from some first rows: a text that is missing
-        is empty, and what is missing in some items and no text is told as text.
+        A dense table has no null, for loaders that infer a column's type from a few rows: missing text is empty, and
+        a column of another type that some items lack becomes text.
         """
         chosen = sorted(makes)
-        parameters: dict[str, _Seen] = {}
-        for key, seen in (entry for one in chosen for entry in self._parameters.get(one, {}).items()):
-            whole = parameters.setdefault(key, _Seen())
-            whole.kinds |= seen.kinds
-            whole.values += seen.values
-        given = tuple(sorted(parameters))
-        named = _named(
-            [*self._metadata], {*_OWN, *_TAKEN_BY_LOADERS, *(key for one in self._parameters.values() for key in one)}
-        )
-        items, total = sum(self._items[one] for one in chosen), self._items.total()
-        kinds = {
-            **_BEFORE,
-            **{named[key]: _one(seen, total if is_dense else 0) for key, seen in self._metadata.items()},
-            **_BEHIND,
-            **{key: _one(parameters[key], items if is_dense else 0) for key in given},
-            **_LAST,
+        parameters: dict[str, _Observed] = {}
+        for key, observed in (entry for kind in chosen for entry in self._parameters.get(kind, {}).items()):
+            merged = parameters.setdefault(key, _Observed())
+            merged.types |= observed.types
+            merged.values += observed.values
+        reserved = {*_FIXED, *_RESERVED_BY_LOADERS, *(key for kind in self._parameters.values() for key in kind)}
+        names = _column_names([*self._metadata], reserved)
+        items, total = (sum(self._items[kind] for kind in chosen), self._items.total()) if is_dense else (0, 0)
+        types = {
+            **{name: kind for name, (kind, _) in _LEADING.items()},
+            **{names[key]: observed.column_type(total) for key, observed in self._metadata.items()},
+            **{name: kind for name, (kind, _) in _MIDDLE.items()},
+            **{key: parameters[key].column_type(items) for key in sorted(parameters)},
+            **{name: kind for name, (kind, _) in _TRAILING.items()},
         }
-        return Columns(kinds, named, given, is_dense=is_dense)
+        return Columns(types, names, sorted(parameters), is_dense=is_dense)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns in order with their kinds; `metadata` gives the column of each key, mostly of the same name."""
+    """The types of the columns, in order. `metadata` maps each metadata key to its column."""
 
-    kinds: Mapping[str, ColumnType]
+    types: Mapping[str, ColumnType]
     metadata: Mapping[str, str]
     parameters: Sequence[str]
     is_dense: bool = False
@@ -124,9 +138,16 @@ class Columns:
         """The metadata keys whose column has another name."""
         return {key: name for key, name in self.metadata.items() if key != name}
 
+    def descriptions(self) -> Mapping[str, str]:
+        """Return what each column holds, in words."""
+        described = {name: text for name, (_, text) in _FIXED.items()}
+        described |= dict.fromkeys(self.parameters, "a parameter of the request")
+        described |= {name: "metadata" if key == name else f"metadata `{key}`" for key, name in self.metadata.items()}
+        return {name: described[name] for name in self.types}
+
     def record(self, row: DatasetRow, file_name: str) -> Record:
-        """Make a table's row: every column, each null or of its kind."""
-        own: dict[str, Any] = {
+        """Return the table's row, with every column. Raises `JobChangedDuringExport` for a value that does not fit."""
+        values: dict[str, Any] = {
             "file_name": file_name,
             "text": row.prompt,
             "item": row.item,
@@ -141,57 +162,42 @@ class Columns:
             "bytes": row.size_bytes,
             "sha256": row.sha256,
         }
-        given = {name: row.metadata.get(key) for key, name in self.metadata.items()}
-        given |= {key: row.parameters.get(key) for key in self.parameters}
+        values |= {name: row.metadata.get(key) for key, name in self.metadata.items()}
+        values |= {key: row.parameters.get(key) for key in self.parameters}
         if not row.metadata.keys() <= self.metadata.keys():
             raise _changed(row)
-        values = own | given
-        record = {name: _fit(values[name], kind, row) for name, kind in self.kinds.items()}
+        record = {name: _converted(values[name], kind, row) for name, kind in self.types.items()}
         return {name: "" if value is None else value for name, value in record.items()} if self.is_dense else record
 
 
-def _note(found: dict[str, _Seen], values: Mapping[str, Any]) -> None:
+def _observe(found: dict[str, _Observed], values: Mapping[str, Any]) -> None:
     for key, value in values.items():
-        seen = found.get(key)
-        if seen is None:
-            seen = found[key] = _Seen()
+        observed = found.setdefault(key, _Observed())
         if value is not None:
-            seen.kinds.add(_kind(value))
-            seen.values += 1
+            observed.types.add(_type_of(value))
+            observed.values += 1
 
 
-def _kind(value: object) -> ColumnType:
+def _type_of(value: object) -> ColumnType:
     match value:
         case bool():
             return ColumnType.BOOLEAN
-        case int() if -_LARGEST <= value < _LARGEST:
+        case int() if -_INT64_LIMIT <= value < _INT64_LIMIT:
             return ColumnType.INTEGER
         case float():
             return ColumnType.NUMBER
-        case _:  # lists and mappings become their JSON: their own inference may differ from row to row
+        case _:  # lists and mappings are written as JSON, because their structure may differ from row to row
             return ColumnType.TEXT
 
 
-def _one(seen: _Seen, items: int) -> ColumnType:
-    """Return the kind that can hold all values: numbers of both kinds are numbers, else what differs is text.
-
-    With fewer values than `items` some are missing, and only a text can be empty.
-    """
-    if seen.values < items:
-        return ColumnType.TEXT
-    if seen.kinds == {ColumnType.INTEGER, ColumnType.NUMBER}:
-        return ColumnType.NUMBER
-    return next(iter(seen.kinds)) if len(seen.kinds) == 1 else ColumnType.TEXT
-
-
-def _fit(value: object, kind: ColumnType, row: DatasetRow) -> Value:
+def _converted(value: object, wanted: ColumnType, row: DatasetRow) -> Value:
     if value is None:
         return None
-    if kind is ColumnType.TEXT:
+    if wanted is ColumnType.TEXT:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    if kind is ColumnType.NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
+    if wanted is ColumnType.NUMBER and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    if _kind(value) is not kind:
+    if _type_of(value) is not wanted:
         raise _changed(row)
     assert isinstance(value, int | bool)
     return value
@@ -199,27 +205,27 @@ def _fit(value: object, kind: ColumnType, row: DatasetRow) -> Value:
 
 def _changed(row: DatasetRow) -> JobChangedDuringExport:
     return JobChangedDuringExport(
-        f"the metadata of {row.item} changed while the job was exported; nothing that was exported is lost: run the "
-        "same command again"
+        f"the metadata of {row.item} changed during the export; the files exported so far are kept: run the same "
+        "command again"
     )
 
 
-def _named(keys: Sequence[str], taken: set[str]) -> dict[str, str]:
-    """Give each metadata key a column: its own name, unless that is taken or a loader would open it as a file."""
-    named: dict[str, str] = {key: key for key in keys if key and key not in taken and not _is_opened(key)}
-    used = {*taken, *named.values()}
+def _column_names(keys: Sequence[str], reserved: set[str]) -> dict[str, str]:
+    """Map each metadata key to a column: of its own name, unless that is reserved or a loader would open it."""
+    names = {key: key for key in keys if key and key not in reserved and not _is_file_column(key)}
+    used = {*reserved, *names.values()}
     for key in keys:
-        if key in named:
+        if key in names:
             continue
-        wanted = key.replace("file_name", "filename") if _is_opened(key) else f"metadata_{key}"
+        wanted = key.replace("file_name", "filename") if _is_file_column(key) else f"metadata_{key}"
         name, number = wanted, 1
         while name in used:
             number += 1
             name = f"{wanted}_{number}"
-        named[key] = name
+        names[key] = name
         used.add(name)
-    return {key: named[key] for key in keys}
+    return {key: names[key] for key in keys}
 
 
-def _is_opened(key: str) -> bool:
-    return key in _OPENED or key.endswith(tuple(f"_{name}" for name in _OPENED))
+def _is_file_column(key: str) -> bool:
+    return key in _FILE_COLUMNS or key.endswith(tuple(f"_{name}" for name in _FILE_COLUMNS))

@@ -65,14 +65,20 @@ def export(
     wanted: Format = Format.IMAGEFOLDER,
     *,
     of_job: Sequence[DatasetRow] | None = None,
-    pulse: Callable[[], None] = lambda: None,
+    check_interrupted: Callable[[], None] = lambda: None,
     **options: Any,  # noqa: ANN401  fields of `ExportOptions`
 ) -> ExportResult:
     """Export rows to the end, as the command does; `of_job` are those that the columns come from."""
     shapes = SchemaInference()
     for one in of_job or rows:
         shapes.learn(makes_video=one.is_video, parameters=one.parameters, metadata=one.metadata)
-    made = Export(ExportOptions(wanted, str(to), **options), SUBJECT, shapes, pulse=pulse, tell=lambda _: None)
+    made = Export(
+        ExportOptions(wanted, str(to), **options),
+        SUBJECT,
+        shapes,
+        check_interrupted=check_interrupted,
+        on_left_out=lambda _: None,
+    )
     try:
         for one in rows:
             made.add(one)

@@ -37,7 +37,7 @@ def test_a_key_has_one_type(values: list[Any], kind: ColumnType, told: list[Any]
 
     records = [found.record(row("fox", metadata={"k": value}), "fox.png")["k"] for value in values]
 
-    assert found.kinds["k"] is kind
+    assert found.types["k"] is kind
     assert records == told
     assert [type(record) for record in records] == [type(value) for value in told]
 
@@ -49,7 +49,7 @@ def test_every_row_has_every_column_in_one_order() -> None:
     first = found.record(row("one", metadata={"a": 1}), "one.png")
     second = found.record(row("two", metadata={"b": "x"}), "two.png")
 
-    assert [*first] == [*second] == [*found.kinds]
+    assert [*first] == [*second] == [*found.types]
     assert (first["b"], second["a"]) == (None, None)
     assert [*first][:4] == ["file_name", "text", "a", "b"]
 
@@ -61,8 +61,8 @@ def test_dense_tables_have_no_null() -> None:
     record = found.record(row("fox", metadata={"t": None}, generation_id=None), "fox.png")
 
     assert (record["n"], record["t"], record["generation_id"]) == ("", "", "")
-    assert found.kinds["n"] is ColumnType.TEXT
-    assert columns({"n": 1}, {"n": 2}, is_dense=True).kinds["n"] is ColumnType.INTEGER
+    assert found.types["n"] is ColumnType.TEXT
+    assert columns({"n": 1}, {"n": 2}, is_dense=True).types["n"] is ColumnType.INTEGER
 
 
 def test_taken_names_are_changed_and_told() -> None:
@@ -96,9 +96,9 @@ def test_parameters_are_those_of_the_kind() -> None:
     shapes.learn(makes_video=False, parameters={"resolution": "1024x1024"}, metadata={})
     shapes.learn(makes_video=True, parameters={"resolution": "720p", "duration_seconds": 5}, metadata={"k": 1})
 
-    assert "duration_seconds" not in shapes.columns([False], is_dense=True).kinds
-    assert shapes.columns([True], is_dense=True).kinds["duration_seconds"] is ColumnType.INTEGER
-    assert "k" in shapes.columns([False], is_dense=True).kinds
+    assert "duration_seconds" not in shapes.columns([False], is_dense=True).types
+    assert shapes.columns([True], is_dense=True).types["duration_seconds"] is ColumnType.INTEGER
+    assert "k" in shapes.columns([False], is_dense=True).types
 
 
 @pytest.mark.parametrize("metadata", [{"k": "text"}, {"k": 1, "new": 2}])

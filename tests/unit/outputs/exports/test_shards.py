@@ -88,7 +88,7 @@ def test_only_a_shard_with_something_new_is_written(tmp_path: Path) -> None:
 
     result = export(rows, tmp_path / "to", Format.WEBDATASET, items_per_shard=2)
 
-    assert (result.new, result.there, result.left_count) == (1, 4, 0)
+    assert (result.new, result.unchanged, result.left_out_count) == (1, 4, 0)
     assert {path: path.stat().st_ino for path in before} == before
 
 
@@ -105,7 +105,7 @@ def test_a_shard_is_kept_while_outputs_of_it_are_gone(tmp_path: Path) -> None:
     assert result.files == 0
     gone, kept = result.left_out
     assert gone.reason == "the file is gone"
-    assert "its shard is left as it was" in kept.reason
+    assert "its shard was left unchanged" in kept.reason
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar at all" * 100])

@@ -38,8 +38,8 @@ def test_a_dataset_at_a_url_is_that_of_a_folder(tmp_path: Path, wanted: Format) 
     export(rows, tmp_path / "to", wanted, items_per_shard=2)
 
     assert remote("/bucket/birds") == tree(tmp_path / "to")
-    assert (result.files, result.left_count) == (6, 0)
-    assert result.there >= 2
+    assert (result.files, result.left_out_count) == (6, 0)
+    assert result.unchanged >= 2
 
 
 def test_nothing_is_sent_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_nothing_is_sent_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     result = export(rows, "memory://birds")
 
-    assert result.there == 3
+    assert result.unchanged == 3
     assert [target for target in sent if target.endswith(".png")] == []
 
 
