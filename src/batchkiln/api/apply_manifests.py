@@ -18,7 +18,7 @@ from batchkiln.core.queue_types import Scope
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
-from batchkiln.outputs.taken import taken_names
+from batchkiln.outputs.paths import taken_names
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.database import Database
 from batchkiln.store.new_items import names_of_new

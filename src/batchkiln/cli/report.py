@@ -170,9 +170,9 @@ def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
             "refunded": totals.money.refunded,
             "reserved": totals.money.reserved,
         },
-        "pictures": totals.pictures,
-        "clips": totals.clips,
-        "gone": totals.gone_count,
+        "pictures": totals.images,
+        "clips": totals.videos,
+        "gone": totals.missing_count,
         "unreadable": totals.unreadable_count,
         "first_sent_at": iso(totals.first_sent_at),
         "last_saved_at": iso(totals.last_saved_at),
@@ -187,7 +187,7 @@ def _say(job: str, written: "WrittenReport") -> None:
     if more:
         size = size_text(sum(file.size_bytes for file in more))
         print_result(f"  goes on in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
-    if written.totals.gone_count:
+    if written.totals.missing_count:
         print_result(
-            f"  {plural(written.totals.gone_count, 'file')} no longer where saved; the report names what is gone"
+            f"  {plural(written.totals.missing_count, 'file')} no longer where saved; the report names what is gone"
         )

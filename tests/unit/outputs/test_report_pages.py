@@ -14,7 +14,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.html_pages import PageLink, Picture, Shape, render_card, render_foot, render_head
-from batchkiln.reports.totals import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, CreditTotals, ReportTotals
+from batchkiln.reports.totals import MAX_CAUSES, MAX_EXAMPLES, MAX_SETTINGS, CreditTotals, ReportTotals
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 DAY: Final = datetime(2030, 1, 31, tzinfo=UTC)
@@ -185,7 +185,7 @@ def test_sums_are_those_of_the_items() -> None:
         replace(ITEM, model="other", state=ItemState.SUBMITTING, files=(), charges=(charge(reserved=3),)), page=0
     )
 
-    assert (totals.items, totals.states[ItemState.DONE], totals.pictures, totals.size_bytes) == (2, 1, 1, 2048)
+    assert (totals.items, totals.states[ItemState.DONE], totals.images, totals.size_bytes) == (2, 1, 1, 2048)
     assert totals.money == CreditTotals(generations=2, charged=17, refunded=10, reserved=3)
     assert totals.money.spent == 7
     assert totals.days == {DAY: CreditTotals(1, 10, 10, 3), tomorrow: CreditTotals(1, 7, 0, 0)}
@@ -197,13 +197,13 @@ def test_sums_are_those_of_the_items() -> None:
 
 def test_failures_are_told_by_cause_with_examples() -> None:
     """The most frequent first, each with its number, the last message and some items to look at."""
-    items = [failed(index, "bad_prompt", f"no {index}") for index in range(EXAMPLES_MAX + 2)]
+    items = [failed(index, "bad_prompt", f"no {index}") for index in range(MAX_EXAMPLES + 2)]
     items.append(failed(9, "worse"))
 
     page = Seen(whole(items))
 
     assert page.text.index("bad_prompt") < page.text.index("worse")
-    assert f"bad_prompt {EXAMPLES_MAX + 2} no {EXAMPLES_MAX + 1} item-0 , item-1 , item-2" in page.text
+    assert f"bad_prompt {MAX_EXAMPLES + 2} no {MAX_EXAMPLES + 1} item-0 , item-1 , item-2" in page.text
     assert "#i9" in page.values("href")
 
 
@@ -219,12 +219,12 @@ def test_an_example_on_another_page_is_linked_there() -> None:
 def test_sums_do_not_grow_with_the_items() -> None:
     """A job whose every item has its own request and its own error is told within bounds."""
     totals = ReportTotals()
-    for index in range(3 * SETTINGS_MAX):
+    for index in range(3 * MAX_SETTINGS):
         totals.add(replace(failed(index, f"code-{index}"), parameters=(("seed", index),)), page=0)
 
-    assert (len(totals.settings), totals.other_settings) == (SETTINGS_MAX, 2 * SETTINGS_MAX)
-    assert (len(totals.causes), totals.other_causes) == (CAUSES_MAX, 3 * SETTINGS_MAX - CAUSES_MAX)
-    assert totals.not_done == 3 * SETTINGS_MAX
+    assert (len(totals.settings), totals.other_settings) == (MAX_SETTINGS, 2 * MAX_SETTINGS)
+    assert (len(totals.causes), totals.other_causes) == (MAX_CAUSES, 3 * MAX_SETTINGS - MAX_CAUSES)
+    assert totals.not_done == 3 * MAX_SETTINGS
 
 
 def test_cells_take_the_shape_of_most_pictures() -> None:
