@@ -15,9 +15,9 @@ from batchkiln.core import filenames
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, JobSpec
 from batchkiln.manifest import LocatedItem, open_manifest
-from batchkiln.manifest.diagnostics import Diagnostics
-from batchkiln.manifest.images import Images, InvalidValue
-from batchkiln.manifest.sources import Rows, SourceUnreadable, open_source, source_for
+from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, open_bytes
+from batchkiln.manifest.images import Images
+from batchkiln.manifest.sources import Rows, SourceUnreadable, source_for
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
 from batchkiln.outputs import RealFiles
 from batchkiln.outputs.paths import place_inside
@@ -194,7 +194,7 @@ def check_rows(folder: Path, content: bytes, kind: str) -> None:
     source = source_for(path, path.name)
     assert source is not None
     findings = Diagnostics(path.name, path)
-    with open_source(source) as stream:
+    with open_bytes(source.path) as stream:
         try:
             for line, number, variables in Rows(source, stream, findings):
                 assert line >= number >= 1

@@ -120,7 +120,11 @@ def test_what_is_gone_or_damaged_is_named_and_the_report_goes_on(tmp_path: Path)
     written = write(target, [item(0, gone), item(1, good), item(2, damaged), item(3, clipped)])
 
     html = target.read_text("utf-8")
-    assert (written.totals.missing, written.totals.missing_count, written.totals.unreadable_count) == (["gone.png"], 1, 2)
+    assert (written.totals.missing, written.totals.missing_count, written.totals.unreadable_count) == (
+        ["gone.png"],
+        1,
+        2,
+    )
     assert "saved: gone.png" in html
     assert shown(target) == ["item-0", "item-1", "item-2", "item-3"]
     assert html.count("data:image/jpeg") == 1
