@@ -208,6 +208,24 @@ def test_every_assumption_names_a_place_that_is_there() -> None:
     assert missing == []
 
 
+def test_architecture_names_functions_that_exist() -> None:
+    """Where the page names a function of a module, the module defines it."""
+    text = (DOCS / "architecture.md").read_text("utf-8")
+    places = re.findall(r"`(\w+)` in\s+`((?:\w+/)+\w+\.py)`", text)
+
+    missing = [
+        f"{name} in {file}"
+        for name, file in places
+        if not any(
+            (parent / file).exists() and re.search(rf"\b(def|class) {name}\b", (parent / file).read_text("utf-8"))
+            for parent in (ROOT / "src", ROOT / "src" / "batchkiln")
+        )
+    ]
+
+    assert len(places) > 5
+    assert missing == []
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_fits_its_models(path: Path) -> None:
     """The examples ask for what the local service's models offer, so that none of their items is rejected."""

@@ -16,7 +16,7 @@ from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
-from batchkiln.outputs.taken import taken_names
+from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Reader, Store, Writer
 
 CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
