@@ -3,13 +3,12 @@
 from datetime import timedelta
 from typing import Final
 
+from batchkiln.api.reading import read_item_report
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
-from batchkiln.presentation.explain import Explanation, explain_item
-from batchkiln.presentation.item_context import read_item_context
-from batchkiln.store import RETRYABLE, ItemDetail, ItemSummary, Reader
+from batchkiln.store import RETRYABLE, ItemSummary, Reader
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -65,7 +64,8 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
 
     Raises `InputError` for what is not there.
     """
-    story, telling = await context.store.read(_read_story, context, job, name)
+    report = await context.store.read(read_item_report, context.config, job, name, context.machine_now())
+    story, telling = report.detail, report.explanation
     events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
     html = context.render(
         "sections/item.html",
@@ -76,13 +76,6 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
         actions=_actions(story.item.state),
     )
     return {"item": html}
-
-
-def _read_story(reader: Reader, context: Context, job_name: str, item_name: str) -> tuple[ItemDetail, Explanation]:
-    story = reader.items.detail(job_name, item_name)
-    summary = reader.jobs.summary(job_name)
-    standing = read_item_context(reader, context.config, story, summary, context.machine_now())
-    return story, explain_item(story, summary, standing)
 
 
 def _actions(state: ItemState) -> tuple[str, ...]:

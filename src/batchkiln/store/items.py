@@ -4,6 +4,7 @@ A page takes the same time wherever it begins and however large the job is: it i
 items pass would read a million rows to fill one page, so a search reads a bounded number of items a page.
 """
 
+import heapq
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -200,6 +201,21 @@ class Items:
         return self.of_ids(
             self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
         )
+
+    def iterate(self, job_name: str, states: Sequence[ItemState] = ()) -> Iterator[ItemSummary]:
+        """Give a job's items in its order, all of them or those in some states, page by page.
+
+        Each page is a snapshot of its own where this runs in `Store.run`.
+        """
+        if not states:
+            return self._iterate(job_name, None)
+        return heapq.merge(*(self._iterate(job_name, state) for state in states), key=lambda item: item.id)
+
+    def _iterate(self, job_name: str, state: ItemState | None) -> Iterator[ItemSummary]:
+        after_id = 0
+        while page := self.page(job_name, state=state, after_id=after_id):
+            yield from page
+            after_id = page[-1].id
 
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items, all of them or those in one state, in the job's order."""
