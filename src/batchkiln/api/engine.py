@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
-from aiohttp import ClientSession, TraceConfig
+from aiohttp import ClientSession
 
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
@@ -30,6 +30,7 @@ from batchkiln.worker.poll_timing import DurationModels
 from batchkiln.worker.run_state import HostRateLimit, RunState
 
 if TYPE_CHECKING:
+    from batchkiln.tracing.tracing import Listener
     from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
@@ -55,17 +56,6 @@ class ServiceRuntime:
         """Return an account's API keys by fingerprint, the newest first."""
         found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
         return {fingerprint(key): key for key in found}
-
-
-class Listener(Protocol):
-    """Hears what a drive does, for its traces."""
-
-    @property
-    def http(self) -> TraceConfig:
-        """What its HTTP session tells."""
-
-    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
-        """Return a worker's ports with somebody who listens around them."""
 
 
 class Engine:
@@ -230,7 +220,7 @@ class Engine:
             viewpoint=viewpoint,
             limits=limits,
             day=profile.day,
-            ports=self.listener.around(ports, service, viewpoint) if self.listener else ports,
+            ports=self.listener.around(ports, service.clock, viewpoint) if self.listener else ports,
             control=self.control,
             machine=service.machine,
             creates=SlidingWindow(limit=limits.creates_per_minute, span_seconds=span),
