@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlite3 import Connection
 from typing import Final
 
+from batchkiln.core.errors import item_arguments
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural
 from batchkiln.store.events import ENDED_STATES, LoggedEvent, events_after

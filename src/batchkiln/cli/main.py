@@ -14,7 +14,7 @@ from batchkiln.cli.options import common_options
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ReaderGone
 from batchkiln.core.errors import BatchkilnError, ExitStatus
-from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.filenames import NAMES_UNSPELLED, can_spell_names
 
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {

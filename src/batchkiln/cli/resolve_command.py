@@ -10,8 +10,7 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.clock import machine_now
-from batchkiln.core.errors import Diagnostic, ExitStatus, InputError
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import Diagnostic, ExitStatus, InputError, item_arguments
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.store.driver_status import job_time

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import printable
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import item_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize

@@ -14,7 +14,6 @@ from batchkiln.client.guide import UNGUIDED, Guide, search
 from batchkiln.client.http_response import RawReply
 from batchkiln.client.json_tree import Place, squash, walk
 from batchkiln.client.list_entries import entries_around
-from batchkiln.client.schemas_strict import normalized
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import CatalogRead, CatalogReply, ModelEntry
 
@@ -26,6 +25,7 @@ MODEL_IDS: Final = frozenset(
         *("beta-3.0", "gamma-3.1-fast", "delta-image-2", "epsilon-2", "epsilon-pro"),
     }
 )
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DEPTH_MAX: Final = 6
 _VALUES_MAX: Final = 500
 _LISTS: Final = ("models", "data", "items", "catalog", "results", "result", "entries")
@@ -123,6 +123,20 @@ def _model(entry: object) -> ModelEntry | None:
         prompt_max_characters=_bound(fields, _PROMPT_WORDS, _PROMPT_OBJECTS),
         images_max=_bound(fields, _IMAGE_WORDS, _IMAGE_OBJECTS),
     )
+
+
+def _snake_case(name: object) -> str:
+    """Bring a field's name to one spelling: `assetId`, `asset-id` and `Asset_ID` are the same."""
+    return _CAMEL.sub("_", str(name)[:100]).replace("-", "_").replace(" ", "_").lower()
+
+
+def normalized(document: Mapping[str, object]) -> dict[str, object]:
+    """Give the object with its names in snake case and without its nulls; the first of equal names wins."""
+    fields: dict[str, object] = {}
+    for name, value in document.items():
+        if value is not None:
+            fields.setdefault(_snake_case(name), value)
+    return fields
 
 
 def _named(fields: Mapping[str, object], is_meant: Callable[[str], bool], depth: int = 0) -> Iterator[object]:

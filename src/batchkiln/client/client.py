@@ -22,8 +22,7 @@ from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.described import learned_hints
 from batchkiln.client.guide import Guide
 from batchkiln.client.http_response import RawReply, read_date
-from batchkiln.client.http_session import Timeouts
-from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.client.http_session import FAULTS, Timeouts, describe_fault
 from batchkiln.client.request_metrics import NO_REPLY, RequestMeter
 from batchkiln.client.uploads import told_as_numbers
 from batchkiln.core.errors import InputError, InvariantBroken

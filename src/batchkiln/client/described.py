@@ -16,8 +16,8 @@ from batchkiln.client.guide import UNGUIDED, Guide, Hints
 from batchkiln.client.http_response import RawReply
 from batchkiln.client.identifiers import name_score
 from batchkiln.client.json_tree import Path, as_jmespath, keys_as_jmespath, squash
+from batchkiln.client.openapi_check import Node, as_list, as_map, content, operations, resolved, texts
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote
-from batchkiln.client.schemas import Node, as_list, as_map, content, operations, resolved, texts
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import Accepted, AssetsReady, BalanceRead, CatalogRead, Quoted, UploadsPrepared
 

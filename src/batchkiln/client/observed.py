@@ -7,7 +7,7 @@ from typing import Final
 from batchkiln.client.client import REPLY_MAX_BYTES, ServiceClient
 from batchkiln.client.http_response import NOT_JSON, RawReply
 from batchkiln.client.json_tree import as_jmespath, squash, walk
-from batchkiln.client.shape import describe_shape, field_types
+from batchkiln.client.redact import describe_shape, field_types
 from batchkiln.core.responses import Described, DescribeReply, NoResponse
 
 _TEXT_MAX_CHARACTERS: Final = 4096

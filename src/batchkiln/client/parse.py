@@ -25,8 +25,7 @@ from batchkiln.client.identifiers import guesses
 from batchkiln.client.json_tree import Place, as_jmespath, keys_as_jmespath, squash, squashed, walk
 from batchkiln.client.list_entries import entries_around
 from batchkiln.client.records import find_record
-from batchkiln.client.redact import safe_text
-from batchkiln.client.shape import describe_shape
+from batchkiln.client.redact import describe_shape, safe_text
 from batchkiln.client.uploads import Lacking, is_other_link, read_asset_urls, read_tickets
 from batchkiln.core.response_rules import ReplyField, remedy_line
 from batchkiln.core.responses import (

@@ -11,8 +11,7 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from batchkiln.client.http_session import Timeouts
-from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.client.http_session import FAULTS, Timeouts, describe_fault
 from batchkiln.core.responses import (
     BytesStored,
     DownloadBroken,

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from batchkiln.client.coercion import read_text, read_url
-from batchkiln.client.columns import turned
 from batchkiln.client.guide import UNGUIDED, Guide
 from batchkiln.client.identifiers import choose_ids
-from batchkiln.client.json_tree import Place, walk, walk_below
-from batchkiln.client.list_entries import Entry, entries_around, in_order, told_text
-from batchkiln.client.schemas_strict import header_pairs
+from batchkiln.client.json_tree import Place, squashed, walk, walk_below
+from batchkiln.client.list_entries import Entry, entries_around, in_order, told_text, turned
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import UploadTicket
 
@@ -43,6 +41,8 @@ _ELSEWHERE: Final = frozenset(
 _BESIDE: Final = frozenset({"upload", "links", "meta", "request", "status", "complete", "download", "source"})
 _ITSELF: Final = frozenset({"asset", "image", "file", "content", "media", "input", "inputs", "object", "resource"})
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_HEADERS_MAX: Final = 50
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _REFERENCE: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 
@@ -182,6 +182,34 @@ def _header_place(entry: Entry, names: frozenset[str]) -> Place | None:
             if is_meant and isinstance(place.value, Mapping | list) and header_pairs(place.value) != ():
                 return place
     return None
+
+
+def header_pairs(value: object) -> tuple[tuple[str, str], ...] | None:
+    """Read headers given as an object, as pairs, or as objects of name and value; None where one cannot be sent."""
+    if isinstance(value, Mapping):
+        raw: list[tuple[object, object]] = list(value.items())
+    elif isinstance(value, list):
+        raw = [_header_pair(entry) for entry in value]
+    else:
+        return None
+    pairs = [(str(name), ", ".join(map(str, each)) if isinstance(each, list) else str(each)) for name, each in raw]
+    is_sendable = all(_HEADER_NAME.fullmatch(name) and text.isprintable() for name, text in pairs)
+    return tuple(pairs) if is_sendable and len(pairs) <= _HEADERS_MAX else None
+
+
+def _header_pair(entry: object) -> tuple[object, object]:
+    match entry:
+        case [name, value]:
+            return name, value
+        case Mapping():
+            fields = squashed(entry)
+            if "value" in fields:
+                return fields.get("name", fields.get("key", fields.get("header"))), fields["value"]
+            if len(entry) == 1:
+                return next(iter(entry.items()))
+        case _:
+            pass
+    return "", ""
 
 
 # --- completions ---

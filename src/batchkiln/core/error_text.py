@@ -7,7 +7,6 @@ from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     EdgeBlocked,
-    ErrorInfo,
     NoResponse,
     NotUnderstood,
     Throttled,
@@ -35,11 +34,6 @@ def describe_error(trouble: TransientError) -> str:
             return f"{_PROBLEMS[problem]} ({error.code}: {error.message})"
         case _:
             assert_never(trouble)
-
-
-def error_text(error: ErrorInfo) -> str:
-    """Give what the service said, in a line."""
-    return f"{error.code}: {error.message}" if error.code else error.message
 
 
 _PROBLEMS: Final[Mapping[AccountProblem, str]] = {

@@ -1,5 +1,6 @@
 """What can go wrong, by who has to act on it, and the exit status that tells so (contract, section 4)."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -100,3 +101,11 @@ class OutputDirNotWritable(BatchkilnError):
 
 class InvariantBroken(BatchkilnError):
     """Our own bug: the program stops at once, and may be started again, since starting is only reading."""
+
+
+def item_arguments(job: str, item: str) -> str:
+    """Return the last arguments of a command about an item; options stand before them.
+
+    Behind `--` nothing is an option, whatever job and item are called.
+    """
+    return f"{'-- ' if job.startswith('-') or item.startswith('-') else ''}{job} {shlex.quote(item)}"

@@ -11,6 +11,7 @@ Letter case is left alone: on a file system that ignores it, ids that differ onl
 import base64
 import hashlib
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -272,3 +273,15 @@ def _starts_apart(after: tuple[_Piece, ...]) -> bool:
 
 def _ends_apart(before: tuple[_Piece, ...]) -> bool:
     return not before or (before[-1].field == "" and not before[-1].text[-1].isdigit())
+
+
+NAMES_UNSPELLED: Final = (
+    "in this locale Python cannot name every file "
+    f"(the file system's encoding is {sys.getfilesystemencoding()}). "
+    "Set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8, and run the same command again"
+)
+
+
+def can_spell_names() -> bool:
+    """Tell whether every character may stand in a file's name; else a result that was paid could not be saved."""
+    return sys.getfilesystemencoding().lower().replace("-", "") in {"utf8", "mbcs"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import batchkiln
-from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.filenames import NAMES_UNSPELLED, can_spell_names
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 from batchkiln.store.database import OLDEST_SQLITE
 

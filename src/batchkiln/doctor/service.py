@@ -6,8 +6,7 @@ from typing import Final
 
 from batchkiln.client import Guide, ServiceClient, fingerprint
 from batchkiln.client.described import OpenField, open_fields
-from batchkiln.client.openapi_check import differences
-from batchkiln.client.schemas import as_map
+from batchkiln.client.openapi_check import as_map, differences
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 from batchkiln.core.errors import OutputDirNotWritable
-from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.filenames import NAMES_UNSPELLED, can_spell_names
 from batchkiln.core.job import SavedFile
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.core.errors import item_arguments
 from batchkiln.core.job import AttemptState
 from batchkiln.core.planner import WaitReason
 from batchkiln.core.polling import is_long_pending, retention_ends_at
-from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import Event, ItemState
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait

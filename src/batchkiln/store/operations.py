@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import item_arguments
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.name_lookup import items_of, job_id_of
 from batchkiln.store.sql import query

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import item_arguments
 
 
 @pytest.mark.parametrize(
