@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlite3 import Connection
 from typing import Final
 
-from batchkiln.core.errors import item_arguments
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural
@@ -94,7 +94,7 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
         title=f"{job}: {plural(found.held, 'item needs', 'items need')} you",
         text=(
             f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; "
-            f"`batchkiln show {item_arguments(job, found.items[0])}` says why, and what to do."
+            f"`batchkiln show {command_arguments(job, found.items[0])}` says why, and what to do."
         ),
         audience=audience,
         facts={"job": job, "held": found.held, "items": found.items, "codes": found.codes},

@@ -15,7 +15,7 @@ def fingerprint(api_key: str) -> str:
     return "k-" + hashlib.sha256(_DOMAIN + api_key.encode()).hexdigest()[:16]
 
 
-class Keys:
+class ApiKeys:
     """The keys by fingerprint, the newest first; neither `repr` nor an exception ever shows one."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
@@ -29,10 +29,10 @@ class Keys:
         return name in self._keys
 
     def __repr__(self) -> str:
-        return f"Keys({', '.join(self._keys)})"
+        return f"ApiKeys({', '.join(self._keys)})"
 
     @property
-    def names(self) -> frozenset[str]:
+    def fingerprints(self) -> frozenset[str]:
         """All fingerprints."""
         return frozenset(self._keys)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from batchkiln.client.coercion import read_text
 from batchkiln.client.http_response import NOT_JSON, RawReply
-from batchkiln.client.json_tree import squash, squashed
+from batchkiln.client.json_tree import normalize_fields, normalize_name
 
 _DEPTH_MAX: Final = 6
 _ENTRIES_MAX: Final = 8
@@ -38,42 +38,42 @@ _NAMES_OF_NOTHING: Final = frozenset({"aboutblank", "error", "errors", "failed",
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ErrorTexts:
     """The words of an error body: codes in lower case with spaces between their words, and one line of sentences."""
 
     codes: tuple[str, ...]
     prose: str
 
 
-def said_by(raw: RawReply) -> Said:
+def error_texts(raw: RawReply) -> ErrorTexts:
     """Return all that a body says of the failure, without what it repeats of the request."""
     document = raw.document()
     if document is NOT_JSON:
-        return Said((), _line(plain_text(raw)))
+        return ErrorTexts((), _line(plain_text(raw)))
     codes: list[str] = []
     texts: list[str] = []
     for is_code, text in _parts(document, 0):
         (codes if is_code else texts).append(text)
         if len(codes) + len(texts) >= _PARTS_MAX:
             break
-    return Said(tuple(dict.fromkeys(map(_spaced, codes))), _line(" . ".join(texts)))
+    return ErrorTexts(tuple(dict.fromkeys(map(_spaced, codes))), _line(" . ".join(texts)))
 
 
-def words_of(document: object, depth: int = 0) -> tuple[str, str]:
+def code_and_message(document: object, depth: int = 0) -> tuple[str, str]:
     """Return code and message of an error of any usual shape; either may be empty."""
     if isinstance(document, list):
-        parts = [words_of(entry, depth + 1) for entry in document[:_ENTRIES_MAX]] if depth < _DEPTH_MAX else []
+        parts = [code_and_message(entry, depth + 1) for entry in document[:_ENTRIES_MAX]] if depth < _DEPTH_MAX else []
         codes = [code for code, _ in parts if code]
         return (codes[0] if codes else ""), "; ".join(message for _, message in parts if message)
     if isinstance(document, str) and (inner := _nested(document)) is not None and depth < _DEPTH_MAX:
-        return words_of(inner, depth + 1)
+        return code_and_message(inner, depth + 1)
     if not isinstance(document, Mapping) or depth >= _DEPTH_MAX:
         return "", read_text(document) or ""
-    fields = squashed(document)
+    fields = normalize_fields(document)
     code, message = _code(fields), _message(fields, depth)
     for name in _INNER:
         if name in fields and not (code and message and not code.isdecimal()):
-            inner_code, inner_message = words_of(fields[name], depth + 1)
+            inner_code, inner_message = code_and_message(fields[name], depth + 1)
             # {"error": "invalid_request", "message": "…"}: the bare text is the code.
             if isinstance(fields[name], str) and name == "error" and message and not code:
                 inner_code, inner_message = inner_message, ""
@@ -96,9 +96,9 @@ def plain_text(raw: RawReply) -> str:
 
 def _code(fields: Mapping[str, object]) -> str:
     """Return the code; a word before a number, since many repeat the status as a code."""
-    told = [text for name in _CODES if (text := _short_code(read_text(fields.get(squash(name)))))]
-    telling = [text for text in told if not text.isdecimal() and squash(text) not in _NAMES_OF_NOTHING]
-    return next(iter(telling), next(iter(text for text in told if squash(text) not in _NAMES_OF_NOTHING), ""))
+    told = [text for name in _CODES if (text := _short_code(read_text(fields.get(normalize_name(name)))))]
+    telling = [text for text in told if not text.isdecimal() and normalize_name(text) not in _NAMES_OF_NOTHING]
+    return next(iter(telling), next(iter(text for text in told if normalize_name(text) not in _NAMES_OF_NOTHING), ""))
 
 
 def _short_code(text: str | None) -> str:
@@ -112,10 +112,10 @@ def _short_code(text: str | None) -> str:
 def _message(fields: Mapping[str, object], depth: int) -> str:
     message = next((text for name in _MESSAGES if (text := read_text(fields.get(name)))), "")
     if message and depth < _DEPTH_MAX and (inner := _nested(message)) is not None:
-        message = words_of(inner, depth + 1)[1] or message
-    place = fields.get("loc")
-    if message and isinstance(place, list):
-        message = f"{'.'.join(str(step) for step in place[:_ENTRIES_MAX])}: {message}"
+        message = code_and_message(inner, depth + 1)[1] or message
+    node = fields.get("loc")
+    if message and isinstance(node, list):
+        message = f"{'.'.join(str(step) for step in node[:_ENTRIES_MAX])}: {message}"
     return message
 
 
@@ -147,12 +147,12 @@ def _parts(document: object, depth: int) -> Iterator[tuple[bool, str]]:
 
 
 def _parts_of_object(document: Mapping[str, object], depth: int) -> Iterator[tuple[bool, str]]:
-    fields = squashed(document)
+    fields = normalize_fields(document)
     for name in (*_CODES, *_MESSAGES):
-        text = fields.get(squash(name))
+        text = fields.get(normalize_name(name))
         if isinstance(text, str):
             yield from _parts(_short_code(text), depth + 1)
-    known = {squash(name) for name in (*_CODES, *_MESSAGES)}
+    known = {normalize_name(name) for name in (*_CODES, *_MESSAGES)}
     for name in _INNER:
         if name in fields and (name not in known or not isinstance(fields[name], str)):
             yield from _parts(fields[name], depth + 1)

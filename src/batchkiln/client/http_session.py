@@ -22,29 +22,29 @@ class Timeouts:
     read_seconds: float = 30  # between two pieces of a reply
     total_seconds: float = 60  # of a call to the API
     upload_seconds: float = 600  # of one upload: a storage that stops reading gives no other sign
-    least_seconds: float = 30  # of a download: in so long a wait,
-    least_bytes: int = 64 * 1024  # so many bytes have to come, or it is broken off
+    stall_seconds: float = 30  # of a download: in so long a wait,
+    stall_min_bytes: int = 64 * 1024  # so many bytes have to come, or it is broken off
 
-    def of_calls(self) -> aiohttp.ClientTimeout:
+    def for_calls(self) -> aiohttp.ClientTimeout:
         """Bound a call to the API as a whole."""
         return aiohttp.ClientTimeout(
             total=self.total_seconds, sock_connect=self.connect_seconds, sock_read=self.read_seconds
         )
 
-    def of_downloads(self) -> aiohttp.ClientTimeout:
+    def for_downloads(self) -> aiohttp.ClientTimeout:
         """Bound the pauses of a download, not its length."""
         return aiohttp.ClientTimeout(
             total=None, connect=self.total_seconds, sock_connect=self.connect_seconds, sock_read=self.read_seconds
         )
 
-    def of_uploads(self) -> aiohttp.ClientTimeout:
+    def for_uploads(self) -> aiohttp.ClientTimeout:
         """Bound an upload as a whole: a file has at most 30 MiB (Service section 8)."""
         return aiohttp.ClientTimeout(
             total=self.upload_seconds, sock_connect=self.connect_seconds, sock_read=self.read_seconds
         )
 
 
-class SentTwice(aiohttp.ClientConnectionError):
+class DuplicateSend(aiohttp.ClientConnectionError):
     """aiohttp was about to send a request a second time by itself."""
 
 
@@ -54,7 +54,7 @@ def new_connector() -> aiohttp.BaseConnector:
 
 
 def new_session(
-    connector: aiohttp.BaseConnector | None = None, *, listening: Sequence[aiohttp.TraceConfig] = ()
+    connector: aiohttp.BaseConnector | None = None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
 ) -> aiohttp.ClientSession:
     """Make a session without cookies, environment proxies, or requests sent twice. Needs a running loop."""
     return aiohttp.ClientSession(
@@ -62,7 +62,7 @@ def new_session(
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"batchkiln/{batchkiln.__version__}"},
         trust_env=False,
-        trace_configs=[_send_once(), *listening],
+        trace_configs=[_send_once(), *trace_configs],
     )
 
 
@@ -76,7 +76,7 @@ def _send_once() -> aiohttp.TraceConfig:
 
     async def refuse_second(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:
         if getattr(request, "has_connected", False):
-            raise SentTwice
+            raise DuplicateSend
         request.has_connected = True
 
     async def start_over(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:
@@ -90,7 +90,7 @@ def _send_once() -> aiohttp.TraceConfig:
 
 
 # What a request may raise: aiohttp's own, sockets and TLS, time, and values it refuses to send.
-FAULTS: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+NETWORK_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 # Most special first: the first kind that fits names the fault.
 _WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
@@ -112,7 +112,7 @@ _WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 )
 
 
-def describe_fault(fault: BaseException) -> str:
+def describe_network_error(fault: BaseException) -> str:
     """Name a fault for a log line; never contains an address, a header or a key."""
     words = next((words for kind, words in _WORDS if isinstance(fault, kind)), "the request failed")
     number = fault.errno if isinstance(fault, OSError) else None

@@ -21,51 +21,51 @@ _WRAPPED: Final = ("value", "text", "name", "state", "code", "$oid", "$numberlon
 Path = tuple[str | int, ...]
 
 
-def squash(name: object) -> str:
+def normalize_name(name: object) -> str:
     """Bring a name to one spelling: `uploadUrl`, `upload-url`, `UPLOAD_URL` and `uploadurl` are the same."""
     return "".join(character for character in str(name)[:_NAME_MAX_CHARACTERS].lower() if character.isalnum())
 
 
-def squashed(document: Mapping[str, object]) -> dict[str, object]:
+def normalize_fields(document: Mapping[str, object]) -> dict[str, object]:
     """Return an object with its names squashed and without its nulls; the first of equal names wins."""
     fields: dict[str, object] = {}
     for name, value in document.items():
         if value is not None:
-            fields.setdefault(squash(name), value)
+            fields.setdefault(normalize_name(name), value)
     return fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class JsonNode:
     """A value and where it stands; `name` is the nearest field's name, squashed: a list's entries have the list's."""
 
     path: Path
     value: object
-    parent: "Place | None"
+    parent: "JsonNode | None"
     name: str
 
     @property
     def names(self) -> tuple[str, ...]:
         """The squashed names from the root down, without positions in lists."""
-        return tuple(squash(step) for step in self.path if isinstance(step, str))
+        return tuple(normalize_name(step) for step in self.path if isinstance(step, str))
 
-    def climb(self) -> Iterator["Place"]:
+    def self_and_ancestors(self) -> Iterator["JsonNode"]:
         """Give the place itself, then what is above it, the root last."""
-        here: Place | None = self
+        here: JsonNode | None = self
         while here is not None:
             yield here
             here = here.parent
 
 
-def walk(document: object, *, skip: Callable[[Place], bool] = lambda _: False) -> Iterator[Place]:
+def walk(document: object, *, skip: Callable[[JsonNode], bool] = lambda _: False) -> Iterator[JsonNode]:
     """Give every place of a document, the nearest to the root first, within bounds; nulls are left out.
 
     Where `skip` is true of a place, neither it nor what is below is given.
     """
-    return walk_below(Place((), document, None, ""), skip=skip)
+    return walk_below(JsonNode((), document, None, ""), skip=skip)
 
 
-def walk_below(root: Place, *, skip: Callable[[Place], bool] = lambda _: False) -> Iterator[Place]:
+def walk_below(root: JsonNode, *, skip: Callable[[JsonNode], bool] = lambda _: False) -> Iterator[JsonNode]:
     """Give a place and all that is below it, as `walk` does."""
     waiting, seen = deque([root]), 0
     while waiting and seen < NODES_MAX:
@@ -78,24 +78,24 @@ def walk_below(root: Place, *, skip: Callable[[Place], bool] = lambda _: False) 
             waiting.extend(children(here))
 
 
-def children(here: Place) -> Iterator[Place]:
+def children(here: JsonNode) -> Iterator[JsonNode]:
     """Give what stands directly below a place, without nulls."""
     if isinstance(here.value, Mapping):
         for step, value in here.value.items():
             if value is not None:
-                yield Place((*here.path, str(step)), value, here, squash(step))
+                yield JsonNode((*here.path, str(step)), value, here, normalize_name(step))
     elif isinstance(here.value, list):
         for step, value in enumerate(here.value[:NODES_MAX]):
             if value is not None:
-                yield Place((*here.path, step), value, here, here.name)
+                yield JsonNode((*here.path, step), value, here, here.name)
 
 
-def plain(value: object) -> object:
+def unwrap(value: object) -> object:
     """Return what an object such as `{"value": 12}` wraps; anything else as it is."""
     if isinstance(value, Mapping):
-        fields = squashed(value)
+        fields = normalize_fields(value)
         for name in _WRAPPED:
-            inner = fields.get(squash(name))
+            inner = fields.get(normalize_name(name))
             if isinstance(inner, str | int | float):
                 return inner
     return value

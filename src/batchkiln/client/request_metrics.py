@@ -32,7 +32,7 @@ class RequestMeter:
     latencies: dict[str, Latencies] = field(default_factory=dict)
     replies: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def note(self, path: str, status: str, seconds: float) -> None:
+    def record(self, path: str, status: str, seconds: float) -> None:
         """Count a request that is over."""
         endpoint = path.split("/")[1]
         self.latencies.setdefault(endpoint, Latencies()).add(seconds)

@@ -8,7 +8,7 @@ from typing import Final
 
 from batchkiln.client.coercion import read_instant, read_number
 from batchkiln.client.http_response import RawReply, read_date
-from batchkiln.client.json_tree import plain, walk
+from batchkiln.client.json_tree import unwrap, walk
 from batchkiln.core.backoff import LONGEST_HOLD
 
 RETRY_AFTER_MAX: Final = LONGEST_HOLD
@@ -59,9 +59,9 @@ def _told(raw: RawReply) -> Iterator[float | None]:
     for name, scale in _HEADERS:
         yield _seconds(raw.headers.get(name), sent_at, scale)
     if not raw.is_success:
-        for place in walk(raw.document()):
-            if place.name in _FIELDS:
-                yield _seconds(plain(place.value), sent_at, _FIELDS[place.name])
+        for node in walk(raw.document()):
+            if node.name in _FIELDS:
+                yield _seconds(unwrap(node.value), sent_at, _FIELDS[node.name])
     for name in () if is_lost else _LIMIT_HEADERS:
         seconds = _seconds(raw.headers.get(name), sent_at, 1.0)
         yield None if seconds is None else min(seconds, _RESET_MAX_SECONDS)

@@ -11,7 +11,7 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from batchkiln.client.http_session import FAULTS, Timeouts, describe_fault
+from batchkiln.client.http_session import NETWORK_ERRORS, Timeouts, describe_network_error
 from batchkiln.core.responses import (
     BytesStored,
     DownloadBroken,
@@ -52,7 +52,7 @@ class LinkGuard:
     origin: URL
     allows_http: bool = False
 
-    def bars(self, origin: URL, url: URL) -> LinkBarred | None:
+    def rejection(self, origin: URL, url: URL) -> LinkBarred | None:
         """Return why a step from one address to another is not taken; None where it is."""
         if self.allows_http or origin.scheme != "https" or url.scheme == "https":
             return None
@@ -114,8 +114,8 @@ async def put(
             timeout=timeout,
         ) as response:
             return _put_reply(response.status)
-    except FAULTS as fault:
-        fault_words = describe_fault(fault)
+    except NETWORK_ERRORS as fault:
+        fault_words = describe_network_error(fault)
     if source.fault is not None:
         raise source.fault
     return NoResponse("the file changed while it was sent" if source.has_wrong_length else fault_words)
@@ -159,12 +159,12 @@ async def _get(
     """Ask for a file, and follow the storage where it leads; each step is held against the guard first."""
     origin = guard.origin
     for _ in range(_REDIRECTS_MAX + 1):
-        if (barred := guard.bars(origin, url)) is not None:
-            return barred
+        if (rejection := guard.rejection(origin, url)) is not None:
+            return rejection
         try:
-            response = await session.get(url, headers=headers, allow_redirects=False, timeout=timeouts.of_downloads())
-        except FAULTS as fault:
-            return NoResponse(describe_fault(fault))
+            response = await session.get(url, headers=headers, allow_redirects=False, timeout=timeouts.for_downloads())
+        except NETWORK_ERRORS as fault:
+            return NoResponse(describe_network_error(fault))
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or location is None:
             return response
@@ -255,13 +255,13 @@ async def _chunks(response: aiohttp.ClientResponse, timeouts: Timeouts) -> Async
                 break
             waited_seconds, came_bytes = waited_seconds + loop.time() - asked_at, came_bytes + len(piece)
             yield piece
-            if came_bytes >= timeouts.least_bytes:
+            if came_bytes >= timeouts.stall_min_bytes:
                 waited_seconds, came_bytes = 0.0, 0
-            elif waited_seconds >= timeouts.least_seconds:
-                words = f"fewer than {timeouts.least_bytes} bytes came in {timeouts.least_seconds:g} seconds"
+            elif waited_seconds >= timeouts.stall_seconds:
+                words = f"fewer than {timeouts.stall_min_bytes} bytes came in {timeouts.stall_seconds:g} seconds"
                 break
-    except FAULTS as fault:
-        words = describe_fault(fault)
+    except NETWORK_ERRORS as fault:
+        words = describe_network_error(fault)
     if words:
         # Raised here, and not inside the handler, so that no traceback carries the link.
         raise DownloadBroken(words)

@@ -103,7 +103,7 @@ class InvariantBroken(BatchkilnError):
     """Our own bug: the program stops at once, and may be started again, since starting is only reading."""
 
 
-def item_arguments(job: str, item: str) -> str:
+def command_arguments(job: str, item: str) -> str:
     """Return the last arguments of a command about an item; options stand before them.
 
     Behind `--` nothing is an option, whatever job and item are called.

@@ -275,13 +275,13 @@ def _ends_apart(before: tuple[_Piece, ...]) -> bool:
     return not before or (before[-1].field == "" and not before[-1].text[-1].isdigit())
 
 
-NAMES_UNSPELLED: Final = (
+FILENAME_ENCODING_ERROR: Final = (
     "in this locale Python cannot name every file "
     f"(the file system's encoding is {sys.getfilesystemencoding()}). "
     "Set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8, and run the same command again"
 )
 
 
-def can_spell_names() -> bool:
+def can_encode_filenames() -> bool:
     """Tell whether every character may stand in a file's name; else a result that was paid could not be saved."""
     return sys.getfilesystemencoding().lower().replace("-", "") in {"utf8", "mbcs"}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from batchkiln.core.provider import SUCCESS_WORDS, UPGRADE_CODE
+
 
 class GenerationStatus(StrEnum):
     """The service's own status (Service section 3). `UNKNOWN` counts as not ended (contract, section 8)."""
@@ -29,7 +31,7 @@ class GenerationStatus(StrEnum):
         a failure is verified and refunded (Service rule 3.1), and its item is paid for again.
         """
         known = (word or "").strip().casefold()
-        if known in _WORDS_FOR_SUCCESS:
+        if known in SUCCESS_WORDS:
             return cls.SUCCESS
         try:
             return cls(known)
@@ -40,9 +42,6 @@ class GenerationStatus(StrEnum):
     def is_ended(self) -> bool:
         """Whether nothing more is to come."""
         return self not in {GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.UNKNOWN}
-
-
-_WORDS_FOR_SUCCESS = frozenset({"succeeded", "successful", "completed", "complete", "done", "finished"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class AccountProblem(StrEnum):
     """Why an account cannot work until a person acts."""
 
     KEY_REFUSED = "key_refused"  # 401
-    UPGRADE_REQUIRED = "api_key_upgrade_required"  # Service rule 5.4
+    UPGRADE_REQUIRED = UPGRADE_CODE  # Service rule 5.4
     NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
     KEY_CONFLICT = "key_conflict"  # a 409 that lasts, for bytes that are unchanged

@@ -38,8 +38,8 @@ class WebhookChannel:
 
     async def send(self, notice: Notification) -> DeliveryResult:
         """Post once. The URL is a secret: of an error only its kind is told."""
-        body = body_of(notice)
-        headers = headers_of(notice.id, body, key=self._key, now=self._wall())
+        body = webhook_body(notice)
+        headers = webhook_headers(notice.id, body, key=self._key, now=self._wall())
         try:
             async with self._session.post(
                 self._url, data=body, headers=headers, timeout=TIMEOUT, allow_redirects=False
@@ -49,7 +49,7 @@ class WebhookChannel:
             return DeliveryResult(f"no reply ({type(error).__name__})")
 
 
-def key_of(secret: str) -> bytes:
+def signing_key(secret: str) -> bytes:
     """Return the signing key: what `whsec_` encodes in base64, or the text itself. Raises `ValueError`."""
     if not secret.startswith(_SECRET_PREFIX):
         return secret.encode()
@@ -62,7 +62,7 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def body_of(notice: Notification) -> bytes:
+def webhook_body(notice: Notification) -> bytes:
     """Return the message: its type, its instant, and what there is to know."""
     return orjson.dumps(
         {
@@ -74,7 +74,7 @@ def body_of(notice: Notification) -> bytes:
     )
 
 
-def headers_of(message_id: str, body: bytes, *, key: bytes | None, now: datetime) -> dict[str, str]:
+def webhook_headers(message_id: str, body: bytes, *, key: bytes | None, now: datetime) -> dict[str, str]:
     """Return the headers: the id for dropping repeats, the instant of sending, and the signature of all three."""
     timestamp = str(int(now.timestamp()))
     headers = {"Content-Type": "application/json", "webhook-id": message_id, "webhook-timestamp": timestamp}

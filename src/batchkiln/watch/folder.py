@@ -8,8 +8,8 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-ENDINGS: Final = frozenset({".yaml", ".yml"})
-STILL_SECONDS: Final = 1.0
+SUFFIXES: Final = frozenset({".yaml", ".yml"})
+STABLE_SECONDS: Final = 1.0
 """How long a file has to be unchanged: who writes more slowly is answered for what is there, and then again."""
 
 _HASHED_BYTES: Final = 1024 * 1024
@@ -34,7 +34,7 @@ def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, File
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            if name.startswith(".") or name in passed_over or Path(name).suffix not in ENDINGS:
+            if name.startswith(".") or name in passed_over or Path(name).suffix not in SUFFIXES:
                 continue
             try:
                 if entry.is_file(follow_symlinks=False):
@@ -57,7 +57,7 @@ def sha256_of(path: Path) -> str:
 class StabilityTracker:
     """Since when each file is as it is, and which of them have been dealt with as they are."""
 
-    def __init__(self, still_seconds: float = STILL_SECONDS) -> None:
+    def __init__(self, still_seconds: float = STABLE_SECONDS) -> None:
         """Begin with nothing seen."""
         self._still_seconds = still_seconds
         self._due: dict[str, tuple[FileStamp, float]] = {}

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from batchkiln.watch.folder import ENDINGS
+from batchkiln.watch.folder import SUFFIXES
 from batchkiln.watch.watcher import Watcher
 
 log = structlog.get_logger()
@@ -29,7 +29,7 @@ async def watch_events(watcher: Watcher) -> None:
     try:
         async for changes in watchfiles.awatch(
             watcher.folder,
-            watch_filter=lambda _, path: Path(path).suffix in ENDINGS,
+            watch_filter=lambda _, path: Path(path).suffix in SUFFIXES,
             debounce=_DEBOUNCE_MS,
             rust_timeout=_TIMEOUT_MS,
             yield_on_timeout=True,

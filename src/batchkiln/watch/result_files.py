@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import orjson
 
 Status = Literal["accepted", "refused", "ended"]
-ENDING: Final = ".result.json"
+SUFFIX: Final = ".result.json"
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -32,7 +32,7 @@ def result_name(manifest: str, others: Collection[str]) -> str:
     """
     path = Path(manifest)
     is_second = path.suffix != ".yaml" and f"{path.stem}.yaml" in others
-    return f"{manifest if is_second else path.stem}{ENDING}"
+    return f"{manifest if is_second else path.stem}{SUFFIX}"
 
 
 def read_result(path: Path) -> ResultFile | None:
@@ -57,7 +57,7 @@ def read_result(path: Path) -> ResultFile | None:
 def results_in(folder: Path) -> list[ResultFile]:
     """Return the answers that lie in a folder under their own names; none where it cannot be read."""
     try:
-        paths = sorted(path for path in folder.iterdir() if path.name.endswith(ENDING))
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
     except OSError:
         return []
     found = ((path.name, read_result(path)) for path in paths)

@@ -15,7 +15,7 @@ from batchkiln.watch.result_files import ResultFile, read_result, result_name, r
 
 log = structlog.get_logger()
 
-AGAIN_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 30.0
 """How long a manifest waits that could not be taken for now: the disk is full, or the queue was kept locked."""
 
 PAUSE_SECONDS: Final = 0.2
@@ -165,8 +165,8 @@ class Watcher:
         except FileNotFoundError:
             return  # gone again, or moved on: the next look forgets it
         except (OSError, QueueBusy) as error:
-            log.warning("manifest_postponed", file=name, reason=str(error), duration_seconds=AGAIN_SECONDS)
-            self._stillness.postpone(name, self.clock.monotonic() + AGAIN_SECONDS)
+            log.warning("manifest_postponed", file=name, reason=str(error), duration_seconds=RETRY_SECONDS)
+            self._stillness.postpone(name, self.clock.monotonic() + RETRY_SECONDS)
             return
         self._stillness.deal_with(name)
 

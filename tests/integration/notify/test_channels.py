@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 from batchkiln.client import new_session
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.notifications import AppriseChannel, DeliveryResult, WebhookChannel, key_of
+from batchkiln.notifications import AppriseChannel, DeliveryResult, WebhookChannel, signing_key
 
 # Apprise looks for a module of Python that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -65,7 +65,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 def webhook(port: int, session: aiohttp.ClientSession) -> WebhookChannel:
     url = f"http://127.0.0.1:{port}/{CANARY}?token={CANARY}"
-    return WebhookChannel("ci", url=url, key=key_of(SECRET), session=session, wall=lambda: datetime.now(UTC))
+    return WebhookChannel("ci", url=url, key=signing_key(SECRET), session=session, wall=lambda: datetime.now(UTC))
 
 
 async def test_webhook_arrives_signed(receiver: Receiver, session: aiohttp.ClientSession) -> None:

@@ -12,7 +12,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import Diagnostic, InputError, QueueBusy, QueueUnusable
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.watch.watcher import AGAIN_SECONDS, Watcher
+from batchkiln.watch.watcher import RETRY_SECONDS, Watcher
 from simulation.quiet import silence
 
 
@@ -250,7 +250,7 @@ def test_busy_queue_is_tried_again(tmp_path: Path, desk: FakeDesk) -> None:
     (tmp_path / "birds.yaml").write_text("birds")
     desk.troubles = [QueueBusy("the disk is full")]
 
-    watched(tmp_path, desk, (AGAIN_SECONDS, lambda: None))
+    watched(tmp_path, desk, (RETRY_SECONDS, lambda: None))
 
     assert desk.applied == ["birds"]
     assert answer(tmp_path, "birds")["status"] == "accepted"

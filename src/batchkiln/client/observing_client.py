@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from batchkiln.client.client import REPLY_MAX_BYTES, ServiceClient
+from batchkiln.client.client import ServiceClient
 from batchkiln.client.http_response import NOT_JSON, RawReply
-from batchkiln.client.json_tree import as_jmespath, squash, walk
+from batchkiln.client.json_tree import as_jmespath, normalize_name, walk
 from batchkiln.client.redact import describe_shape, field_types
 from batchkiln.core.responses import Described, DescribeReply, NoResponse
 
@@ -19,17 +19,8 @@ class ObservingClient(ServiceClient):
     _last: RawReply | NoResponse | None = None
     description: Mapping[str, object] | None = None  # of the service, as it was read last
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        max_bytes: int = REPLY_MAX_BYTES,
-    ) -> RawReply | NoResponse:
-        self._last = await super()._call(method, path, headers=headers, body=body, max_bytes=max_bytes)
-        return self._last
+    def _on_reply(self, reply: RawReply | NoResponse) -> None:
+        self._last = reply
 
     async def describe(self) -> DescribeReply:
         """Read the service's description, and keep it."""
@@ -59,38 +50,38 @@ class ObservingClient(ServiceClient):
         document = self._last.document()
         return {} if document is NOT_JSON else field_types(document)
 
-    def place_of(self, value: str | float, *names: str) -> str | None:
+    def path_of(self, value: str | float, *names: str) -> str | None:
         """Return where the last reply has a value, as a JMESPath; of several places one of these names first."""
         if not isinstance(self._last, RawReply):
             return None
-        wanted = {squash(name) for name in names}
-        places = list(_places(self._last.document(), str(value)))
-        named = next((path for name, path in places if name in wanted), None)
-        return named or next((path for _, path in places), None)
+        wanted = {normalize_name(name) for name in names}
+        nodes = list(_matching_paths(self._last.document(), str(value)))
+        named = next((path for name, path in nodes if name in wanted), None)
+        return named or next((path for _, path in nodes), None)
 
-    def other_places(self, value: str, *, are_links: bool) -> list[str]:
+    def other_paths(self, value: str, *, are_links: bool) -> list[str]:
         """Return where else a value of the kind could stand in the last reply: each link, or each other short text."""
         if not isinstance(self._last, RawReply):
             return []
-        own = self.place_of(value)
+        own = self.path_of(value)
         found = [
-            as_jmespath(place.path)
-            for place in walk(self._last.document())
-            if isinstance(place.value, str | int)
-            and not isinstance(place.value, bool)
-            and len(str(place.value)) <= _TEXT_MAX_CHARACTERS
-            and ("://" in str(place.value)) == are_links
+            as_jmespath(node.path)
+            for node in walk(self._last.document())
+            if isinstance(node.value, str | int)
+            and not isinstance(node.value, bool)
+            and len(str(node.value)) <= _TEXT_MAX_CHARACTERS
+            and ("://" in str(node.value)) == are_links
         ]
         return [path for path in dict.fromkeys(found) if path != own]
 
 
-def _places(document: object, value: str) -> Iterator[tuple[str, str]]:
-    for place in walk(document):
-        key = place.path[-1] if place.path else None
-        if isinstance(place.value, str | int | float) and value in _texts(place.value):
-            yield place.name, as_jmespath(place.path)
+def _matching_paths(document: object, value: str) -> Iterator[tuple[str, str]]:
+    for node in walk(document):
+        key = node.path[-1] if node.path else None
+        if isinstance(node.value, str | int | float) and value in _texts(node.value):
+            yield node.name, as_jmespath(node.path)
         elif key == value:
-            yield "", f"keys({as_jmespath(place.path[:-1])})"
+            yield "", f"keys({as_jmespath(node.path[:-1])})"
 
 
 def _texts(value: str | float) -> set[str]:

@@ -12,15 +12,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from batchkiln.core.job import Mode, Recipe
+from batchkiln.core.provider import DOCUMENTED_MODELS
 from batchkiln.core.responses import ModelEntry
-
-DOCUMENTED: Final = frozenset(
-    {
-        *("alpha-2.5", "alpha-2.5-lite", "alpha-2.0-pro", "alpha-2.0-fast", "alpha-2.0-mini", "alpha-1.5-pro"),
-        *("beta-3.0", "gamma-3.1-fast", "delta-image-2", "epsilon-2", "epsilon-pro"),
-    }
-)
-"""The public ids that the document itself lists (Service section 1)."""
 
 _LEAST_PROMPT_LIMIT: Final = 100
 """A smaller figure is hardly a limit of characters: it may count words, images, or something else."""
@@ -77,7 +70,7 @@ class Catalogue:
         """Object to a model that is not listed. One that the document lists may stand on a page that was not read."""
         close = get_close_matches(model, self.models, n=1, cutoff=0.6)
         remedy = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(sorted(self.models)[:40])}"
-        is_clear = bool(DOCUMENTED & self.models.keys()) and model not in DOCUMENTED
+        is_clear = bool(DOCUMENTED_MODELS & self.models.keys()) and model not in DOCUMENTED_MODELS
         return Objection("model", f"the service lists no model `{model}`", remedy, is_clear)
 
 

@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from batchkiln.client.catalog import MODEL_IDS, parse_catalog
+from batchkiln.client.asset_ids import name_score
 from batchkiln.client.error_responses import read_error
-from batchkiln.client.guide import UNGUIDED, Guide, Hints
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.identifiers import name_score
-from batchkiln.client.json_tree import Path, as_jmespath, keys_as_jmespath, squash
-from batchkiln.client.openapi_check import Node, as_list, as_map, content, operations, resolved, texts
+from batchkiln.client.json_tree import Path, as_jmespath, keys_as_jmespath, normalize_name
+from batchkiln.client.model_catalog import parse_catalog
+from batchkiln.client.openapi_check import Schema, as_list, as_map, json_body_schema, operations, resolve_ref, strings
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote
+from batchkiln.client.reply_mapping import NO_MAPPING, FieldHints, ReplyMapping
+from batchkiln.core import provider
+from batchkiln.core.provider import DOCUMENTED_MODELS
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import Accepted, AssetsReady, BalanceRead, CatalogRead, Quoted, UploadsPrepared
 
@@ -35,7 +37,7 @@ _DATES: Final = frozenset({"date-time", "date"})
 
 
 @dataclass(frozen=True, slots=True)
-class OpenField:
+class UndocumentedField:
     """One field whose place the service's document leaves open.
 
     `described` is where the description says that it stands, `found` where our reading takes it; both as JMESPath,
@@ -54,17 +56,17 @@ class OpenField:
         return self.found is not None and self.described in {None, self.found}
 
 
-def learned_hints(document: Node) -> Hints:
+def hints_from_openapi(document: Schema) -> FieldHints:
     """Return what a description tells about the fields that no name anchors."""
-    asset = _described_asset(_reply(document, "post", "/uploads"), document)
-    balance = _described_balance(_reply(document, "get", "/credits/balance"), document)
-    return Hints(_as_hint(asset), _as_hint(balance))
+    asset = _described_asset(_reply(document, "post", provider.UPLOADS), document)
+    balance = _described_balance(_reply(document, "get", provider.BALANCE), document)
+    return FieldHints(_as_hint(asset), _as_hint(balance))
 
 
-def open_fields(document: Node, guide: Guide = UNGUIDED) -> list[OpenField]:
+def undocumented_fields(document: Schema, mapping: ReplyMapping = NO_MAPPING) -> list[UndocumentedField]:
     """Return each open field that the description could tell of, in the order of the service's own list."""
-    guide = Guide(guide.rules, learned_hints(document))
-    found = [read(document, guide) for read in _READERS]
+    mapping = ReplyMapping(mapping.rules, hints_from_openapi(document))
+    found = [read(document, mapping) for read in _READERS]
     return [each for each in found if each is not None]
 
 
@@ -75,9 +77,9 @@ def open_fields(document: Node, guide: Guide = UNGUIDED) -> list[OpenField]:
 class _Example:
     """An example of a reply, and where each of its values stands."""
 
-    document: Node
+    document: Schema
     is_catalog: bool = False
-    places: dict[str, Path] = field(default_factory=dict)
+    paths: dict[str, Path] = field(default_factory=dict)
     nodes: int = 0
 
     def make(self, schema: object, path: Path = (), position: int = 0) -> object:
@@ -91,8 +93,8 @@ class _Example:
             return [self.make(node["items"], (*path, number), number) for number in range(2)]
         return self._scalar(node, path, position)
 
-    def _object(self, node: Node, path: Path, position: int) -> object:
-        if path and squash(path[-1]) in _HEADERS:
+    def _object(self, node: Schema, path: Path, position: int) -> object:
+        if path and normalize_name(path[-1]) in _HEADERS:
             return {"Content-Length": "3"}
         made = {
             name: self.make(value, (*path, name), position) for name, value in as_map(node.get("properties")).items()
@@ -101,14 +103,14 @@ class _Example:
             is_of_objects = bool(_merged(node["additionalProperties"], self.document).get("properties"))
             for number in range(2):
                 is_model = self.is_catalog and is_of_objects
-                key = sorted(MODEL_IDS)[number] if is_model else f"key_{number}a{self.nodes:05d}"
-                self.places.setdefault(key, (*path, key))
+                key = sorted(DOCUMENTED_MODELS)[number] if is_model else f"key_{number}a{self.nodes:05d}"
+                self.paths.setdefault(key, (*path, key))
                 made[key] = self.make(node["additionalProperties"], (*path, key), number)
         return made
 
-    def _scalar(self, node: Node, path: Path, position: int) -> object:
-        name = next((squash(step) for step in reversed(path) if isinstance(step, str)), "")
-        kind, shape, words = _kind(node), str(node.get("format")), list(texts(node.get("enum")))
+    def _scalar(self, node: Schema, path: Path, position: int) -> object:
+        name = next((normalize_name(step) for step in reversed(path) if isinstance(step, str)), "")
+        kind, shape, words = _kind(node), str(node.get("format")), list(strings(node.get("enum")))
         value: object = f"x{self.nodes:05d}q"
         if words:
             value = words[0]
@@ -123,35 +125,35 @@ class _Example:
         elif shape in {"uri", "url"} or _ADDRESSES.search(name):
             value = f"https://storage.example/{self.nodes:05d}"
         elif self.is_catalog and name in {"id", "model", "modelid", "publicid", "slug"}:
-            value = sorted(MODEL_IDS)[position % len(MODEL_IDS)]
+            value = sorted(DOCUMENTED_MODELS)[position % len(DOCUMENTED_MODELS)]
         elif name in {"name", "filename"}:
             value = _NAMES[position % 2]
         elif name in {"type", "contenttype", "mediatype", "mimetype"}:
             value = "image/png"
-        self.places.setdefault(str(value), path)
+        self.paths.setdefault(str(value), path)
         return value
 
-    def path_of(self, value: object) -> str | None:
+    def jmespath_of(self, value: object) -> str | None:
         """Return where a value stands; the key of a map as what gives all its keys."""
-        path = self.places.get(str(value))
+        path = self.paths.get(str(value))
         if path is None:
             return None
         is_key = bool(path) and path[-1] == value
         return keys_as_jmespath(path[:-1]) if is_key else as_jmespath(path)
 
 
-def _kind(node: Node) -> str:
+def _kind(node: Schema) -> str:
     """Return a schema's type; of several the first that is not null."""
     kind = node.get("type")
     return str(next((each for each in as_list(kind) if each != "null"), kind))
 
 
-def _merged(schema: object, document: Node) -> Node:
+def _merged(schema: object, document: Schema) -> Schema:
     """Return a schema as one: all parts of an `allOf`, the first of several choices that is not null."""
-    node: Node = resolved(schema, document)
+    node: Schema = resolve_ref(schema, document)
     for _ in range(_DEPTH_MAX):
-        choices = [resolved(each, document) for word in ("oneOf", "anyOf") for each in as_list(node.get(word))]
-        parts = [resolved(each, document) for each in as_list(node.get("allOf"))]
+        choices = [resolve_ref(each, document) for word in ("oneOf", "anyOf") for each in as_list(node.get(word))]
+        parts = [resolve_ref(each, document) for each in as_list(node.get("allOf"))]
         chosen = next((each for each in choices if each.get("type") != "null"), None)
         parts += [chosen] if chosen is not None and not node.get("properties") else []
         if not parts:
@@ -163,17 +165,17 @@ def _merged(schema: object, document: Node) -> Node:
     return node
 
 
-def _reply(document: Node, method: str, path: str, *, success: bool = True) -> Node:
+def _reply(document: Schema, method: str, path: str, *, success: bool = True) -> Schema:
     """Return the schema of a reply: of the first success, or of the first refusal."""
     operation = as_map(as_map(operations(document).get(path)).get(method))
     responses = as_map(operation.get("responses"))
     wanted = "2" if success else "4"
-    schemas = (content(holder, document) for status, holder in responses.items() if status[:1] == wanted)
+    schemas = (json_body_schema(holder, document) for status, holder in responses.items() if status[:1] == wanted)
     return next((schema for schema in schemas if schema), {})
 
 
 def _example_of(
-    document: Node, schema: Node, *, status: int = 200, is_catalog: bool = False
+    document: Schema, schema: Schema, *, status: int = 200, is_catalog: bool = False
 ) -> tuple[_Example, RawReply]:
     example = _Example(document, is_catalog)
     body = json.dumps(example.make(schema)).encode("utf-8", "replace")
@@ -183,7 +185,7 @@ def _example_of(
 # --- what the description says ---
 
 
-def _described(schema: Node, document: Node) -> Iterator[tuple[Path, Node]]:
+def _described(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema]]:
     """Give every property of a reply with its path, lists as 0 and the keys of maps as `*`."""
     waiting: list[tuple[Path, object]] = [((), schema)]
     for _ in range(_NODES_MAX):
@@ -200,7 +202,7 @@ def _described(schema: Node, document: Node) -> Iterator[tuple[Path, Node]]:
                 waiting.append(((*path, "*"), node["additionalProperties"]))
 
 
-def _described_asset(schema: Node, document: Node) -> Path | None:
+def _described_asset(schema: Schema, document: Schema) -> Path | None:
     """Return where the asset's identifier is described to stand, in words; a name alone says no more than a reply."""
     ranked: list[tuple[int, Path]] = []
     for path, node in _described(schema, document):
@@ -208,7 +210,7 @@ def _described_asset(schema: Node, document: Node) -> Path | None:
         said = f"{node.get('title', '')} {node.get('description', '')}"
         if is_value and _kind(node) not in {"boolean", "object"}:
             is_told = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
-            is_url = squash(path[-1]).endswith(("url", "headers"))
+            is_url = normalize_name(path[-1]).endswith(("url", "headers"))
             points = 0 if is_url else name_score(path) + (_IN_WORDS if is_told else 0)
             ranked.append((points, path))
         keys = as_map(node.get("propertyNames"))
@@ -220,7 +222,7 @@ def _described_asset(schema: Node, document: Node) -> Path | None:
     return best if points >= _IN_WORDS - 10 else None
 
 
-def _described_balance(schema: Node, document: Node) -> Path | None:
+def _described_balance(schema: Schema, document: Schema) -> Path | None:
     told = [
         path
         for path, node in _described(schema, document)
@@ -232,7 +234,7 @@ def _described_balance(schema: Node, document: Node) -> Path | None:
 
 
 def _as_hint(path: Path | None) -> tuple[str, ...]:
-    return tuple(step if step == "*" else squash(step) for step in path or () if isinstance(step, str))
+    return tuple(step if step == "*" else normalize_name(step) for step in path or () if isinstance(step, str))
 
 
 def _shown(path: Path | None) -> str | None:
@@ -244,65 +246,69 @@ def _shown(path: Path | None) -> str | None:
 # --- each field ---
 
 
-def _generation(document: Node, guide: Guide) -> OpenField | None:
-    schema = _reply(document, "post", "/images") or _reply(document, "post", "/videos")
+def _generation(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+    schema = _reply(document, "post", provider.IMAGES) or _reply(document, "post", provider.VIDEOS)
     if not schema:
-        return OpenField(ReplyField.GENERATION_ID, "the generation's id", None, None, _POLLED)
+        return UndocumentedField(ReplyField.GENERATION_ID, "the generation's id", None, None, _POLLED)
     example, raw = _example_of(document, schema, status=202)
-    reply = parse_create(raw, guide)
-    found = example.path_of(reply.record.id) if isinstance(reply, Accepted) else None
-    return OpenField(ReplyField.GENERATION_ID, "the generation's id", None, found, _POLLED)
+    reply = parse_create(raw, mapping)
+    found = example.jmespath_of(reply.record.id) if isinstance(reply, Accepted) else None
+    return UndocumentedField(ReplyField.GENERATION_ID, "the generation's id", None, found, _POLLED)
 
 
-def _price(document: Node, guide: Guide) -> OpenField | None:
-    example, raw = _example_of(document, _reply(document, "post", "/quotes"))
-    reply = parse_quote(raw, guide)
-    found = example.path_of(reply.cost_credits) if isinstance(reply, Quoted) else None
-    return OpenField(ReplyField.PRICE, "the price of a quote", None, found, "sent back as max_cost_credits")
+def _price(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+    example, raw = _example_of(document, _reply(document, "post", provider.QUOTES))
+    reply = parse_quote(raw, mapping)
+    found = example.jmespath_of(reply.cost_credits) if isinstance(reply, Quoted) else None
+    return UndocumentedField(ReplyField.PRICE, "the price of a quote", None, found, "sent back as max_cost_credits")
 
 
-def _balance(document: Node, guide: Guide) -> OpenField | None:
-    schema = _reply(document, "get", "/credits/balance")
+def _balance(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+    schema = _reply(document, "get", provider.BALANCE)
     example, raw = _example_of(document, schema)
-    reply = parse_balance(raw, guide)
-    found = example.path_of(reply.credits) if isinstance(reply, BalanceRead) and reply.credits is not None else None
+    reply = parse_balance(raw, mapping)
+    found = example.jmespath_of(reply.credits) if isinstance(reply, BalanceRead) and reply.credits is not None else None
     described = _shown(_described_balance(schema, document))
-    return OpenField(ReplyField.BALANCE, "the balance", described, found, "shown, and nothing is decided by it")
+    return UndocumentedField(ReplyField.BALANCE, "the balance", described, found, "shown, and nothing is decided by it")
 
 
-def _asset_id(document: Node, guide: Guide) -> OpenField | None:
-    schema = _reply(document, "post", "/uploads")
+def _asset_id(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+    schema = _reply(document, "post", provider.UPLOADS)
     example, raw = _example_of(document, schema)
-    reply = parse_prepare(raw, _NAMES, guide)
-    found = example.path_of(reply.tickets[0].asset_id) if isinstance(reply, UploadsPrepared) else None
+    reply = parse_prepare(raw, _NAMES, mapping)
+    found = example.jmespath_of(reply.tickets[0].asset_id) if isinstance(reply, UploadsPrepared) else None
     described = _shown(_described_asset(schema, document))
-    return OpenField(ReplyField.ASSET_ID, "the asset's identifier", described, found, "sent back in asset_ids")
+    return UndocumentedField(ReplyField.ASSET_ID, "the asset's identifier", described, found, "sent back in asset_ids")
 
 
-def _asset_url(document: Node, guide: Guide) -> OpenField | None:
-    example, raw = _example_of(document, _reply(document, "post", "/uploads/complete"))
-    reply = parse_complete(raw, _ASSET_IDS, guide)
-    found = example.path_of(reply.urls[0]) if isinstance(reply, AssetsReady) else None
-    return OpenField(ReplyField.ASSET_URL, "the url of an asset", None, found, "sent back in inputs[].url")
+def _asset_url(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+    example, raw = _example_of(document, _reply(document, "post", provider.UPLOADS_COMPLETE))
+    reply = parse_complete(raw, _ASSET_IDS, mapping)
+    found = example.jmespath_of(reply.urls[0]) if isinstance(reply, AssetsReady) else None
+    return UndocumentedField(ReplyField.ASSET_URL, "the url of an asset", None, found, "sent back in inputs[].url")
 
 
-def _models(document: Node, guide: Guide) -> OpenField | None:
-    schema = _reply(document, "get", "/models")
+def _models(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+    schema = _reply(document, "get", provider.MODELS)
     example, raw = _example_of(document, schema, is_catalog=True)
-    reply = parse_catalog(raw, guide)
-    known = [model for model in reply.models if model.id in MODEL_IDS] if isinstance(reply, CatalogRead) else []
-    found = example.path_of(known[0].id) if known else None
-    return OpenField(ReplyField.MODELS, "the models of the catalog", None, found, "items are held against them")
+    reply = parse_catalog(raw, mapping)
+    known = [model for model in reply.models if model.id in DOCUMENTED_MODELS] if isinstance(reply, CatalogRead) else []
+    found = example.jmespath_of(known[0].id) if known else None
+    return UndocumentedField(ReplyField.MODELS, "the models of the catalog", None, found, "items are held against them")
 
 
-def _error(document: Node, guide: Guide) -> OpenField | None:
-    schema = _reply(document, "post", "/images", success=False) or _reply(document, "post", "/videos", success=False)
+def _error(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+    schema = _reply(document, "post", provider.IMAGES, success=False) or _reply(
+        document, "post", provider.VIDEOS, success=False
+    )
     example, raw = _example_of(document, schema, status=400)
-    code = read_error(raw, guide).code
-    return OpenField(ReplyField.ERROR_CODE, "the code of an error", None, example.path_of(code), "it tells what to do")
+    code = read_error(raw, mapping).code
+    return UndocumentedField(
+        ReplyField.ERROR_CODE, "the code of an error", None, example.jmespath_of(code), "it tells what to do"
+    )
 
 
-_POLLED: Final = "polled as /generations/{id}"
-_READERS: Final[tuple[Callable[[Node, Guide], OpenField | None], ...]] = (
+_POLLED: Final = f"polled as {provider.GENERATIONS}/{{id}}"
+_READERS: Final[tuple[Callable[[Schema, ReplyMapping], UndocumentedField | None], ...]] = (
     *(_models, _balance, _price, _generation, _asset_id, _asset_url, _error),
 )

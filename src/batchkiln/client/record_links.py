@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from batchkiln.client.coercion import read_instant, read_text, read_url
-from batchkiln.client.guide import Guide, search
-from batchkiln.client.json_tree import Place, is_field_name, plain, squashed, walk
+from batchkiln.client.json_tree import JsonNode, is_field_name, normalize_fields, unwrap, walk
 from batchkiln.client.redact import safe_text
+from batchkiln.client.reply_mapping import ReplyMapping, search_path
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import OutputLink
 
@@ -22,15 +22,15 @@ _LOOSE: Final = frozenset({"outputs", "output", "files", "urls", "links", "items
 _NOT_FILES: Final = ("thumbnail", "thumb", "preview", "poster", "cover", "self", "status", "webhook", "delete")
 
 
-def read_links(outputs: object, guide: Guide) -> Iterator[OutputLink]:
+def read_links(outputs: object, mapping: ReplyMapping) -> Iterator[OutputLink]:
     """Give the links that can be fetched, in the order told, at most 64: of a list, of one object, of a map by name."""
-    path = guide.rules.fields.get(ReplyField.OUTPUT_URL)
+    path = mapping.rules.fields.get(ReplyField.OUTPUT_URL)
     if path is not None:
         yield from _at(path, outputs)
         return
     seen: set[str] = set()
-    for place in _in_order(outputs):
-        for link in _links_of(place):
+    for node in _in_order(outputs):
+        for link in _links_of(node):
             if link.url not in seen and len(seen) < OUTPUTS_MAX:
                 seen.add(link.url)
                 yield link
@@ -40,64 +40,66 @@ def _at(path: str, outputs: object) -> Iterator[OutputLink]:
     """Read the configured place in each output."""
     entries = outputs if isinstance(outputs, list) else [outputs]
     for entry in entries[:OUTPUTS_MAX]:
-        url = read_url(search(path, entry))
+        url = read_url(search_path(path, entry))
         if url is not None:
-            fields = squashed(entry) if isinstance(entry, Mapping) else {}
-            yield _link(fields, Place((), entry, None, ""), url)
+            fields = normalize_fields(entry) if isinstance(entry, Mapping) else {}
+            yield _link(fields, JsonNode((), entry, None, ""), url)
 
 
-def _in_order(outputs: object) -> list[Place]:
+def _in_order(outputs: object) -> list[JsonNode]:
     """Return the places in the order of the reply, those of one output together."""
-    return sorted(walk(outputs), key=lambda place: [step for step in place.path if isinstance(step, int)][:1])
+    return sorted(walk(outputs), key=lambda node: [step for step in node.path if isinstance(step, int)][:1])
 
 
-def _links_of(place: Place) -> Iterator[OutputLink]:
-    if isinstance(place.value, str):
+def _links_of(node: JsonNode) -> Iterator[OutputLink]:
+    if isinstance(node.value, str):
         # A bare address counts in a list, or in a map of links by name.
-        url = read_url(place.value)
-        is_listed = not place.path or isinstance(place.path[-1], int)
-        if url is not None and is_listed and (place.name in _LOOSE or not place.name):
+        url = read_url(node.value)
+        is_listed = not node.path or isinstance(node.path[-1], int)
+        if url is not None and is_listed and (node.name in _LOOSE or not node.name):
             yield OutputLink("", url, None)
         return
-    if not isinstance(place.value, Mapping):
+    if not isinstance(node.value, Mapping):
         return
-    fields = squashed(place.value)
+    fields = normalize_fields(node.value)
     own = next((url for name in _URLS if (url := read_url(fields.get(name)))), None)
     if own is not None:
-        if not _is_aside(place):
-            yield _link(fields, place, own)
+        if not _is_aside(node):
+            yield _link(fields, node, own)
         return
     for name, value in fields.items():
         url = read_url(value)
         if url is not None and not name.endswith(("id", "type")):
-            told = _link(fields, place, url)
+            told = _link(fields, node, url)
             yield OutputLink(told.type or name.removesuffix("url"), url, told.expires_at, told.identity)
 
 
-def _is_aside(place: Place) -> bool:
+def _is_aside(node: JsonNode) -> bool:
     """Whether this is a link within an output that has one of its own, as to its small picture."""
-    above = place.parent
-    if above is None or not place.name.startswith(_NOT_FILES):
+    above = node.parent
+    if above is None or not node.name.startswith(_NOT_FILES):
         return False
-    return isinstance(above.value, Mapping) and any(name in _URLS for name in squashed(above.value))
+    return isinstance(above.value, Mapping) and any(name in _URLS for name in normalize_fields(above.value))
 
 
-def _link(fields: Mapping[str, object], place: Place, url: str) -> OutputLink:
+def _link(fields: Mapping[str, object], node: JsonNode, url: str) -> OutputLink:
     """Read what stands beside a link, or above it within the same output."""
-    levels = [fields, *(squashed(here.value) for here in _above(place) if isinstance(here.value, Mapping))]
-    kind = next((text for level in levels for word in _TYPES if (text := read_text(plain(level.get(word))))), None)
+    levels = [fields, *(normalize_fields(here.value) for here in _above(node) if isinstance(here.value, Mapping))]
+    kind = next((text for level in levels for word in _TYPES if (text := read_text(unwrap(level.get(word))))), None)
     expires_at = next((at for level in levels for word in _EXPIRIES if (at := read_instant(level.get(word)))), None)
-    name = next((text for level in levels for word in _IDENTITIES if (text := read_text(plain(level.get(word))))), None)
-    key = place.path[-1] if place.path else None
+    name = next(
+        (text for level in levels for word in _IDENTITIES if (text := read_text(unwrap(level.get(word))))), None
+    )
+    key = node.path[-1] if node.path else None
     if kind is None and isinstance(key, str) and is_field_name(key) and key.lower() not in _LOOSE:
         kind = key
     told = None if name is None else safe_text(name, _NAME_MAX_CHARACTERS)
     return OutputLink((kind or "").lower()[:_WORD_MAX_CHARACTERS], url, expires_at, told)
 
 
-def _above(place: Place) -> Iterator[Place]:
+def _above(node: JsonNode) -> Iterator[JsonNode]:
     """Give what is above a link's object and belongs to the same output: each has no other object in it."""
-    here = place
+    here = node
     while here.parent is not None and isinstance(here.path[-1], str) and isinstance(here.parent.value, Mapping):
         if sum(isinstance(value, Mapping | list) for value in here.parent.value.values()) > 1:
             return

@@ -9,22 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from batchkiln.client.coercion import read_number, read_text
-from batchkiln.client.error_responses import trouble, unlike_api
-from batchkiln.client.guide import UNGUIDED, Guide, search
+from batchkiln.client.error_responses import not_an_api_reply, transient_error
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.json_tree import Place, squash, walk
+from batchkiln.client.json_tree import JsonNode, normalize_name, walk
 from batchkiln.client.list_entries import entries_around
+from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping, search_path
+from batchkiln.core.provider import DOCUMENTED_MODELS
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import CatalogRead, CatalogReply, ModelEntry
 
 _MODELS_MAX: Final = 1000
-# The public ids that the service's document lists (section 1).
-MODEL_IDS: Final = frozenset(
-    {
-        *("alpha-2.5", "alpha-2.5-lite", "alpha-2.0-pro", "alpha-2.0-fast", "alpha-2.0-mini", "alpha-1.5-pro"),
-        *("beta-3.0", "gamma-3.1-fast", "delta-image-2", "epsilon-2", "epsilon-pro"),
-    }
-)
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DEPTH_MAX: Final = 6
 _VALUES_MAX: Final = 500
@@ -55,35 +49,35 @@ _BOUNDS: Final = (
 )
 
 
-def parse_catalog(raw: RawReply, guide: Guide = UNGUIDED) -> CatalogReply:
+def parse_catalog(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> CatalogReply:
     """Read the reply to the catalog; models that could not be understood are left out."""
     document = raw.document()
     if not raw.is_success or not isinstance(document, list | Mapping):
-        return trouble(raw, guide) or unlike_api(raw)
+        return transient_error(raw, mapping) or not_an_api_reply(raw)
     models: dict[str, ModelEntry] = {}
-    if guide.has(ReplyField.MODELS):
-        document = search(guide.rules.fields[ReplyField.MODELS], document)
+    if mapping.has(ReplyField.MODELS):
+        document = search_path(mapping.rules.fields[ReplyField.MODELS], document)
     for entries in (_model_entries(document), _entries_of_known(document)):
         for entry in entries:
             model = _model(entry)
             if model is not None and len(models) < _MODELS_MAX:
                 models.setdefault(model.id, model)
-        if models.keys() & MODEL_IDS:
+        if models.keys() & DOCUMENTED_MODELS:
             break
     return CatalogRead(tuple(models.values()))
 
 
 def _entries_of_known(document: object) -> Iterator[object]:
     """Give the parts of the reply that are about one model each, found by the documented public ids."""
-    anchors: dict[str, Place] = {}
-    for place in walk(document):
-        key = place.path[-1] if place.path else None
-        for told in (key, place.value):
-            if isinstance(told, str) and told in MODEL_IDS:
-                anchors.setdefault(told, place)
+    anchors: dict[str, JsonNode] = {}
+    for node in walk(document):
+        key = node.path[-1] if node.path else None
+        for told in (key, node.value):
+            if isinstance(told, str) and told in DOCUMENTED_MODELS:
+                anchors.setdefault(told, node)
     for model_id, entry in zip(anchors, entries_around(document, list(anchors.values())), strict=True):
         parts = [part.value for part in entry.parts if isinstance(part.value, Mapping)]
-        fields = {name: value for name, value in parts[-1].items() if squash(name) != "id"} if parts else {}
+        fields = {name: value for name, value in parts[-1].items() if normalize_name(name) != "id"} if parts else {}
         yield {"id": model_id, **fields}
 
 

@@ -14,7 +14,7 @@ _FAULTS: Final = (JMESPathError, ArithmeticError, AttributeError, LookupError, R
 
 
 @dataclass(frozen=True, slots=True)
-class Hints:
+class FieldHints:
     """Where the service's own description says that a field stands.
 
     A hint is the squashed names down to the field, without lists, and `*` where a map is keyed by anything; a last
@@ -26,14 +26,14 @@ class Hints:
 
 
 @dataclass(slots=True)
-class Guide:
+class ReplyMapping:
     """Rules of a person, which are believed; hints of the service, which come before our own reading.
 
     The hints are replaced as a whole when the service has described itself.
     """
 
     rules: ReplyRules = field(default_factory=ReplyRules)
-    hints: Hints = field(default_factory=Hints)
+    hints: FieldHints = field(default_factory=FieldHints)
 
     def has(self, name: ReplyField) -> bool:
         """Whether a person has said where the field stands."""
@@ -53,7 +53,7 @@ class Guide:
 
     def _at(self, name: ReplyField, document: object) -> object:
         path = self.rules.fields.get(name)
-        return None if path is None else search(path, document)
+        return None if path is None else search_path(path, document)
 
     def meaning(self, status: int, code: str, message: str) -> RefusalMeaning | None:
         """Return what a person says of such a refusal; the first rule that fits counts."""
@@ -61,10 +61,10 @@ class Guide:
         return next(fitting, None)
 
 
-UNGUIDED: Final = Guide()
+NO_MAPPING: Final = ReplyMapping()
 
 
-def search(path: str, document: object) -> object:
+def search_path(path: str, document: object) -> object:
     """Return what a JMESPath finds in a document, None for nothing; never raises."""
     try:
         found: object = _compiled(path).search(document)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from batchkiln.client.coercion import read_cost, read_number
-from batchkiln.client.guide import UNGUIDED, Guide
-from batchkiln.client.json_tree import Place, plain, walk
+from batchkiln.client.json_tree import JsonNode, unwrap, walk
+from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping
 from batchkiln.core.response_rules import ReplyField
 
 T = TypeVar("T", int, float)
@@ -63,44 +63,44 @@ _OTHER: Final = frozenset(
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def find_price(document: object, guide: Guide = UNGUIDED) -> int | None:
+def find_price(document: object, mapping: ReplyMapping = NO_MAPPING) -> int | None:
     """Return the price in whole credits: `cost_credits` wherever it stands, the dearest of several.
 
     Without it another name's figure, if there is only one; None otherwise.
     """
-    if guide.has(ReplyField.PRICE):
-        return read_cost(plain(guide.find(ReplyField.PRICE, document)))
+    if mapping.has(ReplyField.PRICE):
+        return read_cost(unwrap(mapping.find(ReplyField.PRICE, document)))
     if (bare := read_cost(document)) is not None:
         return bare
-    places = list(walk(document))
-    if documented := [place for place in places if place.name in _PRICE]:
+    nodes = list(walk(document))
+    if documented := [node for node in nodes if node.name in _PRICE]:
         return max(_figures(documented, read_cost), default=None)
-    charged = [place for place in places if place.names[-2:] == ("credits", "cost")]
-    for tier in ([place for place in places if place.name in _PRICES_NEAR], charged, prices_by_name(places)):
+    charged = [node for node in nodes if node.names[-2:] == ("credits", "cost")]
+    for tier in ([node for node in nodes if node.name in _PRICES_NEAR], charged, price_candidates(nodes)):
         if found := _figures(tier, read_cost):
             return found.pop() if len(found) == 1 else None
     return None
 
 
-def prices_by_name(places: list[Place]) -> list[Place]:
+def price_candidates(nodes: list[JsonNode]) -> list[JsonNode]:
     """Return the places whose name could mean a price; a number below `price` counts under a general name only."""
     return [
-        place
-        for place in places
-        if isinstance(place.value, int | float | str)
-        and (place.name in _PRICES or (set(place.names[:-1]) & _PRICE_HOLDERS and place.name in _GENERIC))
+        node
+        for node in nodes
+        if isinstance(node.value, int | float | str)
+        and (node.name in _PRICES or (set(node.names[:-1]) & _PRICE_HOLDERS and node.name in _GENERIC))
     ]
 
 
-def find_balance(document: object, guide: Guide = UNGUIDED) -> float | int | None:
+def find_balance(document: object, mapping: ReplyMapping = NO_MAPPING) -> float | int | None:
     """Return the remaining credits; None where no figure, or more than one, could be meant."""
-    if guide.has(ReplyField.BALANCE):
-        return read_number(plain(guide.find(ReplyField.BALANCE, document)))
+    if mapping.has(ReplyField.BALANCE):
+        return read_number(unwrap(mapping.find(ReplyField.BALANCE, document)))
     if (bare := read_number(document)) is not None:
         return bare
-    numbers = [place for place in walk(document) if read_number(place.value) is not None]
-    if hint := guide.hints.balance:
-        hinted = _figures([place for place in numbers if place.names[-len(hint) :] == hint], read_number)
+    numbers = [node for node in walk(document) if read_number(node.value) is not None]
+    if hint := mapping.hints.balance:
+        hinted = _figures([node for node in numbers if node.names[-len(hint) :] == hint], read_number)
         if len(hinted) == 1:
             return hinted.pop()
     for tier in _balance_tiers(numbers):
@@ -109,27 +109,27 @@ def find_balance(document: object, guide: Guide = UNGUIDED) -> float | int | Non
     return None
 
 
-def _balance_tiers(numbers: list[Place]) -> Iterator[list[Place]]:
+def _balance_tiers(numbers: list[JsonNode]) -> Iterator[list[JsonNode]]:
     """Give the places that may hold the balance, the surest names first, the only number at all last."""
-    told = [(place, _words(place)) for place in numbers]
-    sure = [(place, words, around) for place, (words, around) in told if not (words | around) & _OTHER]
-    yield [place for place, words, _ in sure if words & _LEFT and words <= _LEFT | _CREDITS | {"account", "current"}]
-    yield [place for place, words, _ in sure if words & _LEFT]
-    yield [place for place, words, around in sure if around & _LEFT and words & {"total"}]
-    yield [place for place, words, around in sure if around & _LEFT and words & _GENERIC]
-    yield [place for place, words, _ in sure if words & _CREDITS]
-    yield [place for place, words, _ in sure if words & _GENERIC]
-    yield [place for place, _, _ in sure]
+    told = [(node, _words(node)) for node in numbers]
+    sure = [(node, words, around) for node, (words, around) in told if not (words | around) & _OTHER]
+    yield [node for node, words, _ in sure if words & _LEFT and words <= _LEFT | _CREDITS | {"account", "current"}]
+    yield [node for node, words, _ in sure if words & _LEFT]
+    yield [node for node, words, around in sure if around & _LEFT and words & {"total"}]
+    yield [node for node, words, around in sure if around & _LEFT and words & _GENERIC]
+    yield [node for node, words, _ in sure if words & _CREDITS]
+    yield [node for node, words, _ in sure if words & _GENERIC]
+    yield [node for node, _, _ in sure]
     yield numbers
 
 
-def _words(place: Place) -> tuple[frozenset[str], frozenset[str]]:
+def _words(node: JsonNode) -> tuple[frozenset[str], frozenset[str]]:
     """Return the words of a place's own name, and of the names above it."""
-    names = [step for step in place.path if isinstance(step, str)]
+    names = [step for step in node.path if isinstance(step, str)]
     split = [frozenset(word.lower() for word in _WORD.findall(name[:100])) for name in names]
     own = split[-1] if split else frozenset()
     return own, frozenset().union(*split[:-1])
 
 
-def _figures(places: list[Place], read: Callable[[object], T | None]) -> set[T]:
-    return {number for place in places if (number := read(plain(place.value))) is not None}
+def _figures(nodes: list[JsonNode], read: Callable[[object], T | None]) -> set[T]:
+    return {number for node in nodes if (number := read(unwrap(node.value))) is not None}
