@@ -96,8 +96,8 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
             f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; "
             f"`batchkiln show {command_arguments(job, found.items[0])}` says why, and what to do."
         ),
-        audience=audience,
-        facts={"job": job, "held": found.held, "items": found.items, "codes": found.codes},
+        recipients=audience,
+        data={"job": job, "held": found.held, "items": found.items, "codes": found.codes},
     )
 
 
@@ -113,8 +113,8 @@ def _ended(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str
         at=found.at,
         title=f"{job}: ended, {items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done",
         text=(f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` tells more."),
-        audience=audience,
-        facts={
+        recipients=audience,
+        data={
             "job": job,
             "items": counts | {"total": summary.total},
             "credits": {"charged": spent.charged, "refunded": spent.refunded, "reserved": spent.reserved},

@@ -1,4 +1,4 @@
-"""Tells people and programs what happens in a run, beside it: nothing here can hold a run up or end it."""
+"""Delivers notifications of a run to people and programs. Nothing here can delay a run or end it."""
 
 from batchkiln.notifications.apprise_channel import AppriseChannel
 from batchkiln.notifications.channel import Channel, Clock, DeliveryResult, Outbox

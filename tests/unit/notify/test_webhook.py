@@ -18,7 +18,7 @@ NOTICE = Notification(
     at=datetime(2030, 1, 31, 18, 30, tzinfo=UTC),
     title="studio/main: today's credits are spent",
     text="é ✓",
-    facts={"left": 3, "resumes_at": datetime(2030, 2, 1, tzinfo=UTC)},
+    data={"left": 3, "resumes_at": datetime(2030, 2, 1, tzinfo=UTC)},
 )
 
 

@@ -299,35 +299,35 @@ def test_end_is_told_after_a_restart_also_where_the_manifest_is_gone(tmp_path: P
     assert not (tmp_path.parent / "evil.result.json").exists()
 
 
-def test_settle_awaits_a_job_that_is_open_again(tmp_path: Path, desk: FakeDesk) -> None:
+def test_drain_awaits_a_job_that_is_open_again(tmp_path: Path, desk: FakeDesk) -> None:
     """--once after a retry: its answer says that it has ended, and it is run to its end again."""
     (tmp_path / "birds.yaml").write_text("birds")
     watched(tmp_path, desk, (5, desk.open.clear))
     desk.open.add("birds")
-    settled: list[frozenset[str]] = []
+    drained: list[frozenset[str]] = []
 
     async def scene() -> None:
         watcher = Watcher(tmp_path, desk, ServiceClock())
-        await watcher.settle()
-        settled.append(watcher.jobs)
+        await watcher.drain()
+        drained.append(watcher.jobs)
 
     played(scene)
 
-    assert settled == [{"birds"}]
+    assert drained == [{"birds"}]
 
 
-def test_settle_takes_all_that_lies_there(tmp_path: Path, desk: FakeDesk) -> None:
+def test_drain_takes_all_that_lies_there(tmp_path: Path, desk: FakeDesk) -> None:
     """--once: it waits until every file is still, and returns."""
     for name in ("birds", "foxes"):
         (tmp_path / f"{name}.yaml").write_text(name)
-    settled: list[frozenset[str]] = []
+    drained: list[frozenset[str]] = []
 
     async def scene() -> None:
         watcher = Watcher(tmp_path, desk, ServiceClock())
-        await watcher.settle()
-        settled.append(watcher.jobs)
+        await watcher.drain()
+        drained.append(watcher.jobs)
 
     played(scene)
 
     assert desk.applied == ["birds", "foxes"]
-    assert settled == [frozenset({"birds", "foxes"})]
+    assert drained == [frozenset({"birds", "foxes"})]
