@@ -1,4 +1,4 @@
-"""The service over HTTP: one object per account, which sends once and turns whatever comes back into a reply."""
+"""Talks to the service over HTTP: one `ServiceClient` per account sends each request once and parses its reply."""
 
 from batchkiln.client.api_keys import fingerprint
 from batchkiln.client.client import ReplyClock, ServiceClient

@@ -1,4 +1,4 @@
-"""A client that keeps its last reply as it came, for who explains how the service's replies are read."""
+"""A client that keeps its last reply, to explain how the service's replies are read."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _TEXT_MAX_CHARACTERS: Final = 4096
 
 
 class ObservingClient(ServiceClient):
-    """Sends as `ServiceClient` does. What it keeps is told by names and types only (Law 8)."""
+    """A `ServiceClient` that keeps its last reply. Only names and types of the reply are returned (Law 8)."""
 
     _last: RawReply | NoResponse | None = None
     description: Mapping[str, object] | None = None  # of the service, as it was read last
@@ -23,7 +23,7 @@ class ObservingClient(ServiceClient):
         self._last = reply
 
     async def describe(self) -> DescribeReply:
-        """Read the service's description, and keep it."""
+        """Read the service's OpenAPI document, and keep it as `description`."""
         reply = await super().describe()
         if isinstance(reply, Described):
             self.description = reply.document
@@ -31,7 +31,7 @@ class ObservingClient(ServiceClient):
 
     @property
     def last_status(self) -> int | None:
-        """The status of the last reply; None where none came."""
+        """The status of the last reply; None if there was none."""
         return self._last.status if isinstance(self._last, RawReply) else None
 
     def describe_last(self) -> str:
@@ -44,14 +44,14 @@ class ObservingClient(ServiceClient):
         return f"{self._last.status} {describe_shape(document)}"
 
     def last_types(self) -> dict[str, str]:
-        """Return the names and types of the last reply by place; empty where it is no successful JSON reply."""
+        """Return the last reply's types by path; empty unless it was a successful JSON reply."""
         if not isinstance(self._last, RawReply) or not self._last.is_success:
             return {}
         document = self._last.document()
         return {} if document is NOT_JSON else field_types(document)
 
     def path_of(self, value: str | float, *names: str) -> str | None:
-        """Return where the last reply has a value, as a JMESPath; of several places one of these names first."""
+        """Return the JMESPath of a value in the last reply; of several, one whose field has one of `names`."""
         if not isinstance(self._last, RawReply):
             return None
         wanted = {normalize_name(name) for name in names}
@@ -60,7 +60,7 @@ class ObservingClient(ServiceClient):
         return named or next((path for _, path in nodes), None)
 
     def other_paths(self, value: str, *, are_links: bool) -> list[str]:
-        """Return where else a value of the kind could stand in the last reply: each link, or each other short text."""
+        """Return the JMESPaths of the last reply's other values: all links, or all short texts that are none."""
         if not isinstance(self._last, RawReply):
             return []
         own = self.path_of(value)
@@ -85,7 +85,7 @@ def _matching_paths(document: object, value: str) -> Iterator[tuple[str, str]]:
 
 
 def _texts(value: str | float) -> set[str]:
-    """Return what a value may be read as: a fraction of credits is rounded."""
+    """Return the texts that a value may be read as; a fraction of credits is rounded either way."""
     if isinstance(value, float) and math.isfinite(value):
         return {str(math.floor(value)), str(math.ceil(value))}
     return {str(value)}

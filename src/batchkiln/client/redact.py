@@ -1,4 +1,4 @@
-"""Texts of the service made fit to be kept: short, on one line, without links or keys (Law 8)."""
+"""Makes texts and documents of the service fit to be stored and shown: no links, keys or values (Law 8)."""
 
 import re
 from collections import deque
@@ -8,17 +8,17 @@ from typing import Final
 CODE_MAX_CHARACTERS: Final = 200
 MESSAGE_MAX_CHARACTERS: Final = 500
 
-# A text is cut before it is searched, so that a hostile one costs little.
+# Texts are cut before they are searched, so that a hostile one costs little.
 _SEARCHED_MAX_CHARACTERS: Final = 20_000
 _LINK: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}:\\?/\\?/[^\s\"'<>]+", re.IGNORECASE)
-# It begins only at a word's beginning, or a long word would be searched once for each of its characters.
+# Anchored at the start of a word; otherwise a long word would be searched once per character.
 _QUERY: Final = re.compile(r"(?<![^\s\"'<>])[^\s\"'<>?]*\?[^\s\"'<>=]*=[^\s\"'<>]*")
 _BEARER: Final = re.compile(r"\bbearer\s+[^\s\"'<>]+", re.IGNORECASE)
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]+")
 
 
 def safe_text(text: str, max_characters: int, secrets: Iterable[str] = ()) -> str:
-    """Give the text on one line, without links, queries and keys, cut to `max_characters`."""
+    """Return the text on one line, without links, queries and keys, cut to `max_characters`."""
     text = text[:_SEARCHED_MAX_CHARACTERS]
     for secret in secrets:
         text = text.replace(secret, "[key]")
@@ -40,18 +40,20 @@ _NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@.\-]{0,39}")
 
 
 def describe_shape(document: object) -> str:
-    """Return names and types, no values, as `{data: [{id: text, price: number}]}`; at most 400 characters.
+    """Return a document's field names and types without values, at most 400 characters.
 
-    A name that does not look like a field's, as a map keyed by ids has them, is shown as `*`: it might be a secret.
+    For example `{data: [{id: text, price: number}]}`. A name that may be an id, as in a map keyed by ids, is shown as
+    `*`.
     """
     shown = _shape(document, 0)
     return shown if len(shown) <= _TEXT_MAX_CHARACTERS else shown[: _TEXT_MAX_CHARACTERS - 1] + "…"
 
 
 def field_types(document: object) -> dict[str, str]:
-    """Return the type of each place of a reply by its path, as `data[].id`: what a later reply is held against.
+    """Return the type of each field by its path, as `data[].id`, to compare with later replies.
 
-    Lists are united, names that may be ids are `*`, and a null is left out where another type is known. Bounded.
+    Entries of lists are united, and names that may be ids are `*`. Null is left out if another type is known. The
+    number and depth of fields are bounded.
     """
     found: dict[str, set[str]] = {}
     waiting: deque[tuple[str, object, int]] = deque([("", document, 0)])
@@ -104,7 +106,7 @@ def _map_shape(fields: Mapping[object, object], depth: int) -> str:
 
 
 def _name(name: object) -> str:
-    """Return a field's name; one with several digits may be an id or a key, and is not told."""
+    """Return a field's name; `*` if several digits make it look like an id or a key."""
     text = str(name)
     looks_like_id = sum(character.isdigit() for character in text) > 2  # noqa: PLR2004  v1, x2 are names
     return "*" if looks_like_id or not _NAME.fullmatch(text) else text
