@@ -1,14 +1,13 @@
-"""The price in a quote and the credits in a balance: by the documented name, else by the only sensible one.
+"""Finds the price in a quote and the credits in a balance: by the documented name, else by the only plausible one.
 
-A figure that two names give differently is not guessed: a price too low is refused, and one too high blocks a day.
+If two names give different amounts, none is taken: a price too low is refused, one too high blocks a day.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from batchkiln.client.coercion import read_cost, read_number
-from batchkiln.client.json_tree import JsonNode, unwrap, walk
+from batchkiln.client.json_tree import JsonNode, unwrap, walk, words_in
 from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping
 from batchkiln.core.response_rules import ReplyField
 
@@ -60,13 +59,12 @@ _OTHER: Final = frozenset(
         *("ms", "duration", "latency", "page", "key", "keys"),
     }
 )
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def find_price(document: object, mapping: ReplyMapping = NO_MAPPING) -> int | None:
-    """Return the price in whole credits: `cost_credits` wherever it stands, the dearest of several.
+    """Return the price in whole credits; None if no field, or more than one, may be it.
 
-    Without it another name's figure, if there is only one; None otherwise.
+    `cost_credits` wins wherever it is; of several, the highest.
     """
     if mapping.has(ReplyField.PRICE):
         return read_cost(unwrap(mapping.find(ReplyField.PRICE, document)))
@@ -74,16 +72,16 @@ def find_price(document: object, mapping: ReplyMapping = NO_MAPPING) -> int | No
         return bare
     nodes = list(walk(document))
     if documented := [node for node in nodes if node.name in _PRICE]:
-        return max(_figures(documented, read_cost), default=None)
+        return max(_amounts(documented, read_cost), default=None)
     charged = [node for node in nodes if node.names[-2:] == ("credits", "cost")]
     for tier in ([node for node in nodes if node.name in _PRICES_NEAR], charged, price_candidates(nodes)):
-        if found := _figures(tier, read_cost):
+        if found := _amounts(tier, read_cost):
             return found.pop() if len(found) == 1 else None
     return None
 
 
 def price_candidates(nodes: list[JsonNode]) -> list[JsonNode]:
-    """Return the places whose name could mean a price; a number below `price` counts under a general name only."""
+    """Return the nodes whose name may mean a price; below `price`, a number counts only under a general name."""
     return [
         node
         for node in nodes
@@ -93,26 +91,26 @@ def price_candidates(nodes: list[JsonNode]) -> list[JsonNode]:
 
 
 def find_balance(document: object, mapping: ReplyMapping = NO_MAPPING) -> float | int | None:
-    """Return the remaining credits; None where no figure, or more than one, could be meant."""
+    """Return the remaining credits; None if no field, or more than one, may be it."""
     if mapping.has(ReplyField.BALANCE):
         return read_number(unwrap(mapping.find(ReplyField.BALANCE, document)))
     if (bare := read_number(document)) is not None:
         return bare
     numbers = [node for node in walk(document) if read_number(node.value) is not None]
     if hint := mapping.hints.balance:
-        hinted = _figures([node for node in numbers if node.names[-len(hint) :] == hint], read_number)
+        hinted = _amounts([node for node in numbers if node.names[-len(hint) :] == hint], read_number)
         if len(hinted) == 1:
             return hinted.pop()
     for tier in _balance_tiers(numbers):
-        if found := _figures(tier, read_number):
+        if found := _amounts(tier, read_number):
             return found.pop() if len(found) == 1 else None
     return None
 
 
 def _balance_tiers(numbers: list[JsonNode]) -> Iterator[list[JsonNode]]:
-    """Give the places that may hold the balance, the surest names first, the only number at all last."""
-    told = [(node, _words(node)) for node in numbers]
-    sure = [(node, words, around) for node, (words, around) in told if not (words | around) & _OTHER]
+    """Yield groups of nodes that may hold the balance: the most certain names first, all numbers last."""
+    found = [(node, _words(node)) for node in numbers]
+    sure = [(node, words, around) for node, (words, around) in found if not (words | around) & _OTHER]
     yield [node for node, words, _ in sure if words & _LEFT and words <= _LEFT | _CREDITS | {"account", "current"}]
     yield [node for node, words, _ in sure if words & _LEFT]
     yield [node for node, words, around in sure if around & _LEFT and words & {"total"}]
@@ -124,12 +122,12 @@ def _balance_tiers(numbers: list[JsonNode]) -> Iterator[list[JsonNode]]:
 
 
 def _words(node: JsonNode) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the words of a place's own name, and of the names above it."""
+    """Return the words of a node's own name, and of the names above it."""
     names = [step for step in node.path if isinstance(step, str)]
-    split = [frozenset(word.lower() for word in _WORD.findall(name[:100])) for name in names]
+    split = [words_in(name) for name in names]
     own = split[-1] if split else frozenset()
     return own, frozenset().union(*split[:-1])
 
 
-def _figures(nodes: list[JsonNode], read: Callable[[object], T | None]) -> set[T]:
+def _amounts(nodes: list[JsonNode], read: Callable[[object], T | None]) -> set[T]:
     return {number for node in nodes if (number := read(unwrap(node.value))) is not None}

@@ -1,7 +1,7 @@
-"""The entries of a reply about several files: each found around an anchor, in the order asked.
+"""Splits a reply about several files into one entry per file, in the order requested.
 
-Where one name stands once per file (`upload_url`), the largest part of the reply that holds only one of them is that
-file's entry. What the reply tells of a file elsewhere, in a list or a map of as many parts, belongs to it as well.
+A name that occurs once per file, as `upload_url`, anchors the entries: an entry is the largest part of the reply with
+one anchor only. Parts of lists and maps elsewhere that have as many members belong to the entries too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,14 +28,14 @@ _POSITIONS: Final = frozenset({"index", "position", "order", "number", "sequence
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a reply tells of one file: the anchor, and the parts of the document that are about it alone."""
+    """What a reply says about one file: the anchor, and the parts of the document about this file alone."""
 
     anchor: JsonNode
     parts: tuple[JsonNode, ...]
-    is_only: bool = False  # the only entry: its parts go up to the whole reply
+    is_only: bool = False  # the only entry: its parts include the whole reply
 
     def scalars(self) -> list[JsonNode]:
-        """Return the texts and numbers of the entry, the anchor's surroundings first."""
+        """Return the texts and numbers of the entry, those near the anchor first."""
         found: list[JsonNode] = []
         for part in self.parts:
             for node in walk_below(part):
@@ -46,12 +46,12 @@ class FileEntry:
         return found
 
     def map_keys(self) -> list[str]:
-        """Return the names under which the parts stand in maps, the first part's first."""
+        """Return the keys of the parts that are values of maps, the first part's first."""
         return [step for part in self.parts for step in part.path[-1:] if isinstance(step, str)]
 
 
 def entries_around(document: object, anchors: Sequence[JsonNode]) -> list[FileEntry]:
-    """Return one entry per anchor, in the order of the reply, with what stands in parallel parts elsewhere."""
+    """Return one entry per anchor, in the order of the reply, with its parts of parallel lists and maps."""
     if not anchors:
         return []
     if len(anchors) == 1:
@@ -61,7 +61,7 @@ def entries_around(document: object, anchors: Sequence[JsonNode]) -> list[FileEn
                 anchors[0], tuple(anchors[0].self_and_ancestors()) if anchors[0] is not root else (root,), is_only=True
             )
         ]
-    roots = [_largest(anchor, anchors) for anchor in anchors]
+    roots = [_largest_exclusive_part(anchor, anchors) for anchor in anchors]
     parallels = list(_parallels(document, roots))
     return [
         FileEntry(anchor, (root, *(group[position] for group in parallels)))
@@ -70,24 +70,24 @@ def entries_around(document: object, anchors: Sequence[JsonNode]) -> list[FileEn
 
 
 def in_requested_order(entries: list[FileEntry], names: Sequence[str]) -> list[FileEntry] | None:
-    """Return the entries in the order of `names`: by name where each is told, by a told position, else as they are.
+    """Return the entries in the order of `names`: by name if all are named, else by position, else unchanged.
 
-    None where the reply tells other names, or a name twice.
+    Return None if the reply has other names, or a name twice.
     """
     if len(entries) != len(names):
         return None
     if len(set(names)) < len(names) or len(entries) == 1:
         return entries
-    told = [_told_names(entry, names) for entry in entries]
-    if all(len(found) == 1 for found in told):
-        ordered = dict(zip((found.pop() for found in told), entries, strict=True))
+    candidates = [_names_in(entry, names) for entry in entries]
+    if all(len(found) == 1 for found in candidates):
+        ordered = dict(zip((found.pop() for found in candidates), entries, strict=True))
         return [ordered[name] for name in names] if len(ordered) == len(names) else None
     return _by_position(entries) or entries
 
 
-def _told_names(entry: FileEntry, names: Sequence[str]) -> set[str]:
+def _names_in(entry: FileEntry, names: Sequence[str]) -> set[str]:
     wanted = set(names)
-    # The nearest part decides: a parallel list is only thought to be in the same order.
+    # The nearest part decides: that a parallel list has the same order is only likely.
     for part in entry.parts:
         own = FileEntry(entry.anchor, (part,))
         texts = {str(node.value) for node in own.scalars()} | set(own.map_keys())
@@ -97,12 +97,12 @@ def _told_names(entry: FileEntry, names: Sequence[str]) -> set[str]:
 
 
 def _by_position(entries: list[FileEntry]) -> list[FileEntry] | None:
-    """Order by a field such as `index`, where it counts from 0 or 1 through all entries."""
-    told = [
+    """Sort by a field such as `index`, if it counts from 0 or 1 through all entries."""
+    found = [
         next((node.value for node in entry.scalars() if node.name in _POSITIONS and _is_whole(node.value)), None)
         for entry in entries
     ]
-    numbers = [int(number) for number in told if isinstance(number, int)]
+    numbers = [int(number) for number in found if isinstance(number, int)]
     if sorted(numbers) not in (list(range(len(entries))), list(range(1, len(entries) + 1))):
         return None
     return [entry for _, entry in sorted(zip(numbers, entries, strict=True), key=lambda pair: pair[0])]
@@ -112,8 +112,8 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _largest(anchor: JsonNode, anchors: Sequence[JsonNode]) -> JsonNode:
-    """Return the largest part of the document that holds this anchor and no other one."""
+def _largest_exclusive_part(anchor: JsonNode, anchors: Sequence[JsonNode]) -> JsonNode:
+    """Return the largest part of the document that holds this anchor and no other."""
     shared = {step.path for other in anchors if other is not anchor for step in other.self_and_ancestors()}
     chosen = anchor
     for here in anchor.self_and_ancestors():
@@ -124,7 +124,7 @@ def _largest(anchor: JsonNode, anchors: Sequence[JsonNode]) -> JsonNode:
 
 
 def _parallels(document: object, roots: Sequence[JsonNode]) -> Iterator[list[JsonNode]]:
-    """Give what stands elsewhere in as many parts, in the order of `roots`: by key where maps share theirs."""
+    """Yield the members of other lists and maps with as many members, in the order of `roots`; maps by key."""
     taken = {root.path for root in roots}
     above = {here.path for root in roots for here in root.self_and_ancestors()}
     keys = [root.path[-1] if root.path else None for root in roots]
@@ -147,14 +147,14 @@ def _parallels(document: object, roots: Sequence[JsonNode]) -> Iterator[list[Jso
 
 
 def _are_alike(parts: list[JsonNode]) -> bool:
-    """Whether the values of a map are entries of one kind, and not fields of an object."""
+    """Return whether a map's values are entries of one kind, and not the fields of an object."""
     if any(is_field_name(part.path[-1]) or not isinstance(part.value, Mapping) for part in parts):
         return False
     return len({frozenset(map(str, part.value)) for part in parts if isinstance(part.value, Mapping)}) == 1
 
 
 def scalar_text(node: JsonNode) -> str | None:
-    """Return a place's text or number as text."""
+    """Return a node's text or number as text; None for anything else."""
     return read_text(unwrap(node.value))
 
 
@@ -163,9 +163,10 @@ _PAIRS: Final = ({"name", "value"}, {"key", "value"}, {"header", "value"})
 
 
 def columns_to_rows(document: object, count: int, depth: int = 0) -> object:
-    """Return a document with its lists of `count` entries side by side, one of them of links, as a list of objects.
+    """Return a document in which parallel lists of `count` entries, one of them of links, are a list of objects.
 
-    What else stands in such an object is about every file, and is repeated in each. Anything else stays as it is.
+    `{"upload_url": [a, b], "refs": [1, 2]}` becomes `[{"upload_url": a, "refs": 1}, {"upload_url": b, "refs": 2}]`.
+    Other fields of such an object concern all files and are repeated in each. All else is unchanged.
     """
     if depth > DEPTH_MAX:
         return document
@@ -194,7 +195,7 @@ def _is_address(value: str) -> bool:
 
 
 def _is_of_pairs(values: list[object]) -> bool:
-    """Whether these are headers, one by one, and not those of one file after the other."""
+    """Return whether the entries are header pairs of one file, and not one entry per file."""
     if all(isinstance(value, Mapping) for value in values):
         return all(normalize_fields(value).keys() in _PAIRS for value in values if isinstance(value, Mapping))
     return all(isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) for value in values)  # noqa: PLR2004  name and value

@@ -1,7 +1,7 @@
-"""What `/openapi.json` says otherwise than the client expects: named before it costs anything (contract, section 8).
+"""Compares the service's OpenAPI document with what the client sends and needs, before it costs anything.
 
-Only what is described is held against it: an operation without a schema says nothing, and a document may leave out
-much. Foreign documents are walked with bounds, and their texts are made safe before anybody sees them.
+Only what the document describes is compared: an operation without a schema is no mismatch. Foreign documents are walked
+with bounds, and their texts are redacted before they are shown.
 """
 
 import re
@@ -17,10 +17,10 @@ from batchkiln.core import provider
 Schema = Mapping[str, object]
 
 _DEPTH_MAX: Final = 12
-STEPS_MAX: Final = 5000  # of one body: a schema that refers to itself in several ways has no end
+STEPS_MAX: Final = 5000  # per body: a schema that refers to itself in several ways never ends
 _NAME_MAX_CHARACTERS: Final = 60
 _SHOWN: Final = 8
-_KEY: Final = "bk-" + "0" * 40  # of the shape that our keys have; see `idempotency_key` in `core/request.py`
+_KEY: Final = "bk-" + "0" * 40  # the form of our keys; see `idempotency_key` in `core/request.py`
 _SIMPLE: Final = re.compile(r"\^?\[[^\[\]]{1,40}\](\{\d{1,4},\d{0,4}\}|[+*])\$?")
 _STATUSES: Final = frozenset({"pending", "processing", "success", "failed", "canceled", "expired"})
 _REQUEST: Final = frozenset({"model", "mode", "prompt", "inputs", "parameters", "max_cost_credits"})
@@ -28,7 +28,7 @@ _REQUEST: Final = frozenset({"model", "mode", "prompt", "inputs", "parameters", 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall:
-    """One call of the client: what it sends, and the fields of the reply that it needs; `is_vital` for every run."""
+    """A call of the client: the fields that it sends and needs. Every run uses the calls that are `required`."""
 
     method: str
     path: str
@@ -66,18 +66,18 @@ EXPECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One thing that is described otherwise. `is_grave`: requests would fail, or could not be sent safely."""
+    """A difference between document and client. If `is_breaking`, requests would fail or could be charged twice."""
 
     what: str
     is_breaking: bool = False
 
 
 def mismatches(document: Schema) -> list[Mismatch]:
-    """Return what the description says otherwise, the calls in the order of the service's own list."""
+    """Return the differences, in the order of the service's own list of calls."""
     known = operations(document)
     if not known:
         return [Mismatch("it describes no paths", is_breaking=True)]
-    found = list(_of_version(document))
+    found = list(_version_mismatch(document))
     for expected in EXPECTED:
         operation = as_map(known.get(expected.path, {}).get(expected.method))
         call = f"{expected.method.upper()} {expected.path.replace('{}', '{id}')}"
@@ -85,31 +85,32 @@ def mismatches(document: Schema) -> list[Mismatch]:
             found.append(Mismatch(f"{call} is not described", is_breaking=expected.required))
             continue
         found += [
-            Mismatch(f"{call} {what}", is_breaking) for what, is_breaking in _of_call(expected, operation, document)
+            Mismatch(f"{call} {what}", is_breaking)
+            for what, is_breaking in _call_mismatches(expected, operation, document)
         ]
     return found
 
 
-def _of_version(document: Schema) -> Iterator[Mismatch]:
+def _version_mismatch(document: Schema) -> Iterator[Mismatch]:
     version = document.get("openapi")
     if not isinstance(version, str) or not version.startswith("3."):
-        yield Mismatch(f"it is of the version {_shown(str(version))}, and 3.1 is expected")
+        yield Mismatch(f"it has the version {_shown(str(version))}; 3.1 is expected")
 
 
-def _of_call(expected: ExpectedCall, operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
+def _call_mismatches(expected: ExpectedCall, operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
     if expected.is_create:
-        yield from _of_key(operation, document)
-    yield from _of_request(expected, operation, document)
-    yield from _of_reply(expected, operation, document)
+        yield from _key_mismatch(operation, document)
+    yield from _request_mismatches(expected, operation, document)
+    yield from _reply_mismatches(expected, operation, document)
 
 
-def _of_key(operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
-    """Look at the idempotency key, without which a replay could be charged twice (Service rule 4.1)."""
+def _key_mismatch(operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
+    """Yield what is wrong with the idempotency key: without it, a replay could be charged twice (Service rule 4.1)."""
     listed = operation.get("parameters")
     parameters = [resolve_ref(entry, document) for entry in listed] if isinstance(listed, list) else []
     keys = [entry for entry in parameters if str(entry.get("name", "")).lower() == provider.IDEMPOTENCY_HEADER.lower()]
     if not keys:
-        yield f"takes no {provider.IDEMPOTENCY_HEADER}, so that a replay could be charged again", True
+        yield f"takes no {provider.IDEMPOTENCY_HEADER}, so a replay could be charged again", True
         return
     schema = resolve_ref(keys[0].get("schema"), document)
     shortest, longest, pattern = schema.get("minLength"), schema.get("maxLength"), schema.get("pattern")
@@ -117,18 +118,18 @@ def _of_key(operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
     is_long = isinstance(shortest, int) and shortest > len(_KEY)
     if is_short or is_long or (isinstance(pattern, str) and not _matches(pattern)):
         own = f"({len(_KEY)} letters, digits and hyphens)"
-        yield f"wants another form of {provider.IDEMPOTENCY_HEADER} than batchkiln's {own}", True
+        yield f"requires another form of {provider.IDEMPOTENCY_HEADER} than batchkiln's {own}", True
 
 
 def _matches(pattern: str) -> bool:
-    """Tell whether our keys fit; of all but the simplest patterns nothing is said, since some take for ever."""
+    """Return whether our keys match a pattern; True for all but simple patterns, since some take very long."""
     try:
         return _SIMPLE.fullmatch(pattern) is None or re.search(pattern, _KEY) is not None
     except re.error:
         return True
 
 
-def _of_request(expected: ExpectedCall, operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
+def _request_mismatches(expected: ExpectedCall, operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
     schema = json_body_schema(operation.get("requestBody"), document)
     shapes = list(variants(schema, document))
     if not expected.sends or not any(shapes):
@@ -142,7 +143,7 @@ def _of_request(expected: ExpectedCall, operation: Schema, document: Schema) -> 
         yield f"requires {_names(lacking)}, which batchkiln does not send", True
 
 
-def _of_reply(expected: ExpectedCall, operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
+def _reply_mismatches(expected: ExpectedCall, operation: Schema, document: Schema) -> Iterator[tuple[str, bool]]:
     responses = as_map(operation.get("responses"))
     successes = [status for status in responses if status[:1] == "2"]
     if expected.status is not None and successes and expected.status not in successes:
@@ -159,7 +160,7 @@ def _of_reply(expected: ExpectedCall, operation: Schema, document: Schema) -> It
 
 
 def _fields(schema: Schema, document: Schema) -> dict[str, list[Schema]]:
-    """Gather the properties of a reply by name, also those inside of envelopes and lists."""
+    """Return the properties of a reply by name, including those in envelopes and lists."""
     fields: dict[str, list[Schema]] = {}
     waiting, steps = [schema], 0
     while waiting and steps < STEPS_MAX:
@@ -185,7 +186,7 @@ def _shown(text: str) -> str:
 
 
 def variants(node: Schema, document: Schema) -> Iterator[Schema]:
-    """Give the shapes that a schema allows: itself, or those it is made of."""
+    """Yield the schemas that a schema allows: itself, or the parts of its `oneOf`, `anyOf` and `allOf`."""
     waiting, steps = deque([node]), 0
     while waiting and steps < STEPS_MAX:
         steps += 1
@@ -198,14 +199,14 @@ def variants(node: Schema, document: Schema) -> Iterator[Schema]:
 
 
 def json_body_schema(holder: object, document: Schema) -> Schema:
-    """Return the schema of a JSON body; empty where none is described."""
+    """Return the schema of a JSON body; empty if none is described."""
     content = as_map(resolve_ref(holder, document).get("content"))
     media = next((value for name, value in content.items() if "json" in name.lower()), None)
     return as_map(as_map(media).get("schema"))
 
 
 def resolve_ref(node: object, document: Schema) -> Schema:
-    """Follow references within the document; one that leads nowhere, or in a circle, is an empty schema."""
+    """Follow references within the document; return an empty schema for a broken or circular one."""
     here = as_map(node)
     for _ in range(_DEPTH_MAX):
         reference = here.get("$ref")
@@ -218,35 +219,35 @@ def resolve_ref(node: object, document: Schema) -> Schema:
     return {}
 
 
-def prefixes(document: Schema) -> tuple[str, ...]:
-    """Return the paths of the servers: a document may describe its paths with or without them."""
+def _server_prefixes(document: Schema) -> tuple[str, ...]:
+    """Return the paths of the servers, since a document may give its paths with or without them."""
     urls = [as_map(server).get("url") for server in as_list(document.get("servers"))]
     found = [urlsplit(url).path.rstrip("/") for url in urls if isinstance(url, str) and "[" not in url]
     return tuple(path for path in (*found, "/api/v1") if path)
 
 
-def plain_path(path: str, prefixes: tuple[str, ...]) -> str:
-    """Write a path without its prefix, and without the names of what it holds."""
+def _plain_path(path: str, prefixes: tuple[str, ...]) -> str:
+    """Return a path without its prefix and without the names of its parameters."""
     prefix = next((prefix for prefix in prefixes if path.startswith(prefix + "/")), "")
     return re.sub(r"\{[^{}]*\}", "{}", path.removeprefix(prefix)).rstrip("/")
 
 
 def as_map(value: object) -> Mapping[str, object]:
-    """Return an object, an empty one in the place of anything else."""
+    """Return a mapping unchanged, and an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
 def as_list(value: object) -> list[object]:
-    """Return a list, an empty one in the place of anything else."""
+    """Return a list unchanged, and an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 
 def strings(value: object) -> Iterator[str]:
-    """Give the texts of a list."""
+    """Yield the strings of a list."""
     return (entry for entry in as_list(value) if isinstance(entry, str))
 
 
 def operations(document: Schema) -> Mapping[str, Schema]:
-    """Return the described paths without their prefix, and without the names of what they hold."""
-    known = prefixes(document)
-    return {plain_path(path, known): as_map(item) for path, item in as_map(document.get("paths")).items()}
+    """Return the described path items by path, without prefix and names of parameters."""
+    known = _server_prefixes(document)
+    return {_plain_path(path, known): as_map(item) for path, item in as_map(document.get("paths")).items()}

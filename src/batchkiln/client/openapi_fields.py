@@ -1,7 +1,7 @@
-"""Where a service's own description says that the open fields of its replies stand, and whether they are found there.
+"""Finds out where the service's OpenAPI document places undocumented fields, and whether our readers find them there.
 
-An example of each reply is made from its schema, with values that all differ, and read by the very readers of real
-replies: which value they take tells the place. Bounded, and total: a foreign document raises nothing.
+An example of each reply is built from its schema, with distinct values, and read by the readers of real replies. The
+value that they return shows the place. Work is bounded, and no foreign document raises.
 """
 
 import json
@@ -25,7 +25,7 @@ from batchkiln.core.responses import Accepted, AssetsReady, BalanceRead, Catalog
 
 _NODES_MAX: Final = 2000
 _DEPTH_MAX: Final = 10
-_NAMES: Final = ("batchkiln-a.png", "batchkiln-b.png")
+_FILE_NAMES: Final = ("batchkiln-a.png", "batchkiln-b.png")
 _ASSET_IDS: Final = ("ast_0001a", "ast_0002b")
 _ADDRESSES: Final = re.compile(r"url$|^href$|^uri$|link$")
 _HEADERS: Final = frozenset({"uploadheaders", "headers", "requiredheaders", "putheaders"})
@@ -38,10 +38,10 @@ _DATES: Final = frozenset({"date-time", "date"})
 
 @dataclass(frozen=True, slots=True)
 class UndocumentedField:
-    """One field whose place the service's document leaves open.
+    """A field whose place the service's text leaves open.
 
-    `described` is where the description says that it stands, `found` where our reading takes it; both as JMESPath,
-    None for nowhere. `sends` says what we do with it.
+    `described` is its path according to the OpenAPI document, `found` the path that our readers take; both are
+    JMESPaths, or None. `sends` says what the client does with the value.
     """
 
     name: ReplyField
@@ -52,19 +52,19 @@ class UndocumentedField:
 
     @property
     def is_found(self) -> bool:
-        """Whether it is read, and where the description says so if it does."""
+        """Whether the field is found, and at the described place if there is one."""
         return self.found is not None and self.described in {None, self.found}
 
 
 def hints_from_openapi(document: Schema) -> FieldHints:
-    """Return what a description tells about the fields that no name anchors."""
-    asset = _described_asset(_reply(document, "post", provider.UPLOADS), document)
-    balance = _described_balance(_reply(document, "get", provider.BALANCE), document)
+    """Return the places of fields that no documented name identifies."""
+    asset = _described_asset(_reply_schema(document, "post", provider.UPLOADS), document)
+    balance = _described_balance(_reply_schema(document, "get", provider.BALANCE), document)
     return FieldHints(_as_hint(asset), _as_hint(balance))
 
 
 def undocumented_fields(document: Schema, mapping: ReplyMapping = NO_MAPPING) -> list[UndocumentedField]:
-    """Return each open field that the description could tell of, in the order of the service's own list."""
+    """Return each open field that the document may describe, in the order of the service's own list of calls."""
     mapping = ReplyMapping(mapping.rules, hints_from_openapi(document))
     found = [read(document, mapping) for read in _READERS]
     return [each for each in found if each is not None]
@@ -75,7 +75,7 @@ def undocumented_fields(document: Schema, mapping: ReplyMapping = NO_MAPPING) ->
 
 @dataclass(slots=True)
 class _Example:
-    """An example of a reply, and where each of its values stands."""
+    """An example reply, and the path of each of its values."""
 
     document: Schema
     is_catalog: bool = False
@@ -127,14 +127,14 @@ class _Example:
         elif self.is_catalog and name in {"id", "model", "modelid", "publicid", "slug"}:
             value = sorted(DOCUMENTED_MODELS)[position % len(DOCUMENTED_MODELS)]
         elif name in {"name", "filename"}:
-            value = _NAMES[position % 2]
+            value = _FILE_NAMES[position % 2]
         elif name in {"type", "contenttype", "mediatype", "mimetype"}:
             value = "image/png"
         self.paths.setdefault(str(value), path)
         return value
 
     def jmespath_of(self, value: object) -> str | None:
-        """Return where a value stands; the key of a map as what gives all its keys."""
+        """Return the path of a value; for a key of a map, the path of all its keys."""
         path = self.paths.get(str(value))
         if path is None:
             return None
@@ -143,13 +143,13 @@ class _Example:
 
 
 def _kind(node: Schema) -> str:
-    """Return a schema's type; of several the first that is not null."""
+    """Return a schema's type; of several, the first that is not null."""
     kind = node.get("type")
     return str(next((each for each in as_list(kind) if each != "null"), kind))
 
 
 def _merged(schema: object, document: Schema) -> Schema:
-    """Return a schema as one: all parts of an `allOf`, the first of several choices that is not null."""
+    """Return one schema: all parts of an `allOf`, and the first choice that is not null."""
     node: Schema = resolve_ref(schema, document)
     for _ in range(_DEPTH_MAX):
         choices = [resolve_ref(each, document) for word in ("oneOf", "anyOf") for each in as_list(node.get(word))]
@@ -165,8 +165,8 @@ def _merged(schema: object, document: Schema) -> Schema:
     return node
 
 
-def _reply(document: Schema, method: str, path: str, *, success: bool = True) -> Schema:
-    """Return the schema of a reply: of the first success, or of the first refusal."""
+def _reply_schema(document: Schema, method: str, path: str, *, success: bool = True) -> Schema:
+    """Return the schema of a reply: the first success, or the first client error."""
     operation = as_map(as_map(operations(document).get(path)).get(method))
     responses = as_map(operation.get("responses"))
     wanted = "2" if success else "4"
@@ -182,11 +182,11 @@ def _example_of(
     return example, RawReply(status, {"content-type": "application/json"}, body)
 
 
-# --- what the description says ---
+# --- described places ---
 
 
-def _described(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema]]:
-    """Give every property of a reply with its path, lists as 0 and the keys of maps as `*`."""
+def _described_properties(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema]]:
+    """Yield every property of a reply with its path; 0 stands for lists, `*` for keys of maps."""
     waiting: list[tuple[Path, object]] = [((), schema)]
     for _ in range(_NODES_MAX):
         if not waiting:
@@ -203,9 +203,9 @@ def _described(schema: Schema, document: Schema) -> Iterator[tuple[Path, Schema]
 
 
 def _described_asset(schema: Schema, document: Schema) -> Path | None:
-    """Return where the asset's identifier is described to stand, in words; a name alone says no more than a reply."""
+    """Return the path that descriptions give for the asset id; names alone say no more than a reply does."""
     ranked: list[tuple[int, Path]] = []
-    for path, node in _described(schema, document):
+    for path, node in _described_properties(schema, document):
         is_value = not as_map(node.get("properties")) and "items" not in node and path and path[-1] not in {"*", 0}
         said = f"{node.get('title', '')} {node.get('description', '')}"
         if is_value and _kind(node) not in {"boolean", "object"}:
@@ -223,14 +223,14 @@ def _described_asset(schema: Schema, document: Schema) -> Path | None:
 
 
 def _described_balance(schema: Schema, document: Schema) -> Path | None:
-    told = [
+    found = [
         path
-        for path, node in _described(schema, document)
+        for path, node in _described_properties(schema, document)
         if path
         and _kind(node) in {"integer", "number", "string"}
         and _ABOUT_BALANCE.search(f"{path[-1]} {node.get('description', '')}".lower())
     ]
-    return told[0] if len(told) == 1 else None
+    return found[0] if len(found) == 1 else None
 
 
 def _as_hint(path: Path | None) -> tuple[str, ...]:
@@ -243,11 +243,11 @@ def _shown(path: Path | None) -> str | None:
     return keys_as_jmespath(path[:-1]) if path[-1:] == ("*",) else as_jmespath(path)
 
 
-# --- each field ---
+# --- the fields ---
 
 
 def _generation(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
-    schema = _reply(document, "post", provider.IMAGES) or _reply(document, "post", provider.VIDEOS)
+    schema = _reply_schema(document, "post", provider.IMAGES) or _reply_schema(document, "post", provider.VIDEOS)
     if not schema:
         return UndocumentedField(ReplyField.GENERATION_ID, "the generation's id", None, None, _POLLED)
     example, raw = _example_of(document, schema, status=202)
@@ -257,14 +257,14 @@ def _generation(document: Schema, mapping: ReplyMapping) -> UndocumentedField | 
 
 
 def _price(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
-    example, raw = _example_of(document, _reply(document, "post", provider.QUOTES))
+    example, raw = _example_of(document, _reply_schema(document, "post", provider.QUOTES))
     reply = parse_quote(raw, mapping)
     found = example.jmespath_of(reply.cost_credits) if isinstance(reply, Quoted) else None
     return UndocumentedField(ReplyField.PRICE, "the price of a quote", None, found, "sent back as max_cost_credits")
 
 
 def _balance(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
-    schema = _reply(document, "get", provider.BALANCE)
+    schema = _reply_schema(document, "get", provider.BALANCE)
     example, raw = _example_of(document, schema)
     reply = parse_balance(raw, mapping)
     found = example.jmespath_of(reply.credits) if isinstance(reply, BalanceRead) and reply.credits is not None else None
@@ -273,23 +273,23 @@ def _balance(document: Schema, mapping: ReplyMapping) -> UndocumentedField | Non
 
 
 def _asset_id(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
-    schema = _reply(document, "post", provider.UPLOADS)
+    schema = _reply_schema(document, "post", provider.UPLOADS)
     example, raw = _example_of(document, schema)
-    reply = parse_prepare(raw, _NAMES, mapping)
+    reply = parse_prepare(raw, _FILE_NAMES, mapping)
     found = example.jmespath_of(reply.tickets[0].asset_id) if isinstance(reply, UploadsPrepared) else None
     described = _shown(_described_asset(schema, document))
     return UndocumentedField(ReplyField.ASSET_ID, "the asset's identifier", described, found, "sent back in asset_ids")
 
 
 def _asset_url(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
-    example, raw = _example_of(document, _reply(document, "post", provider.UPLOADS_COMPLETE))
+    example, raw = _example_of(document, _reply_schema(document, "post", provider.UPLOADS_COMPLETE))
     reply = parse_complete(raw, _ASSET_IDS, mapping)
     found = example.jmespath_of(reply.urls[0]) if isinstance(reply, AssetsReady) else None
     return UndocumentedField(ReplyField.ASSET_URL, "the url of an asset", None, found, "sent back in inputs[].url")
 
 
 def _models(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
-    schema = _reply(document, "get", provider.MODELS)
+    schema = _reply_schema(document, "get", provider.MODELS)
     example, raw = _example_of(document, schema, is_catalog=True)
     reply = parse_catalog(raw, mapping)
     known = [model for model in reply.models if model.id in DOCUMENTED_MODELS] if isinstance(reply, CatalogRead) else []
@@ -298,7 +298,7 @@ def _models(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None
 
 
 def _error(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
-    schema = _reply(document, "post", provider.IMAGES, success=False) or _reply(
+    schema = _reply_schema(document, "post", provider.IMAGES, success=False) or _reply_schema(
         document, "post", provider.VIDEOS, success=False
     )
     example, raw = _example_of(document, schema, status=400)

@@ -1,4 +1,4 @@
-"""From a reply's status, headers and body to a value of `core.responses`. Pure, and total: nothing here raises."""
+"""Parses replies: status, headers and body become a value of `core.responses`. Pure; nothing here raises."""
 
 import math
 import re
@@ -57,22 +57,26 @@ from batchkiln.core.responses import (
 )
 
 _TITLE_MAX_CHARACTERS: Final = 120
-_OTHER: Final = "is about another generation"
-_NOT_THERE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
-_REFUSED: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
-_DENIAL: Final = re.compile(
+_OTHER_GENERATION: Final = "is about another generation"
+_NOT_FOUND_STATUSES: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
+_REFUSAL_STATUSES: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+_UNKNOWN_ID: Final = re.compile(
     r"\b(?:id|uuid|generation|task|job)\b[^.;]{0,30}\b"
     r"(?:not found|invalid|malformed|unknown|(?:does )?not exist|not valid)"
     r"|\b(?:invalid|malformed|unknown|no such|not a valid) (?:\w+ )?(?:id|uuid|generation|task|job)\b"
 )
-_CREATED: Final = frozenset({GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.SUCCESS})
+_ONGOING_OR_DONE: Final = frozenset({GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.SUCCESS})
 
 
 def parse_create(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> CreateReply:
-    """Read the reply to a create. A 2xx without an id is `NotUnderstood`: its outcome is unknown (Law 2)."""
+    """Parse the reply to a create. A 2xx without an id is `NotUnderstood`: its outcome is unknown (Law 2)."""
     if not raw.is_success:
         reply = read_create_error(raw, mapping)
-        if isinstance(reply, Refused) and configured_meaning(raw, mapping) is None and _tells_generation(raw, mapping):
+        if (
+            isinstance(reply, Refused)
+            and configured_meaning(raw, mapping) is None
+            and _names_running_generation(raw, mapping)
+        ):
             return IdempotencyConflict(reply.error)
         return reply
     record = find_record(raw, mapping)
@@ -83,72 +87,78 @@ def parse_create(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> CreateRep
     )
 
 
-def _tells_generation(raw: RawReply, mapping: ReplyMapping) -> bool:
-    """Tell whether a refusal holds the record of a generation that goes on, or succeeded: then one was created."""
+def _names_running_generation(raw: RawReply, mapping: ReplyMapping) -> bool:
+    """Return whether a refusal holds the record of a generation that runs or succeeded: then one was created."""
     if not is_api_error(raw):
         return False
     record = find_record(raw, mapping)
-    return record is not None and record.status in _CREATED
+    return record is not None and record.status in _ONGOING_OR_DONE
 
 
 def parse_read(raw: RawReply, generation_id: str, mapping: ReplyMapping = NO_MAPPING) -> ReadReply:
-    """Read the reply to a poll. A record that names plainly another id than the one asked for is not believed."""
+    """Parse the reply to a poll. A record with another id than the requested one is not accepted."""
     if raw.is_success:
         record = find_record(raw, mapping, generation_id)
         if record is None:
             return _not_understood(raw, "is no generation record", ReplyField.GENERATION, mapping)
         if record.id != generation_id:
-            return _not_understood(raw, _OTHER, ReplyField.GENERATION_ID, mapping)
+            return _not_understood(raw, _OTHER_GENERATION, ReplyField.GENERATION_ID, mapping)
         return RecordRead(record)
     if (reply := transient_error(raw, mapping)) is not None:
         return reply
-    if is_api_error(raw) and (raw.status in _NOT_THERE or (raw.status in _REFUSED and _denies_id(raw))):
+    if is_api_error(raw) and (
+        raw.status in _NOT_FOUND_STATUSES or (raw.status in _REFUSAL_STATUSES and _denies_id(raw))
+    ):
         return NotFound(read_error(raw, mapping))
     return not_an_api_reply(raw)
 
 
 def _denies_id(raw: RawReply) -> bool:
-    """Tell whether a refusal of a read says of the id itself that it is none."""
+    """Return whether a refusal of a poll says that the id itself is unknown or malformed."""
     said = error_texts(raw)
-    return _DENIAL.search(" ".join((*said.codes, said.prose))) is not None
+    return _UNKNOWN_ID.search(" ".join((*said.codes, said.prose))) is not None
 
 
 def parse_quote(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> QuoteReply:
-    """Read the reply to a quote."""
+    """Parse the reply to a quote."""
     if not raw.is_success:
         return read_refusal(raw, mapping)
     cost = find_price(raw.document(), mapping)
     if cost is not None:
         return Quoted(cost)
-    return _said_so(raw, mapping) or _not_understood(raw, "names no price", ReplyField.PRICE, mapping)
+    return _configured_refusal(raw, mapping) or _not_understood(raw, "names no price", ReplyField.PRICE, mapping)
 
 
 def parse_prepare(raw: RawReply, names: Sequence[str], mapping: ReplyMapping = NO_MAPPING) -> PrepareReply:
-    """Read the reply to an upload preparation: one ticket per name, in the order asked."""
+    """Parse the reply to an upload request: one ticket per name, in the order requested."""
     if not raw.is_success:
         return read_refusal(raw, mapping)
     try:
         return UploadsPrepared(read_tickets(raw.document(), names, mapping))
     except MissingField as lacking:
-        return _said_so(raw, mapping) or _not_understood(raw, lacking.lacking, lacking.field, mapping, len(names))
+        return _configured_refusal(raw, mapping) or _not_understood(
+            raw, lacking.lacking, lacking.field, mapping, len(names)
+        )
 
 
 def parse_complete(raw: RawReply, asset_ids: Sequence[str], mapping: ReplyMapping = NO_MAPPING) -> CompleteReply:
-    """Read the reply to an upload completion: one url per asset, in the order asked."""
+    """Parse the reply to an upload completion: one URL per asset, in the order requested."""
     if not raw.is_success:
         return read_refusal(raw, mapping)
     try:
         return AssetsReady(read_asset_urls(raw.document(), asset_ids, mapping))
     except MissingField as lacking:
         for node in walk(raw.document()):
-            error = _error_of_asset(node, raw)
+            error = _asset_error(node, raw)
             if error is not None:
                 return Refused(RefusalKind.ASSET_GONE, error)
-        return _said_so(raw, mapping) or _not_understood(raw, lacking.lacking, lacking.field, mapping, len(asset_ids))
+        return _configured_refusal(raw, mapping) or _not_understood(
+            raw, lacking.lacking, lacking.field, mapping, len(asset_ids)
+        )
 
 
 def parse_balance(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> BalanceReply:
-    """Read the reply to a balance: rounded down, and None where no field, or more than one, could be meant."""
+    """Parse the reply to a balance request: rounded down; None if no field, or more than one, may be the balance."""
     if not raw.is_success:
         return transient_error(raw, mapping) or not_an_api_reply(raw)
     document = raw.document()
@@ -161,7 +171,7 @@ def parse_balance(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> BalanceR
 
 
 def parse_describe(raw: RawReply) -> DescribeReply:
-    """Read the reply to `/openapi.json`."""
+    """Parse the reply to a request for the OpenAPI document."""
     document = raw.document()
     if not raw.is_success or not isinstance(document, Mapping):
         return transient_error(raw) or not_an_api_reply(raw)
@@ -175,14 +185,14 @@ def parse_describe(raw: RawReply) -> DescribeReply:
     )
 
 
-def _said_so(raw: RawReply, mapping: ReplyMapping) -> Refused | Throttled | AccountBlocked | None:
-    """Return what a person says of a success that is none."""
+def _configured_refusal(raw: RawReply, mapping: ReplyMapping) -> Refused | Throttled | AccountBlocked | None:
+    """Return the configured meaning of a 2xx that is a refusal."""
     reply = configured_meaning(raw, mapping)
     return Throttled(reply.retry_after, reply.error) if isinstance(reply, Busy) else reply
 
 
-def _error_of_asset(node: JsonNode, raw: RawReply) -> ErrorInfo | None:
-    """Return why an asset of a completion failed: an error beside its other fields, and no url."""
+def _asset_error(node: JsonNode, raw: RawReply) -> ErrorInfo | None:
+    """Return the error of an asset whose completion failed: an `error` in an object without a `url`."""
     if not isinstance(node.value, Mapping) or not node.path:
         return None
     fields = normalize_fields(node.value)
@@ -191,15 +201,15 @@ def _error_of_asset(node: JsonNode, raw: RawReply) -> ErrorInfo | None:
     return read_error_object(fields["error"], raw.secrets)
 
 
-# --- what was not found ---
+# --- replies that cannot be read ---
 
 
 def _not_understood(
     raw: RawReply, lacking: str, field: ReplyField, mapping: ReplyMapping, count: int = 1
 ) -> NotUnderstood | NoResponse:
-    """Say what a success lacks, with its shape, and the configuration line that would tell where it stands.
+    """Return what a 2xx lacks, its shape, and the configuration line that would give the missing field's path.
 
-    Only a path is told that finds `count` values in this very reply.
+    A path is suggested only if it finds `count` distinct values in this reply.
     """
     document = raw.document()
     if not isinstance(document, dict | list):
@@ -208,24 +218,24 @@ def _not_understood(
         path = mapping.rules.fields[field]
         lacking = f"{lacking} at {path}, where replies.fields.{field} says that it is"
         return NotUnderstood(lacking, describe_shape(document), raw.status)
-    # What was read as the id is no guess of where the right one stands.
+    # The field that was read as the id is no good guess of the right one.
     guess = (
         None
-        if lacking == _OTHER
-        else next((path for path in _guesses(document, field) if _finds(path, document, count)), None)
+        if lacking == _OTHER_GENERATION
+        else next((path for path in _guessed_paths(document, field) if _finds_distinct(path, document, count)), None)
     )
     return NotUnderstood(lacking, describe_shape(document), raw.status, remedy_line(field, guess))
 
 
-def _finds(path: str, document: object, count: int) -> bool:
+def _finds_distinct(path: str, document: object, count: int) -> bool:
     found = search_path(path, document)
     values = found if isinstance(found, list) else [found]
     texts = {str(value) for value in values if value is not None}
     return len(values) == count and len(texts) == count
 
 
-def _guesses(document: object, field: ReplyField) -> Iterator[str]:
-    """Give the paths where a field might stand: never a value, nor a name that may be one (Law 8)."""
+def _guessed_paths(document: object, field: ReplyField) -> Iterator[str]:
+    """Yield paths where a field may be, without values and without names that may be values (Law 8)."""
     nodes = list(walk(document))
     if field is ReplyField.ASSET_ID:
         anchors = [node for node in nodes if node.name == "uploadurl" and isinstance(node.value, str)][:1]

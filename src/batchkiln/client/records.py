@@ -1,7 +1,7 @@
-"""The generation record in a reply, found by its documented fields, whatever is around it (Service section 2.1).
+"""Finds the generation record in a reply by its documented fields, whatever surrounds it (Service section 2.1).
 
-The object that holds most of the documented fields is the record; other names only break ties. Where two objects
-could be meant, none is: a wrong id would be polled in the place of the one that was paid for.
+The object with most documented fields is the record; synonyms only break ties. If two objects may be the record, none
+is taken: polling a wrong id would lose the generation that was paid for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 STATUS_WORD_MAX_CHARACTERS: Final = 60
 _ID_MAX_CHARACTERS: Final = 500
-_WORDS: Final = frozenset(status.value for status in GenerationStatus) - {GenerationStatus.UNKNOWN.value}
-_GOING_ON: Final = frozenset({GenerationStatus.PENDING, GenerationStatus.PROCESSING})
+_STATUS_WORDS: Final = frozenset(status.value for status in GenerationStatus) - {GenerationStatus.UNKNOWN.value}
+_UNFINISHED: Final = frozenset({GenerationStatus.PENDING, GenerationStatus.PROCESSING})
 
-# Names whose objects are never the record, nor part of it; then those that hold another one, or something beside it.
+# Objects of these names are never the record: errors, then other records, then objects beside the record.
 _ERRORS: Final = frozenset({"error", "errors", "failure", "fault"})
 _OTHERS: Final = frozenset(
     {
@@ -45,14 +45,14 @@ _OWN_IDS: Final = ("generationid", "taskid", "jobid", "predictionid")
 _STATUS_SYNONYMS: Final = ("state", "generationstatus", "taskstatus", "jobstatus", "phase")
 _CREATED_SYNONYMS: Final = ("created", "createtime", "creationtime", "submittedat", "timestamp")
 _OUTPUT_SYNONYMS: Final = ("output", "files", "assets", "media", "urls", "results", "artifacts")
-# The stronger names first; of equally strong ones the dearer counts.
+# The more specific names first; of equally specific ones the highest value counts.
 _COST_NAMES: Final = (
     ("cost",),
     ("costcredits", "creditscost", "creditcost", "creditscharged", "chargedcredits", "creditsused"),
     ("charged", "credits", "price", "spent", "used"),
     ("amount", "total"),
 )
-# An object of this name carries the rest of a record whose id stands above it (JSON:API and its like).
+# An object of this name holds the rest of a record whose id is above it, as in JSON:API.
 _PARTS: Final = frozenset(
     {
         *("attributes", "properties", "fields", "values", "record", "generation", "task", "job", "video", "image"),
@@ -77,10 +77,10 @@ class _Candidate:
 
 
 def find_record(raw: RawReply, mapping: ReplyMapping, asked_id: str | None = None) -> GenerationRecord | None:
-    """Return the record of a reply, None where there is none or two could be meant.
+    """Return the record of a reply; None if there is none or two objects may be it.
 
-    In the reply to a read of `asked_id`, a record without an id, or with that one in other letter case, is the record
-    asked for; one with another id is given as it is.
+    In the reply to a poll of `asked_id`, a record without an id, or with the same id in other letter case, is the one
+    asked for. A record with another id is returned with that id.
     """
     document = raw.document()
     if mapping.has(ReplyField.GENERATION):
@@ -129,7 +129,7 @@ def _record(raw: RawReply, mapping: ReplyMapping, chosen: _Candidate, generation
     )
 
 
-# --- which object it is ---
+# --- choosing the object ---
 
 
 def _choose(document: object, asked_id: str | None) -> _Candidate | None:
@@ -147,10 +147,10 @@ def _choose(document: object, asked_id: str | None) -> _Candidate | None:
 
 
 def _break_tie(equals: list[_Candidate]) -> _Candidate | None:
-    """Choose between objects that look alike: the inner one of an envelope, else the outer one, else none."""
+    """Choose between equally good objects: the inner one of an envelope, else the outer one, else none."""
     outermost, *others = equals
     if all(outermost.node in other.node.self_and_ancestors() for other in others):
-        # An envelope has an id and a status as the record has; a record holds more than these.
+        # Both envelope and record may have an id and a status; only a record has more documented fields.
         return outermost if outermost.documented else (others[0] if len(others) == 1 else None)
     return outermost if len({candidate.id for candidate in equals}) == 1 else None
 
@@ -163,7 +163,7 @@ def _candidates(document: object) -> Iterator[_Candidate]:
         documented = frozenset(_documented(fields))
         word = _status_word(fields)
         points = sum(_POINTS[name] for name in documented)
-        points += 40 if (word or "").casefold() in _WORDS else 4 if word is not None else 0
+        points += 40 if (word or "").casefold() in _STATUS_WORDS else 4 if word is not None else 0
         points += 10 if read_text(unwrap(fields.get("id"))) else 3 if _id_of(fields) else 0
         is_record = word is not None or documented or (_id_of(fields) is not None and not _ERRORS & fields.keys())
         if is_record:
@@ -183,13 +183,13 @@ def _documented(fields: Mapping[str, object]) -> Iterator[str]:
 
 
 def _resolve_id(chosen: _Candidate, asked_id: str | None) -> str | None:
-    """Return the record's id, from where it stands beside the record if need be; in a read, the one asked for."""
+    """Return the record's id, from the objects around it if it has none; in a poll, the id asked for."""
     if asked_id is not None and _has_id(chosen, asked_id):
         return asked_id
     own = chosen.id
-    is_ended = GenerationStatus.of(_status_word(chosen.fields)) not in _GOING_ON
+    is_ended = GenerationStatus.of(_status_word(chosen.fields)) not in _UNFINISHED
     if own is not None:
-        # `{"id": …, "status": "failed", "error": …}` in the reply to a create is an error with the request's id.
+        # `{"id": …, "status": "failed", "error": …}` in the reply to a create is an error, and the id is the request's.
         is_error = is_ended and _ERRORS & chosen.fields.keys() and not chosen.documented and asked_id is None
         return None if is_error and _status_word(chosen.fields) else own
     found = _id_nearby(chosen)
@@ -202,9 +202,9 @@ def _resolve_id(chosen: _Candidate, asked_id: str | None) -> str | None:
 
 
 def _has_id(candidate: _Candidate, asked_id: str) -> bool:
-    """Whether an object holds the id that was asked for, under any name that an id has."""
-    told = [read_text(unwrap(candidate.fields.get(name))) for name in ("id", *_ID_SYNONYMS)]
-    return any(text.casefold() == asked_id.casefold() for text in told if text is not None)
+    """Return whether an object holds the requested id under any name that an id has."""
+    found = [read_text(unwrap(candidate.fields.get(name))) for name in ("id", *_ID_SYNONYMS)]
+    return any(text.casefold() == asked_id.casefold() for text in found if text is not None)
 
 
 def _id_of(fields: Mapping[str, object]) -> str | None:
@@ -212,7 +212,7 @@ def _id_of(fields: Mapping[str, object]) -> str | None:
 
 
 def _id_nearby(chosen: _Candidate) -> str | None:
-    """Return the id of a record that is told in parts: below it, above it, beside it, or as its key in a map."""
+    """Return the id of a record that is split into parts: it is below, above or beside it, or its key in a map."""
     below = _identity_among(children(chosen.node))
     above = chosen.node.parent
     if below is not None or above is None or not isinstance(above.value, Mapping):
@@ -226,7 +226,7 @@ def _id_nearby(chosen: _Candidate) -> str | None:
         return read_text(unwrap(fields[named[0] if named else "id"]))
     beside = _identity_among(part for part in children(above) if part.path != chosen.node.path)
     key = chosen.node.path[-1]
-    # A key is an id only where the object is a record beyond doubt.
+    # A key is the id only if the object is certainly a record.
     is_keyed = beside is None and not is_field_name(key) and bool(chosen.documented)
     return str(key) if is_keyed else beside
 
@@ -236,20 +236,20 @@ def _identity_among(parts: Iterator[JsonNode]) -> str | None:
     return next((_id_of(normalize_fields(fields)) for fields in objects if isinstance(fields, Mapping)), None)
 
 
-# --- what it says ---
+# --- its fields ---
 
 
 def _status_word(fields: Mapping[str, object]) -> str | None:
     found = [text for name in ("status", *_STATUS_SYNONYMS) if (text := read_text(unwrap(fields.get(name))))]
     if "status" in fields:
         return read_text(unwrap(fields["status"])) or next(iter(found), None)
-    return next((text for text in found if text.casefold() in _WORDS), next(iter(found), None))
+    return next((text for text in found if text.casefold() in _STATUS_WORDS), next(iter(found), None))
 
 
 def _status_nearby(node: JsonNode) -> str | None:
     def read(value: object) -> str | None:
         word = read_text(unwrap(value))
-        return word if word is not None and word.casefold() in _WORDS else None
+        return word if word is not None and word.casefold() in _STATUS_WORDS else None
 
     return _nearby(node, "status", read)
 
@@ -259,12 +259,12 @@ def _documented_cost(value: object) -> int | None:
 
 
 def _cost_of(fields: Mapping[str, object]) -> int | None:
-    """Return `credits.cost`, else what another name says; of two readings alike the dearer."""
+    """Return `credits.cost`, else the value of a synonym; of equally good ones the highest."""
     inner = fields.get("credits")
     for holder in (normalize_fields(inner), fields) if isinstance(inner, Mapping) else (fields,):
         for names in _COST_NAMES:
-            told = [read_cost(unwrap(holder.get(name))) for name in names]
-            costs = [cost for cost in told if cost is not None]
+            found = [read_cost(unwrap(holder.get(name))) for name in names]
+            costs = [cost for cost in found if cost is not None]
             if costs:
                 return max(costs)
     return None
@@ -272,12 +272,12 @@ def _cost_of(fields: Mapping[str, object]) -> int | None:
 
 def _created_at(chosen: _Candidate) -> datetime | None:
     own = read_instant(chosen.fields.get("createdat")) or _nearby(chosen.node, "createdat", read_instant)
-    told = (read_instant(chosen.fields.get(name)) for name in _CREATED_SYNONYMS)
-    return own or next((instant for instant in told if instant is not None), None)
+    found = (read_instant(chosen.fields.get(name)) for name in _CREATED_SYNONYMS)
+    return own or next((instant for instant in found if instant is not None), None)
 
 
 def _outputs(chosen: _Candidate) -> object:
-    """Return what the record holds as outputs: by the documented name here or nearby, else by another one here."""
+    """Return the record's outputs: `outputs` in the record or near it, else a synonym in the record."""
 
     def read(value: object) -> object:
         return value if isinstance(value, list | Mapping) and value else None
@@ -300,7 +300,7 @@ def _error(chosen: _Candidate) -> object:
 
 
 def _nearby(node: JsonNode, name: str, read: Callable[[object], T | None]) -> T | None:
-    """Return what a documented name says below the record, else elsewhere in the reply where it stands only once."""
+    """Return what a documented name holds below the record, else elsewhere in the reply if it occurs only once."""
 
     def is_other(here: JsonNode) -> bool:
         return here.name in _ERRORS or here.name in _OTHERS
@@ -310,5 +310,7 @@ def _nearby(node: JsonNode, name: str, read: Callable[[object], T | None]) -> T 
         if is_named and (found := read(here.value)) is not None:
             return found
     *_, root = node.self_and_ancestors()
-    told = [here for here in walk_below(root, skip=is_other) if here.name == name and isinstance(here.path[-1], str)]
-    return read(told[0].value) if len(told) == 1 else None
+    candidates = [
+        here for here in walk_below(root, skip=is_other) if here.name == name and isinstance(here.path[-1], str)
+    ]
+    return read(candidates[0].value) if len(candidates) == 1 else None

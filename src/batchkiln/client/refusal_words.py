@@ -1,8 +1,7 @@
-"""What a refusal is about, by its code words first, and by its sentences where no code tells (Service section 7).
+"""Recognises the meaning of a refusal by its code, or else by its sentences (Service section 7).
 
-The service shows none of its words but one. What is misread here costs money or holds a queue, so every pattern asks
-for the thing and what is said of it together, and the table in `tests/unit/client/test_refusal_words.py` grows with
-every body that was ever met.
+The service documents only one of its codes. A misread refusal costs money or stops a queue, so each pattern requires
+both a subject and what is said of it. `tests/unit/client/test_refusal_words.py` lists every body met so far.
 """
 
 import re
@@ -13,7 +12,7 @@ from batchkiln.client.error_messages import ErrorTexts
 
 
 class ErrorMeaning(Enum):
-    """What a refusal says of itself."""
+    """The meaning of a refusal."""
 
     OVER_QUOTE = auto()
     KEY_MISMATCH = auto()
@@ -21,24 +20,24 @@ class ErrorMeaning(Enum):
     NO_CREDITS = auto()
     LIMIT = auto()
     ASSET_GONE = auto()
-    CONTENT = auto()  # moderation: this one request
+    CONTENT = auto()  # moderation of this one request
     LOCKED_OUT = auto()  # the account is suspended
-    UNCERTAIN = auto()  # something broke behind the API: it does not say what became of the request
+    UNCERTAIN = auto()  # a failure behind the API: the request's outcome is unknown
 
 
-def meaning_by_code(said: ErrorTexts) -> ErrorMeaning | None:
-    """Return what the code words say; None where they are general, or not known."""
-    for code in said.codes:
+def meaning_by_code(texts: ErrorTexts) -> ErrorMeaning | None:
+    """Return the meaning of the codes; None if they are general or unknown."""
+    for code in texts.codes:
         for meaning, pattern in _CODES:
             if pattern.search(code):
                 return meaning
     return None
 
 
-def meaning_by_prose(said: ErrorTexts) -> ErrorMeaning | None:
-    """Return what the sentences say; None where they tell nothing of this kind."""
+def meaning_by_prose(texts: ErrorTexts) -> ErrorMeaning | None:
+    """Return the meaning of the sentences; None if they match no pattern."""
     for meaning, pattern in _PROSE:
-        if pattern.search(said.prose) and not (meaning in _UNLESS and _UNLESS[meaning].search(said.prose)):
+        if pattern.search(texts.prose) and not (meaning in _UNLESS and _UNLESS[meaning].search(texts.prose)):
             return meaning
     return None
 
@@ -84,7 +83,7 @@ _CODES: Final = (
         _any(
             r"\bidempot\w*\b.*\b(?:mismatch|reused?|conflict|different|changed)\b|\bparameter mismatch\b",
             r"\bkey (?:reused?|mismatch)\b|\b(?:payload|body) (?:mismatch|changed|differs)\b",
-            # Of bytes that are unchanged: something was created under this key, maybe by a proxy that sent them twice.
+            # For unchanged bytes: something was created under this key, perhaps because a proxy sent them twice.
             r"^duplicate(?: (?:request|submission|generation|task|job|(?:idempotency )?key))?$",
             r"^(?:(?:request|generation|task|job|idempotency key|key) )?"
             r"already (?:exists|created|submitted|accepted|used)$",
@@ -219,7 +218,7 @@ _PROSE: Final = (
         ),
     ),
 )
-# What one of the patterns finds and these words take back.
+# Exceptions: a text that matches these does not have the meaning.
 _UNLESS: Final = {
     ErrorMeaning.BUSY: _any(
         r"\b(?:no|not an?|without|inactive) (?:active )?(?:generation|task|job)\b|\b(?:not|isn't) (?:active|running)\b",
