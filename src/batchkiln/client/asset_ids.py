@@ -42,9 +42,7 @@ _MEDIA_TYPE: Final = re.compile(r"[a-z]+/[a-z0-9.+-]+")
 _HOLDERS: Final = frozenset({"data", "result", "results", "response", "payload", "body", "content", "reply"})
 _MARKS: Final = frozenset({"status", "success", "ok", "code", "message", "created", "error", "errors"})
 _NUMBERED: Final = re.compile(r"(.*?)(\d{1,2})")
-_PLAIN_ID: Final = re.compile(
-    r"\d{3,20}|[A-Fa-f0-9]{64}"
-)  # only if the name has a word for id
+_PLAIN_ID: Final = re.compile(r"\d{3,20}|[A-Fa-f0-9]{64}")  # only if the name has a word for id
 _SIGNATURE: Final = re.compile(r"[A-Fa-f0-9]{64}|[A-Za-z0-9+/]{22,}={1,2}")
 _COMMON: Final = re.compile(r"[a-z]+|[A-Z]+|v?\d+(\.\d+)*")
 
