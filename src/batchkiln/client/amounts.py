@@ -25,36 +25,12 @@ _PRICE_HOLDERS: Final = frozenset({"cost", "price", "quote", "charge", "costs", 
 _LEFT: Final = frozenset({"balance", "remaining", "available", "left"})
 _CREDITS: Final = frozenset({"credits", "credit"})
 _GENERIC: Final = frozenset({"amount", "total", "value", "credits", "credit"})
+# Words of numbers that are no balance.
 _OTHER: Final = frozenset(
     {
-        *(
-            "used",
-            "spent",
-            "limit",
-            "limits",
-            "max",
-            "maximum",
-            "reserved",
-            "pending",
-            "daily",
-            "day",
-            "today",
-            "budget",
-        ),
-        *(
-            "cost",
-            "price",
-            "id",
-            "time",
-            "timestamp",
-            "at",
-            "expires",
-            "request",
-            "requests",
-            "reads",
-            "files",
-            "quota",
-        ),
+        *("used", "spent", "limit", "limits", "max", "maximum", "reserved", "pending", "daily", "day", "today"),
+        *("budget", "cost", "price", "id", "time", "timestamp", "at", "expires", "request", "requests", "reads"),
+        *("files", "quota"),
         *("uploads", "bytes", "minute", "rate", "reset", "version", "count", "code", "status", "previous", "monthly"),
         *("ms", "duration", "latency", "page", "key", "keys"),
     }

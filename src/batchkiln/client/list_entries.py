@@ -1,7 +1,7 @@
 """Splits a reply about several files into one entry per file, in the order requested.
 
-A name that occurs once per file, as `upload_url`, anchors the entries: an entry is the largest part of the reply with
-one anchor only. Parts of lists and maps elsewhere that have as many members belong to the entries too.
+A name that occurs once per file, such as `upload_url`, anchors the entries: an entry is the largest part of the reply
+with one anchor only. Lists and maps elsewhere with one member per file add these members to the entries.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

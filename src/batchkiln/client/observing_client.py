@@ -1,4 +1,4 @@
-"""A client that keeps its last reply, to explain how the service's replies are read."""
+"""A client that keeps its last reply, so that `doctor` can explain how replies are read."""
 
 import math
 from collections.abc import Iterator, Mapping

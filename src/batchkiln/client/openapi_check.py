@@ -153,10 +153,10 @@ def _reply_mismatches(expected: ExpectedCall, operation: Schema, document: Schem
         if not fields:
             continue
         if missing := expected.needs - fields.keys():
-            yield f"answers without {_names(missing)}; other names and envelopes are tried", False
+            yield f"replies without {_names(missing)}; other names and envelopes are tried", False
         words = {word for node in fields.get("status", ()) for word in strings(node.get("enum"))}
         if expected.is_create and words and (new := frozenset(words) - _STATUSES):
-            yield f"knows states that count as not ended here: {_names(new)}", False
+            yield f"has statuses that count as not ended here: {_names(new)}", False
 
 
 def _fields(schema: Schema, document: Schema) -> dict[str, list[Schema]]:

@@ -294,7 +294,9 @@ def _models(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None
     reply = parse_catalog(raw, mapping)
     known = [model for model in reply.models if model.id in DOCUMENTED_MODELS] if isinstance(reply, CatalogRead) else []
     found = example.jmespath_of(known[0].id) if known else None
-    return UndocumentedField(ReplyField.MODELS, "the models of the catalog", None, found, "items are held against them")
+    return UndocumentedField(
+        ReplyField.MODELS, "the models of the catalog", None, found, "items are checked against them"
+    )
 
 
 def _error(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
@@ -304,7 +306,7 @@ def _error(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
     example, raw = _example_of(document, schema, status=400)
     code = read_error(raw, mapping).code
     return UndocumentedField(
-        ReplyField.ERROR_CODE, "the code of an error", None, example.jmespath_of(code), "it tells what to do"
+        ReplyField.ERROR_CODE, "the code of an error", None, example.jmespath_of(code), "it decides what happens next"
     )
 
 

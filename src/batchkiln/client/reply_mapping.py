@@ -1,4 +1,4 @@
-"""How to find fields in one service's replies: the user's rules, and hints from its OpenAPI document."""
+"""Finds fields in one service's replies by the user's rules and by hints from the service's OpenAPI document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -70,18 +70,18 @@ def _check_account(account: Account) -> Account:
 
 def _check_address(value: str | KeySource) -> str | KeySource:
     if isinstance(value, str) and not re.match(r"[a-z][a-z0-9+.-]*://", value, re.IGNORECASE):
-        raise ValueError("a URL, or where one stands: {env: NAME}, {file: path} or {keyring: name}")
+        raise ValueError("expected a URL, or where it is stored: {env: NAME}, {file: path} or {keyring: name}")
     return value
 
 
 def _check_jmespath(path: str) -> str:
     if path.startswith("/"):
-        raise ValueError("this is a JSON Pointer; a JMESPath is expected, as data.files[].id")
+        raise ValueError("this is a JSON Pointer; a JMESPath such as data.files[].id is expected")
     try:
         jmespath.compile(path)
     except (JMESPathError, RecursionError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"this is no JMESPath, as data.files[].id is one: {reason}") from None
+        raise ValueError(f"not a JMESPath such as data.files[].id: {reason}") from None
     return path
 
 
@@ -134,7 +134,7 @@ class _Refusal(_Model):
     @model_validator(mode="after")
     def _has_condition(self) -> Self:
         if self.status is None and self.code is None and self.text is None:
-            raise ValueError("a refusal is told by at least one of status, code and text")
+            raise ValueError("a refusal rule needs at least one of status, code and text")
         return self
 
 
@@ -310,7 +310,7 @@ def _reason(problem: ErrorDetails) -> str:
         case "extra_forbidden" | "unexpected_keyword_argument":
             return "there is no such field"
         case "missing":
-            return "this field is needed"
+            return "this field is required"
         case "value_error":
             return str(problem["ctx"]["error"])
         case _:

@@ -247,7 +247,7 @@ def base_url_problem(value: str) -> str | None:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return "a base URL begins with https:// (or http://) and a host"
     if parts.username or parts.password or parts.query or parts.fragment:
-        return "a base URL holds no user, password, query or fragment"
+        return "a base URL has no user, password, query or fragment"
     return None
 
 
@@ -265,7 +265,7 @@ def clear_text_problem(base_url: str, *, remedy: str) -> str | None:
     if urlsplit(base_url).scheme != "http" or is_loopback(base_url):
         return None
     host = urlsplit(base_url).hostname
-    return f"http:// would send API keys in clear to {host}: use https://, or {remedy} where that network is trusted"
+    return f"http:// would send API keys in clear to {host}: use https://, or {remedy} if that network is trusted"
 
 
 def _from_keyring(name: str) -> str | None:

@@ -135,7 +135,7 @@ def _against_text(
 
 
 def _is_plain(value: str, reading: Callable[[str], object]) -> bool:
-    """Return whether a value is understood: it can be parsed, or it is a word such as `auto`."""
+    """Return whether a value can be interpreted: as a size or ratio, or as a word such as `auto`."""
     return reading(value) is not None or value.replace("-", "").replace("_", "").isalpha()
 
 

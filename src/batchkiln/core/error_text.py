@@ -1,4 +1,4 @@
-"""Describes errors of the service in words for a person."""
+"""Describes the service's errors in words for a person."""
 
 from collections.abc import Mapping
 from typing import Final, assert_never

@@ -1,4 +1,4 @@
-"""The errors that a person sees, by who has to act, with the exit status of each."""
+"""The errors that users see, grouped by who has to act, with their exit statuses."""
 
 import shlex
 from collections.abc import Sequence

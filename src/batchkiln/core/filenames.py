@@ -142,7 +142,7 @@ def _hash(value: str) -> str:
 
 
 def _safe_component(head: str, tail: str) -> str:
-    """Return a component of a name and its end (`-2.png`); the end is kept if the name is cut."""
+    """Join a name and its end (`-2.png`) into a component; if it is too long, the name is cut and the end kept."""
     room = COMPONENT_SIZE_BYTES - len(tail.encode())
     too_long = len(head.encode()) > room
     whole = head + tail

@@ -1,8 +1,7 @@
-"""What is particular to the provider of the service: paths, header, documented models, and words of its replies.
+"""The provider of the service: its paths, its header, its documented models, and the words of its replies.
 
-For a provider with other paths and words, change this module and `client/refusal_words.py`, whose patterns read its
-refusals. Where the fields of its replies have names that are not recognised, `replies:` in the profile gives their
-paths (docs/replies.md).
+For a provider with other paths and words, change this module and `client/refusal_words.py`, whose patterns read
+refusals. If names of reply fields are not recognised, `replies:` in the profile gives their paths (docs/replies.md).
 """
 
 from enum import Enum, auto

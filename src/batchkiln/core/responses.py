@@ -134,7 +134,7 @@ class NotUnderstood:
 
 
 class AccountProblem(StrEnum):
-    """Why an account cannot work until a person acts."""
+    """The reason why an account cannot work until a person acts."""
 
     KEY_REFUSED = "key_refused"  # 401
     UPGRADE_REQUIRED = UPGRADE_CODE  # Service rule 5.4
@@ -158,7 +158,7 @@ TransientError = Throttled | Unavailable | EdgeBlocked | NoResponse | NotUnderst
 
 
 class RefusalKind(StrEnum):
-    """What a refusal before creation was about."""
+    """The reason for a refusal before anything was created."""
 
     INVALID = "invalid"
     OVER_QUOTE = "over_quote"  # the price rose since the quote (Service rule 4.6)

@@ -15,7 +15,7 @@ STABLE_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What changes when a file is written or replaced."""
+    """A file's inode, size and modification time; one of them differs after a write or replacement."""
 
     inode: int
     size_bytes: int

@@ -42,7 +42,7 @@ class JobSink(Protocol):
         """Return the jobs with items that are queued or in progress."""
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
-        """Return the names that are jobs of the queue."""
+        """Return those of the names that are jobs in the queue."""
 
     async def ended(self, job: str) -> Mapping[str, Any]:
         """Return the result file's content for a job that has ended."""

@@ -101,7 +101,7 @@ def test_new_states_and_missing_fields_are_told(document: Any) -> None:  # noqa:
 
     assert graves(found) == []
     assert [each.what for each in found if "queued" in each.what]
-    assert [each.what for each in found if each.what.startswith("GET /generations/{id} answers without outputs")]
+    assert [each.what for each in found if each.what.startswith("GET /generations/{id} replies without outputs")]
 
 
 def test_texts_of_the_description_are_made_safe(document: Any) -> None:  # noqa: ANN401
