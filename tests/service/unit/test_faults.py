@@ -161,9 +161,9 @@ def test_several_faults_may_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no fault of this endpoint; allowed: reset_before, throttle"),
+        ("", "'' is not a fault of this endpoint; allowed: reset_before, throttle"),
         ("explode", "'explode' is no fault"),
-        ("link_dies_early", "'link_dies_early' is no fault of this endpoint"),
+        ("link_dies_early", "'link_dies_early' is not a fault of this endpoint"),
         ("slow", "slow needs seconds"),
         ("slow; seconds=soon", "seconds: Input should be a valid number"),
         ("slow; seconds=nan", "seconds: Input should be a finite number"),
