@@ -46,7 +46,7 @@ class Context:
     faults: Faults
     dice: RandomStream
     links: Links
-    edge: Firewall
+    firewall: Firewall
     asset_dir: Path
     origin: Callable[[web.BaseRequest], str]
     asset_locks: AssetLocks = field(default_factory=AssetLocks)

@@ -127,7 +127,7 @@ class LocalService:
 
     async def retention_done(self) -> None:
         """Wait until everything that has expired by now is deleted."""
-        await self._housekeeping.done()
+        await self._retention.done()
 
     async def end_pending_generation(self, generation_id: str, outcome: Outcome = "success") -> bool:
         """End a generation that stays pending, as the service's support would.
@@ -236,17 +236,17 @@ class LocalService:
             faults=self.faults,
             dice=RandomStream(config.seed),
             links=Links(bytes.fromhex(await self._run(_secret))),
-            edge=await self._edge(),
+            firewall=await self._firewall(),
             asset_dir=asset_dir,
             origin=self._origin_for,
             new_id=new_id if self._dialect is None else self._dialect.new_id,
         )
         await self._renderer.start_pending()
-        await self._keep_house(stack, context, media_dir)
+        await self._start_retention(stack, context, media_dir)
         return context
 
-    async def _keep_house(self, stack: AsyncExitStack, context: Context, media_dir: Path) -> None:
-        self._housekeeping = RetentionSweeper(
+    async def _start_retention(self, stack: AsyncExitStack, context: Context, media_dir: Path) -> None:
+        self._retention = RetentionSweeper(
             database=self._database,
             clock=self.clock,
             retention=Retention.of(self.config),
@@ -254,20 +254,20 @@ class LocalService:
             asset_dir=context.asset_dir,
             asset_locks=context.asset_locks,
         )
-        task = asyncio.get_running_loop().create_task(self._housekeeping.run(), name="service-housekeeping")
+        task = asyncio.get_running_loop().create_task(self._retention.run(), name="service-retention")
         stack.push_async_callback(ended, task)
 
     def _origin_for(self, request: web.BaseRequest) -> str:
         return self._address.for_request(request)
 
-    async def _edge(self) -> Firewall:
+    async def _firewall(self) -> Firewall:
         """Return the firewall, with the requests of the last minute before a restart counted."""
         minute_ms = round(self.config.limits.minute_seconds * 1000)
         since_ms = self.clock.now_ms() - minute_ms
-        edge = Firewall(self.config.limits.requests_per_minute_per_ip, minute_ms)
+        firewall = Firewall(self.config.limits.requests_per_minute_per_ip, minute_ms)
         rows = await self._run(lambda connection: recent_arrivals(connection, since_ms))
-        edge.restore(rows)
-        return edge
+        firewall.restore(rows)
+        return firewall
 
     async def _listen(self, stack: AsyncExitStack, context: Context) -> None:
         """Open the port; when the stack is closed, replies under way are completed."""

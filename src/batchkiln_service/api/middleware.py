@@ -55,7 +55,7 @@ async def firewall_and_errors(request: web.Request, handler: Handler) -> web.Str
         return await _routed(request, handler)
     arrival = Arrival("other", request.get(ROUTE, UNKNOWN_PATH), request.remote or "", context.clock.now_ms())
     request[ENTRY] = entry = Entry(arrival)
-    is_admitted = context.edge.admits(arrival.ip, arrival.arrived_at_ms)
+    is_admitted = context.firewall.admits(arrival.ip, arrival.arrived_at_ms)
     response = await _routed(request, handler) if is_admitted else blocked()
     if request[ENTRY] is entry:  # not handled by an endpoint
         await log_response(context, entry, LoggedResponse(response.status, response.get(CODE)))
@@ -138,7 +138,7 @@ async def _with_error_replies(work: Callable[[], Awaitable[web.StreamResponse]])
         return await work()
     except ApiError as error:
         return refusal(error)
-    except Exception as error:  # noqa: BLE001 - a request boundary: one accident must not become another client's
+    except Exception as error:  # noqa: BLE001 - a request boundary: one request's error must not affect other clients
         return refusal(_unexpected(error))
 
 

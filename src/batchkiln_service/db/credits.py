@@ -58,8 +58,8 @@ def buy(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: in
 
 def bought_credits(connection: sqlite3.Connection, account: str) -> int:
     """Return the number of credits that an account has bought."""
-    (purse,) = list_balances(connection, account)
-    return purse.bought_credits
+    (balance,) = list_balances(connection, account)
+    return balance.bought_credits
 
 
 def list_balances(connection: sqlite3.Connection, account: str | None = None) -> list[CreditBalance]:

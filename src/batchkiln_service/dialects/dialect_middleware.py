@@ -48,10 +48,10 @@ def install_dialect(app: web.Application, context: Context, dialect: Dialect) ->
     dressing = _DialectMiddleware(context, dialect)
 
     @web.middleware
-    async def dressed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def translated(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await dressing.execute(request, handler)
 
-    app.middlewares.insert(0, dressed)
+    app.middlewares.insert(0, translated)
     app.on_response_prepare.append(dressing.tell_time)
 
 
@@ -77,7 +77,7 @@ class _DialectMiddleware:
         known = await self._known(request) if endpoint is Endpoint.CREATE else None
         response = await handler(request)
         if path == own_downloads.PATH:
-            return await dialect_outputs.dressed(self._dialect, request, response)
+            return await dialect_outputs.send_output(self._dialect, request, response)
         if path == upload.PATH and response.status == 200:  # noqa: PLR2004
             return web.Response(status=_PUT_STATUSES[self._dialect["put_status"]])
         if not path.startswith(PREFIX) or not isinstance(response, web.Response) or response.prepared:
@@ -87,7 +87,7 @@ class _DialectMiddleware:
                 self._context, request[ENTRY], LoggedResponse(refusal.status, "replay_refused", request[ENTRY].fault)
             )
             return self._refusing(refusal, _BUSY_SECONDS, {})
-        return self._dressed(response, endpoint)
+        return self._translated(response, endpoint)
 
     async def tell_time(self, request: web.Request, response: web.StreamResponse) -> None:
         """Set the headers that tell the service's time, as the dialect does."""
@@ -130,10 +130,10 @@ class _DialectMiddleware:
             return None if is_number else "unknown"  # not of the type in which it was sent
         return self._asset_ids.own(given)
 
-    def _dressed(self, response: web.Response, endpoint: Endpoint | None) -> web.Response:
+    def _translated(self, response: web.Response, endpoint: Endpoint | None) -> web.Response:
         code = response.get(CODE)
         if code == "edge_blocked":
-            return self._edge()
+            return self._firewall()
         if not isinstance(response.body, bytes) or response.content_type != "application/json":
             return response
         document = orjson.loads(response.body)
@@ -231,7 +231,7 @@ class _DialectMiddleware:
                 pass
         return response
 
-    def _edge(self) -> web.Response:
+    def _firewall(self) -> web.Response:
         match self._dialect["edge_page"]:
             case "text":
                 response = web.Response(status=403, text=_EDGE_TEXT)

@@ -57,7 +57,7 @@ def count_of_outputs(dialect: Dialect, *, is_video: bool) -> int:
     return 2 if has_second else 1
 
 
-async def dressed(dialect: Dialect, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+async def send_output(dialect: Dialect, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Send the file of a link with the dialect's headers."""
     if response.prepared or all(dialect[name] == _PLAIN[name] for name in _PLAIN):
         return response

@@ -65,7 +65,7 @@ class WorkerProcess:
     def _running(self) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._is_closed:
-                raise WorkerLostError("the workshop is closed")
+                raise WorkerLostError("the worker process is closed")
             if self._process is None:
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "batchkiln_service.media"],

@@ -323,7 +323,7 @@ async def test_completion_under_way_keeps_its_upload(world: World, png: bytes) -
     """RetentionSweeper waits for a completion, and does not delete what it has made ready."""
     prepared = await world.prepare(len(png))
     await world.put(prepared, png)
-    locks = world.service._housekeeping._asset_locks
+    locks = world.service._retention._asset_locks
     async with locks.held([prepared.asset_id]):  # as a completion does
         world.clock.advance(300 + DAY_SECONDS)
         for _ in range(20):
