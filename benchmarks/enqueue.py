@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from figure import Figure, at_most, below
 
 from batchkiln.core.catalogue import PlacedObjection
-from batchkiln.core.errors import Mistake
+from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
-from batchkiln.queue.connection import prepare_for_writing
-from batchkiln.queue.intake import ITEMS_AT_ONCE, ApplyOptions, apply_manifest
+from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions, apply_manifest
+from batchkiln.store.database import prepare_for_writing
 
 RECIPE: Final = Recipe(
     "epsilon-2", Mode.TEXT_TO_IMAGE, (("aspect_ratio", "1:1"), ("resolution", "1024x1024")), 0, 20, 3
@@ -75,9 +75,9 @@ def made(rows: int) -> Iterator[Placed]:
         yield Placed(spec, "rows.tsv", number + 2)
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Mistake:
+def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
     """Give a mistake without its source line."""
-    return Mistake(reason, file=file, line=line, column=column, remedy=remedy)
+    return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
 
 def opened(folder: Path, name: str) -> sqlite3.Connection:

@@ -24,7 +24,7 @@ from typing import Final
 from enqueue import applied_from_file, opened, write_source
 from PIL import Image
 
-from batchkiln.queue.persons import preview_retry
+from batchkiln.store.operations import preview_retry
 
 FORMATS: Final = ("jsonl", "csv", "parquet", "imagefolder", "webdataset")
 _FOLDERS: Final = 1000

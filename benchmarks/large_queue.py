@@ -26,15 +26,15 @@ from pathlib import Path
 from figure import Figure, below
 
 from batchkiln.core.catalogue import PlacedObjection
-from batchkiln.core.errors import Mistake
-from batchkiln.core.instants import Now
+from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.planner import AccountView, choose_action
-from batchkiln.core.views import Scope, Viewpoint
-from batchkiln.core.windows import DayUsage, Limits, ServiceDay, SlidingLog, Today, day_starts
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions, apply_manifest
-from batchkiln.queue.store import News, QueueStore
+from batchkiln.core.queue_types import Scope, Viewpoint
+from batchkiln.core.rate_limits import CurrentDay, DayUsage, Limits, ServiceDay, SlidingWindow, day_starts
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.store.apply import ApplyOptions, apply_manifest
+from batchkiln.store.database import Database
+from batchkiln.store.store import ChangeNotifier, Store
 
 RUNS = 7
 START_SECONDS = 0.5
@@ -83,9 +83,9 @@ def job(folder: Path) -> JobSpec:
     )
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None) -> Mistake:
+def mistake_at(file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None) -> Diagnostic:
     """Name a place; none is expected."""
-    return Mistake(reason, file=file, line=line, column=column, remedy=remedy)
+    return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
 
 _DONE = (
@@ -123,18 +123,18 @@ async def fill(folder: Path, count: int) -> float:
         options=ApplyOptions(),
         mistake_at=mistake_at,
     )
-    store = QueueStore(database, News(), profile="far", day=ServiceDay(), keep_requests_seconds=300)
+    store = Store(database, ChangeNotifier(), profile="far", day=ServiceDay(), keep_requests_seconds=300)
     account_id = await store.account("main")
     await database.write(finish, account_id=account_id, done=count * 9 // 10)
     viewpoint = Viewpoint(account_id=account_id, profile="far", account="main", is_first=True, scope=Scope())
-    now = Now(steady=0.0, instant=NOW, latest=NOW)
+    now = ClockReading(monotonic=0.0, instant=NOW, latest=NOW)
     limits = Limits()
     view = AccountView(
         limits=limits,
-        creates=SlidingLog(limit=10, span_seconds=60),
-        reads=SlidingLog(limit=60, span_seconds=60),
-        machine=SlidingLog(limit=120, span_seconds=60),
-        today=Today(DayUsage(), 86_400.0),
+        creates=SlidingWindow(limit=10, span_seconds=60),
+        reads=SlidingWindow(limit=60, span_seconds=60),
+        machine=SlidingWindow(limit=120, span_seconds=60),
+        today=CurrentDay(DayUsage(), 86_400.0),
     )
     times = []
     for _ in range(200):
@@ -206,7 +206,7 @@ def measured(count: int) -> Measured:
         return Measured(
             choice=asyncio.run(fill(folder, count)),
             bare=timed([sys.executable, "-c", "pass"], folder),
-            imports=timed([sys.executable, "-c", "import batchkiln.wiring.driver, batchkiln.cli.main"], folder),
+            imports=timed([sys.executable, "-c", "import batchkiln.api.engine, batchkiln.cli.main"], folder),
             status=timed(
                 [sys.executable, "-m", "batchkiln", "status", "bench", "--json", "--queue", "queue.db"], folder
             ),

@@ -27,9 +27,12 @@ import peers
 from figure import Figure, at_least
 from scheduler import MANIFEST, bare_loop
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import Engine, open_engine
 from batchkiln.config import load_config
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     CreateReply,
     Described,
@@ -43,13 +46,10 @@ from batchkiln.core.replies import (
     QuoteReply,
 )
 from batchkiln.logs import configure_logging
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.lane import Lane
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import Driver, driving
-from batchkiln.wiring.setting import Setting
+from batchkiln.store import Store
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.run_state import RunState
 
 CONFIG = """
 default_profile: none
@@ -140,25 +140,25 @@ async def run(folder: Path, items: int) -> tuple[float, float]:
     (folder / "batchkiln.yaml").write_text(CONFIG)
     numbers = ", ".join(str(number) for number in range(items))
     (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
-    setting = Setting(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    database = await Database.open_for_writing(setting.queue)
+    setting = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    store = await Store.open_for_writing(setting.queue)
     manifests = [str(folder / "m.yaml")]
-    applied = await apply_manifests(database, setting, manifests, options=ApplyOptions(), stdin=BytesIO())
-    real_lane = Driver._lane  # noqa: SLF001  what a lane talks to is exchanged, and nothing else
+    applied = await apply_manifests(store, setting, manifests, options=ApplyOptions(), stdin=BytesIO())
+    real_worker = Engine._worker  # noqa: SLF001  what a worker talks to is exchanged, and nothing else
 
-    async def lane(self: Driver, *args: Any, **kwargs: Any) -> Lane:  # noqa: ANN401
-        made = await real_lane(self, *args, **kwargs)
+    async def worker(self: Engine, *args: Any, **kwargs: Any) -> AccountWorker:  # noqa: ANN401
+        made = await real_worker(self, *args, **kwargs)
         service, outputs = cast("Any", ServiceInMemory()), cast("Any", NoOutputs())  # what no image needs is left out
         made.ports = replace(made.ports, service=service, outputs=outputs)
         return made
 
-    with mock.patch.object(Driver, "_lane", lane):
-        control = Control(scope=scope_of(applied))
-        async with driving(database, setting, control, command="benchmark") as driver:
+    with mock.patch.object(Engine, "_worker", worker):
+        control = RunState(scope=scope_of(applied))
+        async with open_engine(store, setting, control, command="benchmark") as driver:
             began, cpu = time.perf_counter(), time.process_time()
             left = await driver.run()
             seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    await database.close()
+    await store.close()
     assert left.total == 0, left
     return seconds, cpu
 

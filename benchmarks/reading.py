@@ -16,8 +16,8 @@ from unittest import mock
 
 from bounds import POLL_SECONDS, best_detection, log_normal
 
-from batchkiln.core.durations import Durations, Shape, Sighting
-from batchkiln.core.reading_times import next_read_seconds
+from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
+from batchkiln.core.poll_schedule import next_read_seconds
 
 MEANS = (15.0, 20.0, 30.0, 60.0)
 CVS = (0.05, 0.1, 0.2, 0.5)
@@ -55,7 +55,7 @@ def best(durations: list[float], mean: float, cv: float) -> Lost:
 
 def learned(durations: list[float], draw: Callable[[], float]) -> Lost:
     """Read as batchkiln does; `draw` is uniform from 0 to 1, or always a half for the middle distribution."""
-    known, lost = Durations(USUAL_SECONDS), Lost()
+    known, lost = DurationModel(USUAL_SECONDS), Lost()
     for duration in durations:
         shape = known.drawn(draw()) if known.seen >= LEARNING else None
         going, at = 0.0, _next(shape, 0.0)
@@ -63,12 +63,12 @@ def learned(durations: list[float], draw: Callable[[], float]) -> Lost:
         while at < duration:
             going, at = at, _next(shape, at)
             lost.reads += 1
-        known.add(Sighting(going, at))
+        known.add(Observation(going, at))
         lost.seconds += at - duration
     return Lost(lost.seconds / len(durations), lost.reads / len(durations))
 
 
-def _next(shape: Shape | None, at: float) -> float:
+def _next(shape: LogNormal | None, at: float) -> float:
     if shape is None:
         return at + POLL_SECONDS
     return next_read_seconds(shape, elapsed_seconds=at, interval_seconds=POLL_SECONDS)
@@ -133,7 +133,7 @@ def _change(first: float, then: float, runs: int) -> str:
         (drawn(first, FIGURE_CV, BEFORE, seed), drawn(then, FIGURE_CV, AFTER, seed + runs)) for seed in range(runs)
     ]
     ours = _through(parts)
-    with mock.patch("batchkiln.core.durations._SHARPNESS", 1.0):
+    with mock.patch("batchkiln.core.duration_model._SHARPNESS", 1.0):
         plain = _through(parts)
     middle = _through(parts, draws=False)
     known_olds = _mean([best(old, first, FIGURE_CV) for old, _ in parts]).seconds * BEFORE

@@ -13,13 +13,14 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from batchkiln.config import load_config
-from batchkiln.views.overview import read_overview
+from batchkiln.presentation.overview import read_overview
+from batchkiln.store import Reader
 from batchkiln_service.api.generation_endpoints import PENDING_SECONDS
 from batchkiln_service.clock import RandomStream
+from simulation.log_silencing import silence
 from simulation.plan import Plan
-from simulation.playing import place_for_worlds, seeded_secrets
-from simulation.quiet import silence
-from simulation.world import World
+from simulation.plan_runner import place_for_worlds, seeded_secrets
+from simulation.simulated_world import World
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Forecasts:
         with closing(sqlite3.connect(world.program_folder / "queue.db")) as connection:
             connection.row_factory = sqlite3.Row
             config = load_config(world.program_folder / "batchkiln.yaml", {})
-            job = read_overview(connection, config, [self.job], world.wall()).jobs[0]
+            job = read_overview(Reader(connection), config, [self.job], world.wall()).jobs[0]
         if job.estimated_end_at is not None:
             self.told.append((job.now.timestamp(), job.estimated_end_at.timestamp()))
 

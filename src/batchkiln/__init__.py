@@ -6,58 +6,57 @@
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NotDriven, QueueBusy, QueueInUse
+    from batchkiln.api.apply_manifests import Applied
+    from batchkiln.api.open_queue import open_queue
+    from batchkiln.api.queue import Queue
+    from batchkiln.api.run_options import Until
+    from batchkiln.api.run_result import RunResult
+    from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NoDriver, QueueBusy, QueueInUse
     from batchkiln.core.states import ItemState
-    from batchkiln.interface.ending import Ending
-    from batchkiln.interface.opening import open_queue
-    from batchkiln.interface.queue import Queue
-    from batchkiln.interface.wishes import Until
-    from batchkiln.queue.history import LoggedEvent
-    from batchkiln.queue.stories import ItemStory, ItemSummary
-    from batchkiln.views.overview import JobView, Overview
-    from batchkiln.wiring.applying import Applied
+    from batchkiln.presentation.overview import JobView, Overview
+    from batchkiln.store import ItemDetail, ItemSummary, LoggedEvent
 
     __version__: str
 
 __all__ = [
     "Applied",
     "BatchkilnError",
-    "Ending",
     "ExitStatus",
     "InputError",
+    "ItemDetail",
     "ItemState",
-    "ItemStory",
     "ItemSummary",
     "JobView",
     "LoggedEvent",
-    "NotDriven",
+    "NoDriver",
     "Overview",
     "Queue",
     "QueueBusy",
     "QueueInUse",
+    "RunResult",
     "Until",
     "__version__",
     "open_queue",
 ]
 
 _HOMES: Final = {
-    "Applied": "wiring.applying",
+    "Applied": "api.apply_manifests",
     "BatchkilnError": "core.errors",
-    "Ending": "interface.ending",
+    "RunResult": "api.run_result",
     "ExitStatus": "core.errors",
     "InputError": "core.errors",
     "ItemState": "core.states",
-    "ItemStory": "queue.stories",
-    "ItemSummary": "queue.stories",
-    "JobView": "views.overview",
-    "LoggedEvent": "queue.history",
-    "NotDriven": "core.errors",
-    "Overview": "views.overview",
-    "Queue": "interface.queue",
+    "ItemDetail": "store",
+    "ItemSummary": "store",
+    "JobView": "presentation.overview",
+    "LoggedEvent": "store",
+    "NoDriver": "core.errors",
+    "Overview": "presentation.overview",
+    "Queue": "api.queue",
     "QueueBusy": "core.errors",
     "QueueInUse": "core.errors",
-    "Until": "interface.wishes",
-    "open_queue": "interface.opening",
+    "Until": "api.run_options",
+    "open_queue": "api.open_queue",
 }
 
 

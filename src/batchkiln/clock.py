@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Final
 
-from batchkiln.core.instants import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, Now
+from batchkiln.core.timestamps import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, ClockReading
 
 LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
 """After how many real seconds a wait looks whether the machine was suspended meanwhile: its timers stand still then."""
@@ -34,7 +34,7 @@ def machine_suspended() -> float:
 
 
 class ServiceClock:
-    """One service's time as seen from here: steady seconds and instants, both in its own scale.
+    """One service's time as seen from here: monotonic seconds and instants, both in its own scale.
 
     `time_scale` is service seconds per real second. Until the first `Date` header the machine's clock serves,
     but never below `floor`, the latest instant that the service was known to have reached. What replies say of the
@@ -76,7 +76,7 @@ class ServiceClock:
         return self._offset.doubted is not None
 
     def monotonic(self) -> float:
-        """Return steady service seconds; the event loop's clock is the source, real or virtual.
+        """Return monotonic service seconds; the event loop's clock is the source, real or virtual.
 
         Time in which the machine was suspended counts: it has passed for the service, and for its windows.
         """
@@ -86,23 +86,23 @@ class ServiceClock:
                 self._suspended_seconds = seconds
         return (asyncio.get_running_loop().time() + self._suspended_seconds) * self.time_scale
 
-    def now(self) -> Now:
+    def now(self) -> ClockReading:
         """Read the clock; once per turn."""
         return self._offset.now(self.monotonic())
 
     def observe_date(self, date: datetime, *, sent_at: float, received_at: float) -> None:
-        """Learn from a reply's `Date` header; both moments are steady.
+        """Learn from a reply's `Date` header; both moments are monotonic.
 
         A jump is believed at once where this machine's clock made the same one, as after a suspend.
         """
-        before, wall, steady = self._offset, self._wall(), self.monotonic()
-        expected = self._believed + (wall - self._believed_at).total_seconds() * self.time_scale - steady
+        before, wall, monotonic = self._offset, self._wall(), self.monotonic()
+        expected = self._believed + (wall - self._believed_at).total_seconds() * self.time_scale - monotonic
         self._offset = before.observe(date, sent_at=sent_at, received_at=received_at, expected=expected)
         is_news = self._offset.doubted is not None and before.doubted is None
         if is_news and self.time_scale == 1:  # a sped-up service shows any time, and stops with its process
-            _tell_doubt(date, before.now(steady).instant)
+            _tell_doubt(date, before.now(monotonic).instant)
         elif self._offset.is_observed and self._offset.doubted is None:
-            self._believed_at, self._believed = wall, self._offset.lowest + steady
+            self._believed_at, self._believed = wall, self._offset.lowest + monotonic
 
     async def await_witness(self) -> None:
         """Wait until another reply can settle what one reply said of the time; not at all where none is doubted."""
@@ -114,7 +114,7 @@ class ServiceClock:
         return self._random.random()
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a steady moment, or until `wake` is set; an infinite moment waits for `wake` alone.
+        """Wait for a monotonic moment, or until `wake` is set; an infinite moment waits for `wake` alone.
 
         After a suspend of the machine it ends at most `LONGEST_SLEEP_SECONDS` late.
         """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.ground import Ground, run_with_kills
+from crash.process_harness import Ground, run_with_kills
 
 IMAGES = [f"A lighthouse on rock {number}, sea mist" for number in range(1, 13)]
 CLIPS = [f"A gull circles the mast of boat {number}" for number in range(1, 4)]

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from crash import trials
-from crash.ground import JOB, PATIENCE_SECONDS, Ground, kill
+from crash.process_harness import JOB, PATIENCE_SECONDS, Ground, kill
 from crash.proxy import proxying
 
 IMAGES = [f"A lighthouse on rock {number}, sea mist" for number in range(1, 13)]

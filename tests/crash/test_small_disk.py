@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crash import trials
-from crash.ground import Ground
+from crash.process_harness import Ground
 from crash.small_disk import NoNamespaces, small_disk
 
 IMAGES = [f"A lighthouse on rock {number}, sea mist" for number in range(1, 9)]

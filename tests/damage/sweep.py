@@ -19,10 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from batchkiln.store import integrity
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from batchkiln.queue import soundness
-from damage.harm import HARMS, PAGE, Fate, fate_of, is_said, pages, sound_queue
+from damage.file_damage import HARMS, PAGE, Fate, fate_of, is_said, pages, sound_queue
 
 
 def main() -> int:
@@ -33,7 +34,7 @@ def main() -> int:
     parser.add_argument("--large", action="store_true", help="treat the queue as a large one")
     args = parser.parse_args()
     if args.large:
-        vars(soundness)["CHECKED_WHOLE_BYTES"] = 0
+        vars(integrity)["CHECKED_WHOLE_BYTES"] = 0
     first, last = map(int, args.seeds.split("-"))
     ends: Counter[str] = Counter()
     is_bad = False

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from batchkiln.core.errors import QueueUnusable
-from batchkiln.queue import soundness
-from batchkiln.queue.connection import SCHEMA_VERSION, Database
+from batchkiln.store import integrity
+from batchkiln.store.database import SCHEMA_VERSION, Database
 from golden.files import load, resumed_world
 from golden.test_golden import ENDS
-from support.world import World
+from support.worker_world import World
 
-from .harm import HARMS, PAGE, fate_of, is_told, pages, sound_queue
+from .file_damage import HARMS, PAGE, fate_of, is_told, pages, sound_queue
 
 
 async def test_sound_queue_is_driven_to_its_end(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_items_and_attempts_that_contradict_each_other_are_told(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is unresolved is known twice, at the item and at the attempt; also a large queue is looked at so."""
-    monkeypatch.setattr(soundness, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(change)
@@ -140,7 +140,7 @@ async def test_large_queue_is_checked_where_money_is(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million items are not read at the start, but what says how much may be spent, and what is unresolved, is."""
-    monkeypatch.setattr(soundness, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
     path = sound_queue(tmp_path)
     with closing(sqlite3.connect(path)) as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()

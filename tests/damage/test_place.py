@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.errors import BatchkilnError, QueueUnusable
-from batchkiln.queue import soundness
-from batchkiln.queue.connection import Database
+from batchkiln.store import integrity
+from batchkiln.store.database import Database
 
-from .harm import is_told, queue_with_log, sound_queue
+from .file_damage import is_told, queue_with_log, sound_queue
 
 MODES = pytest.mark.parametrize("mode", ["writing", "reading"])
 
@@ -243,7 +243,7 @@ async def test_queue_whose_maker_was_killed_in_its_first_moment_is_made(tmp_path
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every queue be a large one, which is not read whole."""
-    monkeypatch.setattr(soundness, "CHECKED_WHOLE_BYTES", 0)
+    monkeypatch.setattr(integrity, "CHECKED_WHOLE_BYTES", 0)
 
 
 def grow(connection: sqlite3.Connection, rows: range) -> None:

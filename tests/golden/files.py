@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, OutputLink
+from batchkiln.core.responses import GenerationRecord, GenerationStatus, OutputLink
 from support.fake_clock import FakeClock
 from support.fake_service import LINK_LIFE, Create, FakeService, Generation, Request
-from support.world import World
+from support.worker_world import World
 
 FOLDER: Final = Path(__file__).parent
 COMMAND: Final = "python tests/golden/make.py"

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from support.following import put_program
+from support.manual_commands import put_program
 from support.programs import environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -4,13 +4,13 @@ import asyncio
 from io import BytesIO
 from pathlib import Path
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.applying import apply_manifests, scope_of
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting
+from batchkiln.store import Store
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.worker.run_state import RunState
 from batchkiln_service import Limits, LocalService, ServiceConfig
 
 RUNS = 40
@@ -38,17 +38,17 @@ async def drive(folder: Path, number: int) -> int:
     """Run one manifest on a queue of its own; return what is left."""
     manifest = folder / f"manifest-{number}.yaml"
     manifest.write_text(MANIFEST.replace("RUN", str(number)))
-    setting = Setting(folder / f"queue-{number}.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    database = await Database.open_for_writing(setting.queue)
+    setting = AppContext(folder / f"queue-{number}.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
+    store = await Store.open_for_writing(setting.queue)
     try:
-        control = Control()
-        async with driving(database, setting, control, command="test") as driver:
+        control = RunState()
+        async with open_engine(store, setting, control, command="test") as driver:
             options = ApplyOptions()
-            applied = await apply_manifests(database, setting, [str(manifest)], options=options, stdin=BytesIO())
+            applied = await apply_manifests(store, setting, [str(manifest)], options=options, stdin=BytesIO())
             control.scope = scope_of(applied)
             return (await driver.run()).total
     finally:
-        await database.close()
+        await store.close()
 
 
 async def test_every_run_ends(tmp_path: Path) -> None:

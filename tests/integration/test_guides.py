@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from support.following import follow, put_program
+from support.manual_commands import follow, put_program
 from support.programs import environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.api.app_context import AppContext, Environment
+from batchkiln.api.engine import open_engine
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.queue.connection import Database
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.driver import driving
-from batchkiln.wiring.setting import Setting, Surroundings
+from batchkiln.store import Store
+from batchkiln.worker.run_state import RunState
 
 HOURS = 9 * 3600.0
 STUDIO = Profile("studio", "https://service.invalid/api/v1", (Account("main", (KeySource(env="STUDIO_KEY"),)),))
@@ -22,16 +22,18 @@ async def test_time_passes_for_a_service_elsewhere(
     """Law 5: windows of a service elsewhere move on, and those of the local one, which was suspended too, do not."""
     monkeypatch.setenv("STUDIO_KEY", "a-key")
     suspended = 0.0
-    surroundings = Surroundings(suspended=lambda: suspended)
-    setting = Setting(tmp_path / "queue.db", Config({profile.name: profile}, profile.name), surroundings=surroundings)
-    database = await Database.open_for_writing(setting.queue)
+    surroundings = Environment(suspended=lambda: suspended)
+    setting = AppContext(
+        tmp_path / "queue.db", Config({profile.name: profile}, profile.name), surroundings=surroundings
+    )
+    store = await Store.open_for_writing(setting.queue)
     try:
-        async with driving(database, setting, Control(), command="test") as driver:
+        async with open_engine(store, setting, RunState(), command="test") as driver:
             clock = (await driver._service(profile.name)).clock
             before = clock.monotonic() - asyncio.get_running_loop().time()
             suspended = HOURS
             after = clock.monotonic() - asyncio.get_running_loop().time()
     finally:
-        await database.close()
+        await store.close()
 
     assert after - before == pytest.approx(passed, abs=1.0)

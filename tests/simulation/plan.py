@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from batchkiln.rehearsal.network import Weather
+from batchkiln.rehearsal.network import NetworkConditions
 from batchkiln_service import LocalService
 
-from .power import Cut
-from .troubles import Trouble
+from .disk_faults import Trouble
+from .power_cuts import Cut
 
 START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 RESTART_SECONDS: Final = 5.0
@@ -42,7 +42,7 @@ class Plan:
     accounts: tuple[str, ...] = ("main",)
     service: dict[str, object] = field(default_factory=dict)  # fields of its configuration
     limits: dict[str, int] = field(default_factory=dict)  # of the accounts, where they have others than usual
-    weather: Callable[[], Weather] | None = None
+    weather: Callable[[], NetworkConditions] | None = None
     deaths: tuple[int, ...] = ()  # points of the program, life by life
     cuts_power: Cut | None = None  # at deaths, and at kills
     cut_seed: int = 0  # draws what a power cut takes

@@ -48,26 +48,26 @@ _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
 BUGS: Final = (
     Bug(
         "send before recording",
-        "queue/connection.py",
+        "store/database.py",
         _RUN_IN_TRANSACTION,
         _SEND_FIRST,
-        (("queue/connection.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
+        (("store/database.py", "\n\ndef _in_snapshot(", "\n\n_LATE: dict = {}\n\n\ndef _in_snapshot("),),
     ),
     Bug(
         "new key on retry",
-        "scheduler/actions.py",
+        "worker/executor.py",
         "idempotency_key=attempt.idempotency_key,",
         'idempotency_key=f"{attempt.idempotency_key}-{attempt.sends}",',
     ),
     Bug(
         "other bytes on retry",
-        "scheduler/actions.py",
+        "worker/executor.py",
         "body=attempt.body,",
         "body=attempt.body if attempt.sends == 1 else attempt.body + b' ',",
     ),
     Bug(
         "commits that are not synced",
-        "queue/connection.py",
+        "store/database.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
     ),
@@ -94,7 +94,7 @@ BUGS: Final = (
         "core/outcomes.py",
         "    (Answer.INVALID,    True):  _STAYS,",
         "    (Answer.INVALID,    True):  _refused(Event.REFUSED),",
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "a conflict is believed at once",
@@ -102,21 +102,21 @@ BUGS: Final = (
         "UNDECIDED_FOR: Final = timedelta(hours=1)",
         "UNDECIDED_FOR: Final = timedelta(0)",
         (("core/outcomes.py", "SENDS_BEFORE_HOLD: Final = 6", "SENDS_BEFORE_HOLD: Final = 1"),),
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "a key that may be forgotten is sent again",
         "core/planner.py",
         "now.instant - attempt.contact_at >= KEY_REMEMBERED",
         "now.instant - attempt.contact_at >= 1000 * KEY_REMEMBERED",
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "refusals alike go on and on",
         "core/outcomes.py",
         "REFUSED_ALIKE: Final = 6",
         "REFUSED_ALIKE: Final = 600",
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "polling too early",
@@ -126,31 +126,31 @@ BUGS: Final = (
     ),
     Bug(
         "the gap between polls is forgotten at a restart",
-        "scheduler/lane.py",
-        "if attempt_id not in self.touched and last_read_at is not None:",
+        "worker/account_worker.py",
+        "if attempt_id not in self.last_request_at and last_read_at is not None:",
         "if False:",
     ),
     Bug(
         "windows are forgotten at a restart",
-        "scheduler/start.py",
-        "    lane.take_over(logged, now)\n",
+        "worker/startup.py",
+        "    worker.restore_windows(logged, now)\n",
         "",
     ),
     Bug(
         "the minute holds one request more",
-        "core/windows.py",
+        "core/rate_limits.py",
         "min(places, self.limit) - self.limit",
         "min(places, self.limit) - self.limit - 1",
     ),
     Bug(
         "the minute counts from the sending",
-        "core/windows.py",
+        "core/rate_limits.py",
         "insort(self._expiries, at + self.span_seconds)",
         "insort(self._expiries, at + 0.95 * self.span_seconds)",
     ),
     Bug(
         "a refund counts for the day",
-        "queue/attempts.py",
+        "store/attempts.py",
         '    _change_money(connection, row["job_id"], refunded=row["cost_credits"])\n',
         '    _change_money(connection, row["job_id"], refunded=row["cost_credits"])\n'
         '    give_back_credits(connection, account_id=row["account_id"], job_id=row["job_id"],'
@@ -164,7 +164,7 @@ BUGS: Final = (
     ),
     Bug(
         "the service's day begins an hour late",
-        "core/windows.py",
+        "core/rate_limits.py",
         "return self.start + (instant - self.start) // length * length",
         "return self.start + timedelta(hours=1) + (instant - self.start - timedelta(hours=1)) // length * length",
     ),
@@ -175,7 +175,7 @@ BUGS: Final = (
         "if money.budget_per_day is not None and money.today > money.budget_per_day:",
         (
             (
-                "queue/attempts.py",
+                "store/attempts.py",
                 '    if row["budget_credits_per_day"] is None:\n        return True\n',
                 "    return True\n",
             ),
@@ -198,61 +198,61 @@ BUGS: Final = (
         "new work while a generation is active",
         "core/planner.py",
         "        return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)\n",
-        "        if is_sent or _poll(attempt, account, now).due.at <= now.steady:\n"
+        "        if is_sent or _poll(attempt, account, now).due.at <= now.monotonic:\n"
         "            return _choose_resend(attempt, queue, account, now) if is_sent else"
         " _poll(attempt, account, now)\n",
     ),
     Bug(
         "one try too many",
-        "queue/attempts.py",
+        "store/attempts.py",
         "Event.GENERATION_FAILED if failures < allowed else",
         "Event.GENERATION_FAILED if failures <= allowed else",
     ),
     Bug(
         "a pending generation is replaced",
-        "queue/attempts.py",
+        "store/attempts.py",
         "        case GenerationStatus.FAILED:\n",
         '        case GenerationStatus.FAILED | GenerationStatus.PENDING if row["last_read_at"] is not None:\n',
     ),
     Bug(
         "a canceled generation is tried again",
-        "queue/attempts.py",
+        "store/attempts.py",
         "        case GenerationStatus.FAILED:\n",
         "        case GenerationStatus.FAILED | GenerationStatus.CANCELED:\n",
     ),
     Bug(
         "a dead link is tried for ever",
-        "scheduler/downloads.py",
-        "if ready := lane.ready.pop(attempt_id, None):",
-        "if ready := lane.ready.get(attempt_id):",
+        "worker/downloader.py",
+        "if ready := worker.ready.pop(attempt_id, None):",
+        "if ready := worker.ready.get(attempt_id):",
     ),
     Bug(
         "a replay takes no place in the windows",
-        "queue/attempts.py",
+        "store/attempts.py",
         '    _move_credits(connection, row, day=day, cost=row["quote_credits"])\n'
         "    write_request(connection, request, keep_seconds=keep_seconds)\n",
         '    _move_credits(connection, row, day=day, cost=row["quote_credits"])\n',
     ),
     Bug(
         "a save that nobody hears of",
-        "queue/store.py",
+        "store/store.py",
         "        return await self._record(\n            preparations.record_saved,\n",
         "        return await self._database.write(\n            preparations.record_saved,\n",
     ),
     Bug(
         "the end that a format demands is not looked for",
         "outputs/output_files.py",
-        "if part.sha256 != believed_sha256 and not is_whole(media, part.size_bytes, part.read_at):",
+        "if part.sha256 != believed_sha256 and not is_complete(media, part.size_bytes, part.read_at):",
         "if False:",
     ),
     Bug(
         "a transaction is none",
-        "queue/connection.py",
+        "store/database.py",
         '    connection.execute("BEGIN IMMEDIATE")\n    try:\n        result = work(',
         "    try:\n        result = work(",
         (
             (
-                "queue/connection.py",
+                "store/database.py",
                 '        connection.execute("COMMIT")\n    except BaseException as error:\n',
                 "    except BaseException as error:\n",
             ),
@@ -260,130 +260,130 @@ BUGS: Final = (
     ),
     Bug(
         "the journal is kept in memory",
-        "queue/connection.py",
+        "store/database.py",
         "PRAGMA journal_mode = WAL",
         "PRAGMA journal_mode = MEMORY",
     ),
     Bug(
         "a download is given up after three troubles",
-        "scheduler/downloads.py",
+        "worker/downloader.py",
         "        tries += 1\n",
         """        tries += 1
         if tries >= 3:
-            task = await lane.ports.queue.download_task(attempt_id)
-            await lane.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, lane.ports.clock.now())
+            task = await worker.ports.queue.download_task(attempt_id)
+            await worker.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, worker.ports.clock.now())
             break
 """,
     ),
     Bug(
         "a new folder's name is not synced",
-        "outputs/places.py",
+        "outputs/paths.py",
         "        files.sync_folder(path.parent)\n",
         "        pass\n",
     ),
     Bug(
         "one try too few",
-        "queue/attempts.py",
+        "store/attempts.py",
         "Event.GENERATION_FAILED if failures < allowed else",
         "Event.GENERATION_FAILED if failures + 1 < allowed else",
     ),
     Bug(
         "a create may cost ten times its quote",
-        "queue/attempts.py",
+        "store/attempts.py",
         "max_cost_credits=new.cost_credits),\n    }",
         "max_cost_credits=10 * new.cost_credits),\n    }",
     ),
     Bug(
         "uploads of a day are not bounded",
-        "scheduler/preparation.py",
-        "files_left = lane.limits.upload_files_per_day - account.today.usage.upload_files",
+        "worker/prefetch.py",
+        "files_left = worker.limits.upload_files_per_day - account.today.usage.upload_files",
         "files_left = 10**9",
     ),
     Bug(
         "the question for the time is logged by the machine's clock",
-        "scheduler/start.py",
+        "worker/startup.py",
         "        request = replace(request, at=logged[-1].sent_at)\n",
         "        pass\n",
     ),
     Bug(
         "the same cut file is believed at once",
-        "scheduler/cut_files.py",
+        "worker/truncation.py",
         "len(alike) >= ALIKE_TIMES and alike[-1] - alike[0] >= ALIKE_SECONDS",
         "len(alike) >= ALIKE_TIMES",
-        caught_by="tests/unit/scheduler/test_cut_files.py",
+        caught_by="tests/unit/worker/test_cut_files.py",
     ),
     Bug(
         "all results have one name",
-        "scheduler/downloads.py",
-        "name_for = await _names(lane, task, number)",
+        "worker/downloader.py",
+        "name_for = await _names(worker, task, number)",
         'name_for = lambda extension: f"x/file.{extension}"',
     ),
     Bug(
         "the API key is kept, not its fingerprint",
-        "client/keys.py",
+        "client/api_keys.py",
         'return "k-" + hashlib.sha256(_DOMAIN + api_key.encode()).hexdigest()[:16]',
         'return f"k-{api_key}"',
     ),
     Bug(
         "the link of a result is kept",
-        "scheduler/downloads.py",
+        "worker/downloader.py",
         "output_type=entry.link.type,",
         "output_type=entry.link.url,",
     ),
     Bug(
         "an attempt is not compared with its checksum",
-        "queue/soundness.py",
+        "store/integrity.py",
         'return bool(attempt_checksum(attempt) == attempt["checksum"])',
         "return True",
         caught_by="tests/damage/test_damage.py",
     ),
     Bug(
         "a send without a reply counts in its own day alone",
-        "queue/queries/scheduling.sql",
+        "store/queries/scheduling.sql",
         "AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day",
         "AND generation_status IS NULL AND job_id = :job_id AND day_start_at = -1",
-        caught_by="tests/unit/queue/test_attempts.py",  # a world for it comes once in thousands
+        caught_by="tests/unit/store/test_attempts.py",  # a world for it comes once in thousands
     ),
     Bug(
         "what was refused for now is sent again, though nobody wants it",
         "core/planner.py",
         "    if is_over and not attempt.is_in_doubt:\n",
         "    if False:\n",
-        caught_by="tests/unit/scheduler/test_limits.py",  # no person changes a budget in the worlds
+        caught_by="tests/unit/worker/test_limits.py",  # no person changes a budget in the worlds
     ),
     Bug(
         "what is in doubt is taken back",
         "core/planner.py",
         "    if is_over and not attempt.is_in_doubt:\n",
         "    if is_over:\n",
-        caught_by="tests/unit/scheduler",
+        caught_by="tests/unit/worker",
     ),
     Bug(
         "an answer to a create is not counted",
-        "queue/queries/scheduling.sql",
+        "store/queries/scheduling.sql",
         "UPDATE attempt SET answers = answers + :answered,",
         "UPDATE attempt SET answers = answers,",
-        caught_by="tests/simulation/test_person.py",
+        caught_by="tests/simulation/test_operator_actions.py",
     ),
     Bug(
         "the first record's cost is final",
-        "queue/charges.py",
+        "store/charges.py",
         "    if GenerationStatus.of(record.status_word) is GenerationStatus.SUCCESS and record",
         '    if row["cost_credits"] is not None:\n        return int(row["cost_credits"])\n    if record',
         caught_by="tests/simulation/test_untruths.py",
     ),
     Bug(
         "one reply's date is believed",
-        "core/instants.py",
+        "core/timestamps.py",
         "if expected is not None and word.agrees(expected, expected, within=within):",
         "if True:",
     ),
     Bug(
         "a creation is believed, whenever it was",
-        "queue/charges.py",
+        "store/charges.py",
         "    return made_at if earliest <= made_at <= now + CLOCKS_APART_MS else None\n",
         "    return made_at\n",
-        (("queue/charges.py", 'max(made_at, row["recorded_at"])', "made_at"),),
+        (("store/charges.py", 'max(made_at, row["recorded_at"])', "made_at"),),
         caught_by="tests/simulation/test_untruths.py",
     ),
     Bug(
@@ -398,42 +398,42 @@ BUGS: Final = (
         "core/output_links.py",
         "wanted=tuple(entry for entry in listed if entry.mark not in known),",
         "wanted=tuple(entry for entry in listed if entry.position not in saved),",
-        caught_by="tests/unit/scheduler/test_unusable_outputs.py",  # the local service makes one output
+        caught_by="tests/unit/worker/test_unusable_outputs.py",  # the local service makes one output
     ),
     Bug(
         "a refused account fetches nothing more",
-        "scheduler/lane.py",
+        "worker/account_worker.py",
         "self.control.block(self.account_id, trouble, is_cut_off=about_paid)",
         "self.control.block(self.account_id, trouble, is_cut_off=True)",
-        caught_by="tests/unit/scheduler/test_creates.py",
+        caught_by="tests/unit/worker/test_creates.py",
     ),
     Bug(
         "what is not understood is asked for ever",
         "core/planner.py",
-        "        if self.rests(call):\n            return Due(inf, Reason.NOT_UNDERSTOOD)\n",
+        "        if self.rests(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
         "",
-        caught_by="tests/unit/scheduler/test_endpoints.py",  # the local service is understood
+        caught_by="tests/unit/worker/test_endpoints.py",  # the local service is understood
     ),
     Bug(
         "a quote's trouble is forgotten by a poll",
-        "scheduler/lane.py",
+        "worker/account_worker.py",
         "        self.backoffs[call] = Backoff()\n        if call in self._misunderstood:",
         "        self.backoffs = {each: Backoff() for each in Call}\n        if call in self._misunderstood:",
-        caught_by="tests/unit/scheduler/test_endpoints.py",  # no quote of the worlds fails for long
+        caught_by="tests/unit/worker/test_endpoints.py",  # no quote of the worlds fails for long
     ),
     Bug(
         "what the service asks to wait is no minimum",
-        "scheduler/backoffs.py",
+        "worker/backoffs.py",
         "        seconds = max(told, delay_seconds(",
         "        seconds = told or max(told, delay_seconds(",
-        caught_by="tests/unit/scheduler/test_endpoints.py",
+        caught_by="tests/unit/worker/test_endpoints.py",
     ),
     Bug(
         "one recipe that fails holds up the others",
-        "scheduler/lane.py",
+        "worker/account_worker.py",
         "            is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)\n",
         "            is_alone, of = False, ()\n",
-        caught_by="tests/unit/scheduler/test_endpoints.py",
+        caught_by="tests/unit/worker/test_endpoints.py",
     ),
 )
 
@@ -458,7 +458,11 @@ def hunt(bug: Bug | None) -> str | None:
         if bug is not None:
             plant(bug, copy / "src")
         tests = None if bug is None else bug.caught_by
-        command = ["tests/simulation/hunt.py"] if tests is None else ["-m", "pytest", "-q", "-x", "--no-header", tests]
+        command = (
+            ["tests/simulation/first_violation.py"]
+            if tests is None
+            else ["-m", "pytest", "-q", "-x", "--no-header", tests]
+        )
         done = subprocess.run(
             ["timeout", str(PATIENCE_SECONDS), sys.executable, "-W", "ignore", *command],
             cwd=copy,

@@ -5,9 +5,9 @@ from typing import get_args
 import pytest
 
 from .crash_points import How, broken, every_turn, pairs, play_quietly
-from .playing import play
-from .quiet import silence
-from .standard import plan
+from .log_silencing import silence
+from .plan_runner import play
+from .standard_run import plan
 
 SHARE = 10  # every how many points that make a difference; `crash_points.py` plays all
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .playing import play
-from .quiet import silence
+from .log_silencing import silence
+from .plan_runner import play
 from .scenarios import Options, draw
 from .seeds import play_seed
 
@@ -41,8 +41,8 @@ def test_rough_worlds_break_no_promise() -> None:
 def test_seed_gives_the_same_world_in_another_process() -> None:
     """Whatever the hash seed is: a finding can be played again anywhere."""
     script = """
-from simulation.quiet import silence
-from simulation.playing import play
+from simulation.log_silencing import silence
+from simulation.plan_runner import play
 from simulation.scenarios import Options, draw
 with silence():
     print(play(draw(5, Options(days=1.0)), tells=True))

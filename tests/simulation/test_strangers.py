@@ -9,11 +9,11 @@ import pytest
 
 from batchkiln_service.dialects import TRAITS, Dialect
 
-from .playing import seeded_secrets
-from .quiet import silence
+from .log_silencing import silence
+from .plan_runner import seeded_secrets
+from .simulated_world import World
 from .strange_worlds import CREATES_MAX, Books, draw_plan
 from .strangers import Tally, Way, meet, shrunken
-from .world import World
 
 SEEDS = (11, 42, 137, 256, 399, 512, 777, 1024, 2001, 3003, 4242, 5150)
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from batchkiln.rehearsal.network import FairWeather, MemoryNetwork, Misfortune
+from batchkiln.rehearsal.network import MemoryNetwork, Misfortune, ReliableNetwork
 from batchkiln.rehearsal.nodes import as_node
 
 from .virtual_loop import NothingScheduledError, VirtualLoop
@@ -30,7 +30,7 @@ def loop() -> Iterator[VirtualLoop]:
     loop.close()
 
 
-class OneMisfortune(FairWeather):
+class OneMisfortune(ReliableNetwork):
     """Fair, but for the n-th write of a node."""
 
     def __init__(self, misfortune: Misfortune, *, sender: str, number: int = 1) -> None:
@@ -225,7 +225,7 @@ print(journal(int(sys.argv[1])))
 """
 
 
-class RandomDelays(FairWeather):
+class RandomDelays(ReliableNetwork):
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 

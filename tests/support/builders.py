@@ -8,23 +8,23 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
-from batchkiln.core.budget import JobMoney
+from batchkiln.core.budget import JobCredits
 from batchkiln.core.catalogue import PlacedObjection
-from batchkiln.core.errors import Mistake
-from batchkiln.core.instants import Now
+from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import Attempt, AttemptState, InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.planner import AccountView, Candidate
-from batchkiln.core.replies import GenerationRecord, GenerationStatus, OutputLink, ServiceError
-from batchkiln.core.windows import DayUsage, Limits, SlidingLog, Today
+from batchkiln.core.rate_limits import CurrentDay, DayUsage, Limits, SlidingWindow
+from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus, OutputLink
+from batchkiln.core.timestamps import ClockReading
 
 from .fake_clock import NOON as NOON  # noqa: PLC0414  builders are where tests look for it
 
-NO = ServiceError("no", "because")
+NO = ErrorInfo("no", "because")
 
 
-def now_at(steady: float = 0.0, *, uncertainty_seconds: float = 0.0) -> Now:
-    instant = NOON + timedelta(seconds=steady)
-    return Now(steady, instant, instant + timedelta(seconds=uncertainty_seconds))
+def now_at(monotonic: float = 0.0, *, uncertainty_seconds: float = 0.0) -> ClockReading:
+    instant = NOON + timedelta(seconds=monotonic)
+    return ClockReading(monotonic, instant, instant + timedelta(seconds=uncertainty_seconds))
 
 
 def recipe(**fields: Any) -> Recipe:
@@ -73,8 +73,8 @@ class PlacedItem:
     objections: tuple[PlacedObjection, ...] = ()
 
 
-def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Mistake:
-    return Mistake(reason, file=file, line=line, column=column, remedy=remedy)
+def mistake_at(file: str, line: int, reason: str, remedy: str | None, column: int | None = None) -> Diagnostic:
+    return Diagnostic(reason, file=file, line=line, column=column, remedy=remedy)
 
 
 def attempt(**fields: Any) -> Attempt:
@@ -118,7 +118,7 @@ def candidate(**fields: Any) -> Candidate:
         "order": Order.MANIFEST,
         "cost": 10,
         "cap": None,
-        "money": JobMoney(),
+        "money": JobCredits(),
         "job_is_working": False,
     }
     return Candidate(**defaults | fields)
@@ -127,20 +127,20 @@ def candidate(**fields: Any) -> Candidate:
 def account_view(*, usage: DayUsage | None = None, resets_at: float = 43_200.0, **fields: Any) -> AccountView:
     limits: Limits = fields.pop("limits", Limits())
 
-    def log(limit: int) -> SlidingLog:
-        return SlidingLog(limit=limit, span_seconds=limits.minute_seconds)
+    def log(limit: int) -> SlidingWindow:
+        return SlidingWindow(limit=limit, span_seconds=limits.minute_seconds)
 
     defaults: dict[str, Any] = {
         "limits": limits,
         "creates": log(limits.creates_per_minute),
         "reads": log(limits.reads_per_minute),
         "machine": log(limits.requests_per_minute_per_ip),
-        "today": Today(usage or DayUsage(), resets_at),
+        "today": CurrentDay(usage or DayUsage(), resets_at),
     }
     return AccountView(**defaults | fields)
 
 
-def filled(log: SlidingLog, *settled_at: float) -> SlidingLog:
+def filled(log: SlidingWindow, *settled_at: float) -> SlidingWindow:
     """Give a log the requests that were over at these moments."""
     for at in settled_at:
         log.start()

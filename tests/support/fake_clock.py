@@ -9,7 +9,7 @@ from math import inf
 from random import Random
 from typing import Any, TypeVar
 
-from batchkiln.core.instants import Now
+from batchkiln.core.timestamps import ClockReading
 
 T = TypeVar("T")
 
@@ -23,14 +23,14 @@ class Stuck(AssertionError):
 
 
 class FakeClock:
-    """The scheduler's clock. `uncertainty` is how far the service's clock may be ahead of `Now.instant`.
+    """The scheduler's clock. `uncertainty` is how far the service's clock may be ahead of `ClockReading.instant`.
 
     `wrong_by` is the error of this machine's clock, which is all there is until the service has told its time.
     """
 
     def __init__(self, start: datetime = NOON, *, uncertainty: timedelta = timedelta(0), seed: int = 1) -> None:
         self.start = start
-        self.steady = 0.0
+        self.monotonic = 0.0
         self.is_observed = True
         self.is_doubted = False
         self.wrong_by = timedelta(0)
@@ -41,11 +41,11 @@ class FakeClock:
 
     @property
     def instant(self) -> datetime:
-        return self.start + timedelta(seconds=self.steady)
+        return self.start + timedelta(seconds=self.monotonic)
 
-    def now(self) -> Now:
+    def now(self) -> ClockReading:
         instant = self.instant if self.is_observed else self.instant + self.wrong_by
-        return Now(steady=self.steady, instant=instant, latest=instant + self._uncertainty)
+        return ClockReading(monotonic=self.monotonic, instant=instant, latest=instant + self._uncertainty)
 
     def distrust(self, wrong_by: timedelta) -> None:
         """Begin as a process does whose machine has a wrong clock."""
@@ -56,11 +56,11 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         """Move by hand, and wake whoever has slept long enough."""
-        self.steady += seconds
+        self.monotonic += seconds
         self._ring()
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        if at <= self.steady or wake.is_set():
+        if at <= self.monotonic or wake.is_set():
             await asyncio.sleep(0)
             return
         if at == inf:
@@ -77,7 +77,7 @@ class FakeClock:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep and listen to nobody, as a request under way does."""
-        await self._alarm(self.steady + seconds).wait()
+        await self._alarm(self.monotonic + seconds).wait()
 
     def _alarm(self, at: float) -> asyncio.Event:
         alarm = asyncio.Event()
@@ -119,11 +119,11 @@ class FakeClock:
             heapq.heappop(self._sleepers)
         if not self._sleepers:
             raise Stuck("all tasks are blocked, and none of them waits for a moment")
-        self.steady = max(self.steady, self._sleepers[0][0])
+        self.monotonic = max(self.monotonic, self._sleepers[0][0])
         self._ring()
 
     def _ring(self) -> None:
-        while self._sleepers and self._sleepers[0][0] <= self.steady:
+        while self._sleepers and self._sleepers[0][0] <= self.monotonic:
             heapq.heappop(self._sleepers)[2].set()
 
 

@@ -17,7 +17,8 @@ from enum import Enum, auto
 from typing import Any
 from urllib.parse import urlsplit
 
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,
@@ -30,11 +31,12 @@ from batchkiln.core.replies import (
     DownloadBroken,
     DownloadReply,
     DownloadStarted,
+    ErrorInfo,
     GenerationRecord,
     GenerationStatus,
-    KeyConflict,
+    IdempotencyConflict,
     LinkRefused,
-    NoReply,
+    NoResponse,
     NotFound,
     OutputLink,
     PrepareReply,
@@ -45,18 +47,16 @@ from batchkiln.core.replies import (
     RecordRead,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     UploadsPrepared,
     UploadTicket,
 )
-from batchkiln.core.windows import Limits, ServiceDay
 from support.memory_files import CUT
 
 from .fake_clock import FakeClock
 
 LINK_LIFE = timedelta(minutes=15)
-BUSY = ServiceError("active_generation_limit", "another generation of this account is active")
+BUSY = ErrorInfo("active_generation_limit", "another generation of this account is active")
 
 
 class Lost(Enum):
@@ -214,13 +214,13 @@ class FakeService:
         if script is None and self.rule is not None:
             script = self.rule(kind, account)
         if script is Lost.REQUEST or self.is_dead:
-            return NoReply("the connection was refused")
+            return NoResponse("the connection was refused")
         if kind not in {"put", "download"}:
             self.count(account, kind)
         reply = work() if script is None or script is Lost.REPLY else script
         await self.clock.sleep(latency)
         if script is Lost.REPLY or self.is_dead:
-            return NoReply("the connection broke")
+            return NoResponse("the connection broke")
         self.dates_told += self.tells_time
         self.clock.is_observed |= self.dates_told >= self.dates_needed
         self.clock.is_doubted = self.dates_told > 0 and not self.clock.is_observed
@@ -236,7 +236,7 @@ class FakeService:
             if generation.create.idempotency_key == create.idempotency_key:
                 if generation.create != create:
                     self.violations.append(f"{create.idempotency_key} came with other bytes or another API key")
-                    return KeyConflict(ServiceError("idempotency_conflict", "the same key with another body"))
+                    return IdempotencyConflict(ErrorInfo("idempotency_conflict", "the same key with another body"))
                 return Accepted(self.record(generation))
         if any(entry.account == create.account and entry.is_active(now) for entry in self.generations.values()):
             self.violations.append(f"{now}: a create while a generation of ours is active")
@@ -245,10 +245,10 @@ class FakeService:
         if "max_cost_credits" not in body:
             self.violations.append("a create without max_cost_credits")
         if cost > body["max_cost_credits"]:
-            return Refused(RefusalKind.OVER_QUOTE, ServiceError("over_quote", "the quote is higher"))
+            return Refused(RefusalKind.OVER_QUOTE, ErrorInfo("over_quote", "the quote is higher"))
         for image in body.get("inputs", ()):
             if image["url"] not in self.uploads:
-                return Refused(RefusalKind.ASSET_GONE, ServiceError("asset_expired", "the asset has expired"))
+                return Refused(RefusalKind.ASSET_GONE, ErrorInfo("asset_expired", "the asset has expired"))
         self._judge("credits", self._count_day(create.account, "credits", cost), self.limits.credits_per_day)
         outcome = self.outcomes.popleft() if self.outcomes else GenerationStatus.SUCCESS
         generation = Generation(
@@ -265,7 +265,7 @@ class FakeService:
 
     def read(self, generation_id: str, key_fingerprint: str) -> ReadReply:
         if generation_id not in self.generations:
-            return NotFound(ServiceError("not_found", "no such generation"))
+            return NotFound(ErrorInfo("not_found", "no such generation"))
         now, generation = self.clock.instant, self.generations[generation_id]
         seen = self.reads[generation_id]
         last = seen[-1] if seen else generation.created_at
@@ -275,7 +275,7 @@ class FakeService:
         if key_fingerprint != generation.create.key_fingerprint:
             self.violations.append(f"{generation_id} was read with another API key")
         if generation.is_forgotten:
-            return NotFound(ServiceError("not_found", "no such generation"))
+            return NotFound(ErrorInfo("not_found", "no such generation"))
         return RecordRead(self.record(generation))
 
     def record(self, generation: Generation) -> GenerationRecord:
@@ -298,7 +298,7 @@ class FakeService:
             created_at=self.made_at_told(generation.created_at),
             cost_credits=self.cost_told(generation.cost, status),
             outputs=links,
-            error=ServiceError("model_error", "it failed") if status is GenerationStatus.FAILED else None,
+            error=ErrorInfo("model_error", "it failed") if status is GenerationStatus.FAILED else None,
         )
 
 
@@ -406,7 +406,7 @@ def refusing(kind: str) -> Callable[[str, str], AccountBlocked | None]:
     """Return a rule by which each request of a kind is refused for its API key."""
 
     def rule(asked: str, _account: str) -> AccountBlocked | None:
-        refusal = ServiceError("invalid_api_key", "the key was revoked")
+        refusal = ErrorInfo("invalid_api_key", "the key was revoked")
         return AccountBlocked(AccountProblem.KEY_REFUSED, refusal) if asked == kind else None
 
     return rule

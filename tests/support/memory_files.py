@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from batchkiln.core.job import InputFile, SavedFile
-from batchkiln.core.replies import DownloadBroken, DownloadCut, DownloadUnusable
+from batchkiln.core.responses import DownloadBroken, DownloadCut, DownloadUnusable
 
 CUT = b"[cut]"
 """A file that ends like this lacks the end of its format."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from batchkiln.clock import LONGEST_SLEEP_SECONDS, ServiceClock, machine_now, machine_suspended
-from batchkiln.core.instants import WITNESS_GAP_SECONDS
+from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
 
@@ -20,15 +20,15 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
 async def test_instants_run_in_the_services_scale() -> None:
-    """A steady second is a service second. Contract, section 6."""
+    """A monotonic second is a service second. Contract, section 6."""
     clock = ServiceClock(time_scale=60.0, wall=lambda: NOON)
     now = clock.now()
 
-    later = now.instant_of(now.steady + 60.0)
+    later = now.instant_of(now.monotonic + 60.0)
 
     assert now.instant - NOON < timedelta(seconds=5)
     assert later - now.instant == timedelta(seconds=60)
-    assert clock.monotonic() >= now.steady
+    assert clock.monotonic() >= now.monotonic
 
 
 async def test_time_never_begins_before_what_was_known() -> None:
@@ -45,11 +45,11 @@ async def test_time_never_begins_before_what_was_known() -> None:
 async def test_service_date_replaces_the_machines() -> None:
     """However wrong this machine's clock is, once two replies agree. Contract, section 6."""
     clock = ServiceClock(wall=lambda: NOON)
-    steady = clock.monotonic()
+    monotonic = clock.monotonic()
 
-    clock.observe_date(NOON + timedelta(days=400), sent_at=steady - 10.0, received_at=steady - 9.8)
+    clock.observe_date(NOON + timedelta(days=400), sent_at=monotonic - 10.0, received_at=monotonic - 9.8)
     known = (clock.is_observed, clock.is_doubted)
-    clock.observe_date(NOON + timedelta(days=400, seconds=10), sent_at=steady, received_at=steady + 0.2)
+    clock.observe_date(NOON + timedelta(days=400, seconds=10), sent_at=monotonic, received_at=monotonic + 0.2)
 
     assert known == (False, True)
     assert (clock.is_observed, clock.is_doubted) == (True, False)
@@ -62,23 +62,23 @@ async def test_service_date_replaces_the_machines() -> None:
 async def test_a_remembered_time_far_ahead_is_dropped(floor: datetime) -> None:
     """A wrong time that was kept once is not kept for ever: the service and this machine agree on another."""
     clock = ServiceClock(wall=lambda: NOON, floor=floor)
-    steady = clock.monotonic()
+    monotonic = clock.monotonic()
 
-    clock.observe_date(NOON, sent_at=steady, received_at=steady + 0.2)
+    clock.observe_date(NOON, sent_at=monotonic, received_at=monotonic + 0.2)
 
     assert clock.now().latest < NOON + timedelta(minutes=1)
 
 
 async def test_a_suspend_is_told_by_the_machines_clock() -> None:
-    """The steady clock stood still meanwhile: the service's first reply after it tells the day."""
+    """The monotonic clock stood still meanwhile: the service's first reply after it tells the day."""
     walls = [NOON]
     clock = ServiceClock(wall=lambda: walls[-1])
-    steady = clock.monotonic()
+    monotonic = clock.monotonic()
     ahead = timedelta(seconds=90)  # of the service
-    clock.observe_date(NOON + ahead, sent_at=steady, received_at=steady + 0.1)
+    clock.observe_date(NOON + ahead, sent_at=monotonic, received_at=monotonic + 0.1)
     walls.append(NOON + timedelta(hours=9))
 
-    clock.observe_date(NOON + ahead + timedelta(hours=9), sent_at=steady + 0.2, received_at=steady + 0.3)
+    clock.observe_date(NOON + ahead + timedelta(hours=9), sent_at=monotonic + 0.2, received_at=monotonic + 0.3)
 
     assert clock.now().instant > NOON + timedelta(hours=9)
 
@@ -135,15 +135,15 @@ def test_a_wait_over_a_suspend_ends_soon_after_its_moment() -> None:
     async def wait() -> tuple[float, float, float]:
         clock = ServiceClock(wall=lambda: NOON, suspended=Sleeper(3600.0).suspended)
         before = clock.now()
-        await clock.sleep_until(before.steady + 8 * 3600.0, asyncio.Event())
+        await clock.sleep_until(before.monotonic + 8 * 3600.0, asyncio.Event())
         after = clock.now()
         used = asyncio.get_running_loop().time()
-        return used, after.steady - before.steady, (after.instant - before.instant).total_seconds()
+        return used, after.monotonic - before.monotonic, (after.instant - before.instant).total_seconds()
 
-    used, steady, instants = in_virtual_time(wait)
+    used, monotonic, instants = in_virtual_time(wait)
 
     assert 3600.0 <= used <= 3600.0 + LONGEST_SLEEP_SECONDS
-    assert steady == instants == used + 9 * 3600.0
+    assert monotonic == instants == used + 9 * 3600.0
 
 
 def test_no_wait_ends_early() -> None:
@@ -158,7 +158,7 @@ def test_no_wait_ends_early() -> None:
 
 
 def test_a_trembling_reading_is_no_suspend() -> None:
-    """Two clocks are not read at one instant: steady time never goes back by that."""
+    """Two clocks are not read at one instant: monotonic time never goes back by that."""
     readings = itertools.cycle([0.0, 0.002, 0.0005, -0.001])
 
     async def look() -> list[float]:
@@ -171,7 +171,7 @@ def test_a_trembling_reading_is_no_suspend() -> None:
 
 
 def test_this_machine_tells_how_long_it_was_suspended() -> None:
-    """A clock that was merely set is none of it: both clocks compared are steady."""
+    """A clock that was merely set is none of it: both clocks compared are monotonic."""
     assert machine_suspended() >= -0.001
 
 

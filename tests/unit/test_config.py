@@ -8,7 +8,7 @@ import pytest
 
 from batchkiln.config import Traces, config_of, load_config
 from batchkiln.core.errors import InputError
-from batchkiln.core.reply_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
+from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, remedy_line
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 

@@ -13,7 +13,10 @@ from batchkiln.cli.main import program
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 GUIDES: Final = ROOT / "docs" / "guides"
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES: Final = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 TASKS: Final = {
     "first-batch",
     "overnight-batch",

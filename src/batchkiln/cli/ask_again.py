@@ -4,11 +4,10 @@ import click
 
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import print_json, say
+from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue import misunderstood
-from batchkiln.queue.opening import changing
-from batchkiln.views.misunderstood import CALLS
+from batchkiln.presentation.unread_replies import CALLS
+from batchkiln.store import Store, Writer
 
 
 @command("ask-again", example="batchkiln ask-again\nbatchkiln ask-again studio/main")
@@ -24,18 +23,20 @@ def ask_again(common: Common, account: str | None) -> ExitStatus:
 
 
 async def _ask_again(common: Common, account: str | None) -> ExitStatus:
-    async with changing(common.queue) as database:
-        asked = await database.write(misunderstood.ask_again, account)
-        ended = await database.write(misunderstood.end_waits, account)
+    async with Store.open_for_update(common.queue) as store:
+        asked = await store.write(Writer.ask_again, account)
+        ended = await store.write(Writer.end_waits, account)
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
         print_json({"asked_again": calls, "waits_ended": list(ended)})
     elif not asked and not ended:
-        say("Nothing was misunderstood, and no wait is kept: there is nothing to ask again.")
+        print_result("Nothing was misunderstood, and no wait is kept: there is nothing to ask again.")
     else:
         for each in asked:
-            say(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is asked again.")
+            print_result(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is asked again.")
         for name in ended:
-            say(f"{name}: the wait that the service asked for is ended; a process that waits has to be started again.")
-        say("`batchkiln work` runs what is queued.")
+            print_result(
+                f"{name}: the wait that the service asked for is ended; a process that waits has to be started again."
+            )
+        print_result("`batchkiln work` runs what is queued.")
     return ExitStatus.OK

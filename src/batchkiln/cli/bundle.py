@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import platform
-import sqlite3
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,14 +16,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from batchkiln.cli.discretion import discreet, known_keys, plain_link
 from batchkiln.cli.output import iso
+from batchkiln.cli.redaction import known_keys, redacted, strip_query
 from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
-from batchkiln.queue.connection import SCHEMA_VERSION
-from batchkiln.queue.stories import RequestStory
-from batchkiln.views.words import count
+from batchkiln.presentation.formatting import plural
+from batchkiln.store import SCHEMA_VERSION, SQLITE_VERSION, RequestRecord
 
 if TYPE_CHECKING:
     from batchkiln.cli.show import Told
@@ -88,16 +86,16 @@ def _entries(
         attempt | _request_document(requests[attempt["number"]], is_exact=bodies[attempt["number"]][1])
         for attempt in document["attempts_made"]
     ]
-    item = discreet({**document, "attempts_made": attempts, "now": iso(told.standing.now)}, keys)
+    item = redacted({**document, "attempts_made": attempts, "now": iso(told.standing.now)}, keys)
     yield "README.txt", _readme(told, item).encode("utf-8", "replace")
     yield "item.json", _json(item)
     for number, (body, _) in bodies.items():
         yield f"request-{number}.json", body
-    yield "configuration.json", _json(discreet(_configuration(config, told.summary.profile, keys), keys))
+    yield "configuration.json", _json(redacted(_configuration(config, told.summary.profile, keys), keys))
     yield "versions.json", _json(_versions())
 
 
-def _request_document(request: RequestStory, *, is_exact: bool) -> dict[str, Any]:
+def _request_document(request: RequestRecord, *, is_exact: bool) -> dict[str, Any]:
     return {
         "endpoint": "POST /videos" if request.is_video else "POST /images",
         "body_file": f"request-{request.number}.json",
@@ -107,12 +105,12 @@ def _request_document(request: RequestStory, *, is_exact: bool) -> dict[str, Any
     }
 
 
-def _body(request: RequestStory, keys: Sequence[str]) -> tuple[bytes, bool]:
+def _body(request: RequestRecord, keys: Sequence[str]) -> tuple[bytes, bool]:
     """Give the bytes of a request, and whether they are those that were sent: links lose what may sign them."""
     body = request.body
     with suppress(ValueError, TypeError, KeyError, AttributeError):  # a damaged disk may give anything
         for url in [entry["url"] for entry in json.loads(body).get("inputs", ())]:
-            written, plain = (json.dumps(link, ensure_ascii=False).encode() for link in (url, plain_link(url)))
+            written, plain = (json.dumps(link, ensure_ascii=False).encode() for link in (url, strip_query(url)))
             body = body.replace(written, plain)
     for key in keys:
         body = body.replace(key.encode(), b"[key]")
@@ -135,7 +133,7 @@ def _attempt_line(attempt: Mapping[str, Any]) -> str:
         "generation": attempt["generation_id"] or "not known",
         "last status": attempt["generation_status"] or "not known",
         "recorded at": attempt["recorded_at"],
-        "sent": count(attempt["sends"], "time"),
+        "sent": plural(attempt["sends"], "time"),
         "last read": attempt["last_read_at"] or "never",
     }
     return f"  {attempt['number']}. {attempt['endpoint']}\n" + "\n".join(
@@ -168,7 +166,7 @@ def _versions() -> dict[str, Any]:
     return {name: version(name) for name in _LIBRARIES} | {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "sqlite": sqlite3.sqlite_version,
+        "sqlite": ".".join(map(str, SQLITE_VERSION)),
         "queue_schema": SCHEMA_VERSION,
     }
 

@@ -5,7 +5,7 @@ from click.shell_completion import get_completion_class
 
 from batchkiln.cli.command import command
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import say
+from batchkiln.cli.output import print_result
 from batchkiln.core.errors import ExitStatus
 
 VARIABLE = "_BATCHKILN_COMPLETE"
@@ -24,5 +24,5 @@ def completion(common: Common, shell: str) -> ExitStatus:
     del common  # a script is a script with or without --json
     found = get_completion_class(shell)
     assert found is not None, "click knows these shells"
-    say(found(program, {}, "batchkiln", VARIABLE).source())
+    print_result(found(program, {}, "batchkiln", VARIABLE).source())
     return ExitStatus.OK

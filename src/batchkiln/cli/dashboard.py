@@ -12,12 +12,12 @@ import click
 
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, print_json, tell
+from batchkiln.cli.output import is_terminal, print_json, print_status
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 
 if TYPE_CHECKING:
+    from batchkiln.api.engine import Engine
     from batchkiln.dashboard.server import Served
-    from batchkiln.wiring.driver import Driver
 
 
 @command("dashboard", example="batchkiln dashboard\nbatchkiln dashboard --port 8700 --no-open", logs=True)
@@ -33,7 +33,7 @@ def dashboard(common: Common, *, port: int | None, is_silent: bool) -> ExitStatu
 
 
 async def _dashboard(common: Common, port: int | None, *, is_silent: bool) -> ExitStatus:
-    from batchkiln.dashboard.access import token_file  # noqa: PLC0415  a server's libraries are slow to import
+    from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
     from batchkiln.dashboard.server import serving  # noqa: PLC0415  likewise
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -51,26 +51,26 @@ async def _dashboard(common: Common, port: int | None, *, is_silent: bool) -> Ex
 
 
 @asynccontextmanager
-async def dashboard_beside(driver: "Driver", *, is_wanted: bool) -> AsyncIterator[None]:
+async def dashboard_beside(driver: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
     """Serve the dashboard of the queue that is being driven. A run goes on without it where it cannot be served."""
     async with AsyncExitStack() as stack:
         if is_wanted:
-            from batchkiln.dashboard.beside import Beside  # noqa: PLC0415  as above
+            from batchkiln.dashboard.live_state import DriverProbe  # noqa: PLC0415  as above
             from batchkiln.dashboard.server import serving  # noqa: PLC0415  as above
 
             try:
                 served = await stack.enter_async_context(
-                    serving(driver.database.path, driver.setting.config, beside=Beside(driver))
+                    serving(driver.store.path, driver.setting.config, beside=DriverProbe(driver))
                 )
             except (BatchkilnError, OSError) as error:
-                tell(f"The run goes on without its dashboard: {error}")
+                print_status(f"The run goes on without its dashboard: {error}")
             else:
                 _say_link(served)
         yield
 
 
 def _say_link(served: "Served") -> None:
-    tell(f"The dashboard is at {served.link} (the link lets in whoever has it).")
+    print_status(f"The dashboard is at {served.link} (the link lets in whoever has it).")
 
 
 async def _open(served: "Served") -> None:

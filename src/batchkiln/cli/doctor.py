@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from batchkiln.api.app_context import AppContext
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, print_json, tell
-from batchkiln.cli.signals import Signals, listening_to_signals
+from batchkiln.cli.output import is_terminal, print_json, print_status
+from batchkiln.cli.signals import Signals, handle_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.doctor.examination import Patient, examine
-from batchkiln.doctor.findings import Finding, Level, exit_status_of, warn
-from batchkiln.views.words import one_line
-from batchkiln.wiring.setting import Setting
+from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, warn
+from batchkiln.doctor.runner import CheckContext, run_checks
+from batchkiln.presentation.formatting import sanitize
 
 if TYPE_CHECKING:
     from batchkiln.doctor.trial import Person
@@ -53,12 +53,12 @@ def doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed: bool) 
 
 
 async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed: bool) -> ExitStatus:
-    patient = Patient(common.queue, common.config_path, common.profile, os.environ)
-    findings: list[Finding] = []
+    patient = CheckContext(common.queue, common.config_path, common.profile, os.environ)
+    findings: list[CheckResult] = []
     show = None if common.is_json else _printer()
     if is_probing:
         outlive_readers()  # it holds the queue's lock, and may be making a picture
-    with listening_to_signals() as signals:
+    with handle_signals() as signals:
         person = _person(signals, is_agreed=is_agreed) if is_paid else None
         async for finding in _all(common, patient, findings, person, is_probing=is_probing):
             findings.append(finding)
@@ -71,10 +71,10 @@ async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed:
 
 
 async def _all(
-    common: Common, patient: Patient, so_far: list[Finding], person: "Person | None", *, is_probing: bool
-) -> AsyncIterator[Finding]:
+    common: Common, patient: CheckContext, so_far: list[CheckResult], person: "Person | None", *, is_probing: bool
+) -> AsyncIterator[CheckResult]:
     """Give the ordinary findings, then the probe's where nothing stands in its way."""
-    async for finding in examine(patient):
+    async for finding in run_checks(patient):
         yield finding
     if not is_probing:
         return
@@ -83,7 +83,7 @@ async def _all(
         return
     from batchkiln.doctor.probing import probe  # noqa: PLC0415  the scheduler, which no other check needs
 
-    async for finding in probe(Setting(common.queue, common.load_config(), common.profile), person=person):
+    async for finding in probe(AppContext(common.queue, common.load_config(), common.profile), person=person):
         yield finding
 
 
@@ -92,7 +92,7 @@ def _person(signals: Signals, *, is_agreed: bool) -> "Person":
 
     async def agrees(question: str) -> bool:
         if is_agreed:
-            tell(f"{question} Yes.")
+            print_status(f"{question} Yes.")
             return True
         try:  # in a thread: a signal has to be heard while the person thinks
             return await asyncio.to_thread(click.confirm, question, err=True)
@@ -105,18 +105,18 @@ def _person(signals: Signals, *, is_agreed: bool) -> "Person":
     return Person(agrees, hand_over)
 
 
-def _printer() -> Callable[[Finding], None]:
+def _printer() -> Callable[[CheckResult], None]:
     """Make what shows a finding as soon as it is there: a service that does not answer takes its time."""
     from rich.text import Text  # noqa: PLC0415  slow to import, and only for people
 
-    from batchkiln.cli.tables import console  # noqa: PLC0415  as above
+    from batchkiln.cli.text_tables import console  # noqa: PLC0415  as above
 
     out = console()
 
-    def show(finding: Finding) -> None:
+    def show(finding: CheckResult) -> None:
         line = Text(f"{finding.level:<5}", style=_STYLES[finding.level])
         line.append(f"{finding.check}: ", style="bold")
-        line.append("\n      ".join(one_line(part) for part in finding.message.splitlines()), style="not bold")
+        line.append("\n      ".join(sanitize(part) for part in finding.message.splitlines()), style="not bold")
         out.print(line)
         if finding.remedy is not None:
             out.print(Text(f"      {finding.remedy}", style="dim"))
@@ -124,7 +124,7 @@ def _printer() -> Callable[[Finding], None]:
     return show
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+def _document(finding: CheckResult) -> dict[str, Any]:
     return {
         "check": finding.check,
         "level": finding.level.value,

@@ -6,15 +6,15 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import Applied
+from batchkiln.api.open_queue import opened
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import print_json, say, tell
+from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
-from batchkiln.interface.opening import opened
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.views.words import count, one_line
-from batchkiln.wiring.applying import Applied
-from batchkiln.wiring.setting import Setting
+from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.store import ApplyOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,9 +68,9 @@ async def _enqueue(
     common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_unchecked: bool
 ) -> ExitStatus:
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who enqueues needs them
-    from batchkiln.planning.notes import noting_beside  # noqa: PLC0415  as above
+    from batchkiln.planning.request_log import noting_beside  # noqa: PLC0415  as above
 
-    setting = Setting(common.queue, common.load_config(), common.profile)
+    setting = AppContext(common.queue, common.load_config(), common.profile)
     async with opened(setting) as queue, noting_beside(setting) as note:
         catalogues = Catalogues(queue.reader, setting, note, is_off=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
@@ -79,8 +79,8 @@ async def _enqueue(
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
         for entry in applied:
-            say(_sentence(entry))
-        say("`batchkiln work` runs what is queued.")
+            print_result(_sentence(entry))
+        print_result("`batchkiln work` runs what is queued.")
     return ExitStatus.OK
 
 
@@ -88,7 +88,7 @@ def tell_applied(common: Common, applied: Sequence[Applied]) -> None:
     """Say what became of the manifests, where a person may want to know: it is no result of `run`."""
     if not common.is_quiet:
         for entry in applied:
-            tell(_sentence(entry))
+            print_status(_sentence(entry))
 
 
 def tell_warnings(common: Common, applied: Sequence[Applied], complaints: Sequence[str]) -> None:
@@ -96,12 +96,12 @@ def tell_warnings(common: Common, applied: Sequence[Applied], complaints: Sequen
     if common.is_quiet:
         return
     for complaint in complaints:
-        tell(f"Warning: {one_line(complaint)}.")
+        print_status(f"Warning: {sanitize(complaint)}.")
     warnings = [warning for entry in applied for warning in entry.report.warnings]
     for warning in warnings[:WARNINGS_SHOWN]:
-        tell(f"Warning: {warning}")
+        print_status(f"Warning: {warning}")
     if len(warnings) > WARNINGS_SHOWN:
-        tell(f"… and {len(warnings) - WARNINGS_SHOWN} more warnings; --json has more of them")
+        print_status(f"… and {len(warnings) - WARNINGS_SHOWN} more warnings; --json has more of them")
 
 
 def applied_document(entry: Applied) -> dict[str, Any]:
@@ -144,4 +144,4 @@ def _sentence(entry: Applied) -> str:
     if left := report.missing - report.pruned:
         parts.append(f"{left:,} no longer in the manifest, and left alone")
     total = report.new + report.known
-    return f"{entry.job.name}: {count(total, 'item')} ({', '.join(parts)}), profile {entry.profile}"
+    return f"{entry.job.name}: {plural(total, 'item')} ({', '.join(parts)}), profile {entry.profile}"

@@ -9,9 +9,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.progress import NOTHING_TO_DO, LaneState, ProgressState, describe
-from batchkiln.cli.tables import SafeConsole
-from batchkiln.views.words import count, moment
+from batchkiln.cli.progress import NOTHING_TO_DO, ProgressState, WorkerState, describe
+from batchkiln.cli.text_tables import SafeConsole
+from batchkiln.presentation.formatting import format_minute, plural
 
 _BAR_WIDTH = 40
 _ITEMS_SHOWN = 6
@@ -49,14 +49,14 @@ def panel(state: ProgressState) -> RenderableType:
     lines += [Text(f"  {describe(entry, now)}", style="cyan") for entry, now in under_way[:_ITEMS_SHOWN]]
     if len(under_way) > _ITEMS_SHOWN:
         lines.append(Text(f"  and {len(under_way) - _ITEMS_SHOWN} more", style="cyan"))
-    for lane in state.lanes:
-        lines.append(_windows(lane))
-        if lane.wait is not None:
-            lines.append(Text(f"  {lane.wait}", style="yellow"))
+    for worker in state.workers:
+        lines.append(_windows(worker))
+        if worker.wait is not None:
+            lines.append(Text(f"  {worker.wait}", style="yellow"))
     if state.is_stopping:
         lines.append(Text("  stopping: finishing what is in hand", style="yellow"))
     elif state.estimated_end_at is not None:
-        lines.append(Text(f"  ends about {moment(state.estimated_end_at)}", style="dim"))
+        lines.append(Text(f"  ends about {format_minute(state.estimated_end_at)}", style="dim"))
     return Group(*lines)
 
 
@@ -66,7 +66,7 @@ def _head(state: ProgressState) -> RenderableType:
     counts = Text(f"{state.ended:,}/{state.total:,}  ")
     counts.append(f"{state.done:,} done", style="green")
     if state.problems:
-        counts.append(f"  {count(state.problems, 'problem')}", style="red")
+        counts.append(f"  {plural(state.problems, 'problem')}", style="red")
     counts.append(f"  {state.left:,} left")
     names = [view.summary.name for view in state.jobs]
     title = names[0] if len(names) == 1 else f"{len(names)} jobs"
@@ -78,9 +78,9 @@ def _head(state: ProgressState) -> RenderableType:
     return grid
 
 
-def _windows(lane: LaneState) -> Text:
+def _windows(worker: WorkerState) -> Text:
     return Text(
-        f"  {lane.account}: credits today {lane.credits_today:,}/{lane.credits_limit:,}, "
-        f"this minute creates {lane.creates}/{lane.creates_limit}, reads {lane.reads}/{lane.reads_limit}",
+        f"  {worker.account}: credits today {worker.credits_today:,}/{worker.credits_limit:,}, "
+        f"this minute creates {worker.creates}/{worker.creates_limit}, reads {worker.reads}/{worker.reads_limit}",
         style="dim",
     )

@@ -11,15 +11,15 @@ from typing import Any, Final
 import click
 
 from batchkiln.cli.options import common_options
-from batchkiln.cli.output import tell
+from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ReaderGone
 from batchkiln.core.errors import BatchkilnError, ExitStatus
-from batchkiln.core.spelling import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
 
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
     "run": ("batchkiln.cli.run", "run"),
-    "plan": ("batchkiln.cli.plan", "plan"),
+    "plan": ("batchkiln.cli.plan_command", "plan"),
     "rehearse": ("batchkiln.cli.rehearse", "rehearse"),
     "enqueue": ("batchkiln.cli.enqueue", "enqueue"),
     "work": ("batchkiln.cli.run", "work"),
@@ -27,20 +27,20 @@ _COMMANDS: Final = {
     "status": ("batchkiln.cli.status", "status"),
     "items": ("batchkiln.cli.items", "items"),
     "show": ("batchkiln.cli.show", "show"),
-    "retry": ("batchkiln.cli.persons", "retry"),
-    "cancel": ("batchkiln.cli.persons", "cancel"),
-    "pause": ("batchkiln.cli.persons", "pause"),
-    "unpause": ("batchkiln.cli.persons", "unpause"),
-    "resolve": ("batchkiln.cli.resolve", "resolve"),
+    "retry": ("batchkiln.cli.job_commands", "retry"),
+    "cancel": ("batchkiln.cli.job_commands", "cancel"),
+    "pause": ("batchkiln.cli.job_commands", "pause"),
+    "unpause": ("batchkiln.cli.job_commands", "unpause"),
+    "resolve": ("batchkiln.cli.resolve_command", "resolve"),
     "models": ("batchkiln.cli.models", "models"),
     "balance": ("batchkiln.cli.models", "balance"),
     "ask-again": ("batchkiln.cli.ask_again", "ask_again"),
     "doctor": ("batchkiln.cli.doctor", "doctor"),
-    "export": ("batchkiln.cli.export", "export"),
+    "export": ("batchkiln.cli.export_command", "export"),
     "report": ("batchkiln.cli.report", "report"),
     "dashboard": ("batchkiln.cli.dashboard", "dashboard"),
-    "init": ("batchkiln.cli.begin", "init"),
-    "schema": ("batchkiln.cli.begin", "schema"),
+    "init": ("batchkiln.cli.init", "init"),
+    "schema": ("batchkiln.cli.init", "schema"),
     "serve": ("batchkiln.cli.serve", "serve"),
     "completion": ("batchkiln.cli.completion", "completion"),
 }
@@ -139,25 +139,25 @@ def _told(error: BaseException, arguments: Sequence[str]) -> int:
     """Say what ended a command in one message, and return its exit status."""
     match error:
         case click.exceptions.Abort() | KeyboardInterrupt():
-            tell("Stopped; nothing is lost.")
+            print_status("Stopped; nothing is lost.")
             return ExitStatus.INTERRUPTED
         case click.ClickException():
             error.show(sys.stderr)
             return ExitStatus.USAGE
         case BatchkilnError():
-            tell(f"batchkiln: {error}")
+            print_status(f"batchkiln: {error}")
             return error.exit_status
         case UnicodeEncodeError() if not can_spell_names():
-            tell(f"batchkiln: {NAMES_UNSPELLED}; what was recorded is not lost")
+            print_status(f"batchkiln: {NAMES_UNSPELLED}; what was recorded is not lost")
             return ExitStatus.USAGE
         case SystemExit():
             return error.code if isinstance(error.code, int) else ExitStatus.UNEXPECTED
         case _:
-            tell(f"batchkiln: unexpected {type(error).__name__}: {error}; nothing that was recorded is lost")
+            print_status(f"batchkiln: unexpected {type(error).__name__}: {error}; nothing that was recorded is lost")
             if _is_verbose(arguments):
                 traceback.print_exception(error)
             else:
-                tell("Run it again with -v to see where it happened.")
+                print_status("Run it again with -v to see where it happened.")
             return ExitStatus.UNEXPECTED
 
 

@@ -9,26 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.local_service import embedded_folder
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import print_json, say, tell
+from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.config import Profile
 from batchkiln.core.catalogue import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.replies import ModelEntry
+from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.notes import noting_beside
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.place import look
-from batchkiln.views.words import count, one_line
-from batchkiln.wiring.embedded import embedded_folder
-from batchkiln.wiring.setting import Setting
+from batchkiln.planning.request_log import noting_beside
+from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.store import ApplyOptions, Store
 
 if TYPE_CHECKING:
     from batchkiln.planning.balances import Balance
     from batchkiln.planning.offers import Price
-    from batchkiln.planning.prices import Manner, Note
+    from batchkiln.planning.quotes import Note, QuoteOptions
 
 
 @command(
@@ -63,8 +61,8 @@ def balance(common: Common) -> ExitStatus:
 class _Counter:
     """Where a command asks: its setting, the queue for reading, and where reads are noted, if there is one."""
 
-    setting: Setting
-    database: Database
+    setting: AppContext
+    store: Store
     note: "Note | None"
 
     @property
@@ -72,23 +70,22 @@ class _Counter:
         return self.setting.config.profile(self.setting.profile)
 
     @property
-    def manner(self) -> "Manner":
-        from batchkiln.planning.prices import Manner  # noqa: PLC0415  the client is slow to import
+    def manner(self) -> "QuoteOptions":
+        from batchkiln.planning.quotes import QuoteOptions  # noqa: PLC0415  the client is slow to import
 
-        return Manner(self.setting.surroundings, note=self.note)
+        return QuoteOptions(self.setting.surroundings, note=self.note)
 
 
 @asynccontextmanager
 async def _counter(common: Common) -> AsyncIterator[_Counter]:
     """Open the queue for reading, if it is there; reads are noted beside whoever drives it (Law 5)."""
-    setting = Setting(common.queue, common.load_config(), common.profile)
-    is_there = look(common.queue)
-    database = await (Database.open_for_reading if is_there else Database.open_empty)(common.queue)
+    setting = AppContext(common.queue, common.load_config(), common.profile)
+    store = await Store.open_if_there(common.queue)
     try:
         async with noting_beside(setting) as note:
-            yield _Counter(setting, database, note if is_there else None)
+            yield _Counter(setting, store, note if store.is_there else None)
     finally:
-        await database.close()
+        await store.close()
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -96,7 +93,7 @@ async def _counter(common: Common) -> AsyncIterator[_Counter]:
 
 async def _models(common: Common, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
     async with _counter(common) as counter:
-        catalogues = Catalogues(counter.database, counter.setting, counter.note)
+        catalogues = Catalogues(counter.store, counter.setting, counter.note)
         prices, profile = await _prices(counter, catalogues, manifest, job)
         catalogue = await catalogues.of(profile, profile.account_names[0])
     entries = _chosen(catalogue, model)
@@ -112,11 +109,11 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
     else:
         for entry in entries:
             for line in _entry_lines(entry):
-                say(line)
+                print_result(line)
         for line in _price_lines(prices):
-            say(line)
+            print_result(line)
     for reason in catalogues.reasons():
-        tell(f"batchkiln: the catalogue of the profile {profile.name} {one_line(reason)}")
+        print_status(f"batchkiln: the catalogue of the profile {profile.name} {sanitize(reason)}")
     return catalogues.exit_status
 
 
@@ -124,15 +121,15 @@ async def _prices(
     counter: _Counter, catalogues: Catalogues, manifest: str | None, job: str | None
 ) -> "tuple[list[Price], Profile]":
     """Ask the prices of a manifest or a job; with them comes the profile that it is for."""
-    from batchkiln.planning.known import known_accounts  # noqa: PLC0415  the client is slow to import
+    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  the client is slow to import
     from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  as above
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
-    from batchkiln.planning.prices import ask_prices  # noqa: PLC0415  as above
+    from batchkiln.planning.quotes import ask_quotes  # noqa: PLC0415  as above
 
-    database, setting, profiles = counter.database, counter.setting, counter.setting.config.profiles
+    store, setting, profiles = counter.store, counter.setting, counter.setting.config.profiles
     if manifest is not None:
         plan = await make_plan(
-            database,
+            store,
             setting,
             [manifest],
             options=ApplyOptions(on_change="keep"),
@@ -143,9 +140,9 @@ async def _prices(
         return list(planned_prices(plan)), profiles[plan.jobs[0].manifest.profile]
     if job is None:
         return [], counter.profile
-    queued = await database.read(queued_job, job, profiles)
-    known = await database.read(known_accounts, setting)
-    book = await ask_prices(queued.questions(), profiles=profiles, known=known, manner=counter.manner)
+    queued = await store.read(queued_job, job, profiles)
+    known = await store.read(known_accounts, setting)
+    book = await ask_quotes(queued.questions(), profiles=profiles, known=known, manner=counter.manner)
     return list(queued.prices(book)), profiles[queued.profile]
 
 
@@ -174,7 +171,7 @@ def _entry_lines(entry: ModelEntry) -> Iterator[str]:
     )
     for name, fact in facts:
         if fact or name != "seconds":
-            yield f"  {name:<14} {one_line(fact) or 'not told, or not understood: the service decides'}"
+            yield f"  {name:<14} {sanitize(fact) or 'not told, or not understood: the service decides'}"
 
 
 def _entry_document(entry: ModelEntry) -> dict[str, Any]:
@@ -193,9 +190,9 @@ def _price_lines(prices: "Sequence[Price]") -> Iterator[str]:
     if prices:
         yield f"Prices of {prices[0].job}:"
     for price in prices:
-        cost = "unknown" if price.cost_credits is None else count(price.cost_credits, "credit")
-        reason = f" ({one_line(price.reason)})" if price.reason else ""
-        yield f"  {cost} each: {one_line(price.title)}, {count(price.items, 'item')}{reason}"
+        cost = "unknown" if price.cost_credits is None else plural(price.cost_credits, "credit")
+        reason = f" ({sanitize(price.reason)})" if price.reason else ""
+        yield f"  {cost} each: {sanitize(price.title)}, {plural(price.items, 'item')}{reason}"
 
 
 def _price_document(price: "Price") -> dict[str, Any]:
@@ -217,27 +214,27 @@ def _price_document(price: "Price") -> dict[str, Any]:
 
 async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
-    from batchkiln.planning.known import known_accounts  # noqa: PLC0415  as above
+    from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  as above
 
     async with _counter(common) as counter:
         profile = counter.profile
-        known = await counter.database.read(known_accounts, counter.setting)
+        known = await counter.store.read(known_accounts, counter.setting)
         folder = embedded_folder(counter.setting.queue, profile)
         found = await read_balances(profile, known, counter.manner, folder=folder)
     if common.is_json:
         print_json({"accounts": [_balance_document(each) for each in found]})
     else:
         for each in found:
-            say(_balance_line(each))
+            print_result(_balance_line(each))
     return _worst(each.exit_status for each in found)
 
 
 def _balance_line(found: "Balance") -> str:
     name = f"{found.profile}/{found.account}"
     if found.credits is None:
-        return f"{name}: unknown: {one_line(found.reason or '')}"
+        return f"{name}: unknown: {sanitize(found.reason or '')}"
     today = f"{found.usage.credits:,} of {found.credits_per_day:,} used today"
-    return f"{name}: {count(found.credits, 'credit')} left ({today}, as this queue knows)"
+    return f"{name}: {plural(found.credits, 'credit')} left ({today}, as this queue knows)"
 
 
 def _balance_document(found: "Balance") -> dict[str, Any]:

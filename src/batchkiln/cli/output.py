@@ -32,12 +32,12 @@ def _spelled(document: str) -> str:
     return _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 
-def say(text: str = "") -> None:
+def print_result(text: str = "") -> None:
     """Write a result for a person to standard output."""
     sys.stdout.write(printable(text) + "\n")
 
 
-def tell(text: str) -> None:
+def print_status(text: str) -> None:
     """Write what is no result to standard error."""
     sys.stderr.write(printable(text) + "\n")
     sys.stderr.flush()

@@ -5,34 +5,34 @@ from datetime import datetime
 from math import inf
 from typing import Final, Protocol
 
-from batchkiln.cli.output import tell
-from batchkiln.core.planner import Reason
+from batchkiln.cli.output import print_status
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import FINAL_STATES, ItemState
-from batchkiln.queue.summaries import UnderWay
-from batchkiln.views.overview import JobView
-from batchkiln.views.words import REASONS, age, count, moment, one_line
+from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
+from batchkiln.presentation.overview import JobView
+from batchkiln.store import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
 STILL_AFTER_SECONDS: Final = 64.0
 NOTHING_TO_DO: Final = "nothing to do"
 
-_NOT_WORTH_SAYING: Final = frozenset({Reason.NOW, Reason.POLL_INTERVAL, Reason.NOTHING})
+_NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
 
 _TROUBLES: Final = frozenset(
     {
-        Reason.THROTTLED,
-        Reason.OTHER_GENERATION,
-        Reason.UNREACHABLE,
-        Reason.UNAVAILABLE,
-        Reason.NOT_UNDERSTOOD,
-        Reason.NO_PRICE,
-        Reason.NO_UPLOAD,
+        WaitReason.THROTTLED,
+        WaitReason.OTHER_GENERATION,
+        WaitReason.UNREACHABLE,
+        WaitReason.UNAVAILABLE,
+        WaitReason.NOT_UNDERSTOOD,
+        WaitReason.NO_PRICE,
+        WaitReason.NO_UPLOAD,
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class LaneState:
+class WorkerState:
     """One account at work: its windows, and what its slot waits for, until when in service time."""
 
     account: str
@@ -42,7 +42,7 @@ class LaneState:
     creates_limit: int
     reads: int
     reads_limit: int
-    reason: Reason | None
+    reason: WaitReason | None
     until: datetime | None
     trouble: str | None = None  # what the service said last, where something went wrong
 
@@ -51,8 +51,8 @@ class LaneState:
         """Say what it waits for, where a person may wonder."""
         if self.reason is None or self.reason in _NOT_WORTH_SAYING:
             return None
-        until = f" (until {moment(self.until)})" if self.until is not None else ""
-        said = f": {one_line(self.trouble)}" if self.trouble and self.reason in _TROUBLES else ""
+        until = f" (until {format_minute(self.until)})" if self.until is not None else ""
+        said = f": {sanitize(self.trouble)}" if self.trouble and self.reason in _TROUBLES else ""
         return f"waits for {REASONS[self.reason]}{until}{said}"
 
 
@@ -61,7 +61,7 @@ class ProgressState:
     """A moment of a run."""
 
     jobs: tuple[JobView, ...]
-    lanes: tuple[LaneState, ...]
+    workers: tuple[WorkerState, ...]
     is_stopping: bool = False
 
     @property
@@ -133,7 +133,7 @@ class Display(Protocol):
     """Shows how a run is going."""
 
     def show(self, state: ProgressState, real_seconds: float) -> None:
-        """Show a moment; `real_seconds` is a steady clock of this machine."""
+        """Show a moment; `real_seconds` is a monotonic clock of this machine."""
 
 
 class PlainDisplay:
@@ -148,29 +148,29 @@ class PlainDisplay:
         """Write a line where something has changed and the last one is some seconds old."""
         if self._said_at is not None and real_seconds - self._said_at < LINE_EVERY_SECONDS:
             return
-        waits = [lane.wait for lane in state.lanes]
+        waits = [worker.wait for worker in state.workers]
         shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
         if shown != self._said:
             self._said, self._said_at = shown, real_seconds
-            tell(plain_line(state))
+            print_status(plain_line(state))
 
 
 def plain_line(state: ProgressState) -> str:
     """Say all in one line."""
-    counts = f"{state.done:,} of {state.total:,} done, {count(state.problems, 'problem')}, {state.left:,} left"
+    counts = f"{state.done:,} of {state.total:,} done, {plural(state.problems, 'problem')}, {state.left:,} left"
     parts = [counts if state.total else NOTHING_TO_DO]
     parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
-    for lane in state.lanes:
-        whose = f"{lane.account}: " if len(state.lanes) > 1 else ""
-        parts.append(f"{whose}credits today {lane.credits_today:,} of {lane.credits_limit:,}")
-        if lane.wait is not None:
-            parts.append(lane.wait)
+    for worker in state.workers:
+        whose = f"{worker.account}: " if len(state.workers) > 1 else ""
+        parts.append(f"{whose}credits today {worker.credits_today:,} of {worker.credits_limit:,}")
+        if worker.wait is not None:
+            parts.append(worker.wait)
     if state.estimated_end_at is not None:
-        parts.append(f"ends {moment(state.estimated_end_at)}")
+        parts.append(f"ends {format_minute(state.estimated_end_at)}")
     return "; ".join(parts)
 
 
 def describe(entry: UnderWay, now: datetime) -> str:
     """Say what is under way, and for how long."""
-    status = f", {one_line(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
-    return f"{entry.state} {entry.item} for {age(entry.since, now)}{status}"
+    status = f", {sanitize(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
+    return f"{entry.state} {entry.item} for {format_age(entry.since, now)}{status}"

@@ -8,16 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.tables import console
+from batchkiln.cli.text_tables import console
 from batchkiln.core.states import ItemState
-from batchkiln.queue.summaries import JobSummary
-from batchkiln.rehearsal.stage import Outcome
-from batchkiln.views.words import STYLES, count, duration, moment, one_line
+from batchkiln.presentation.formatting import STYLES, format_duration, format_minute, plural, sanitize
+from batchkiln.rehearsal.simulation import RehearsalResult
+from batchkiln.store import JobSummary
 
 _LONGEST_MESSAGE: Final = 160
 
 
-def show_rehearsal(outcome: Outcome, *, level: str, seed: int) -> None:
+def show_rehearsal(outcome: RehearsalResult, *, level: str, seed: int) -> None:
     """Print the bill, the time, the requests, the troubles, and whether anything was charged twice."""
     out = console()
     faults = "without faults" if level == "none" else f"with {level} faults"
@@ -40,26 +40,26 @@ def show_rehearsal(outcome: Outcome, *, level: str, seed: int) -> None:
 
 
 def _job_lines(job: JobSummary) -> Iterator[Text]:
-    line = Text(f"{job.name}: {count(job.total, 'item')}:")
+    line = Text(f"{job.name}: {plural(job.total, 'item')}:")
     for state in ItemState:
         if number := job.items[state]:
             line.append(f"  {number:,} {state}", style=STYLES[state])
     yield line
     for trouble in job.troubles:
-        message = one_line(trouble.example or "")[:_LONGEST_MESSAGE]
-        text = f"    {trouble.state}: {trouble.count:,} {one_line(trouble.code)}" + (f" ({message})" if message else "")
+        message = sanitize(trouble.example or "")[:_LONGEST_MESSAGE]
+        text = f"    {trouble.state}: {trouble.count:,} {sanitize(trouble.code)}" + (f" ({message})" if message else "")
         yield Text(text, style=STYLES[trouble.state])
 
 
-def _facts(outcome: Outcome) -> Table:
+def _facts(outcome: RehearsalResult) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     refunded = sum(job.credits.refunded for job in outcome.jobs)
-    bill = count(outcome.charged_credits, "credit")
+    bill = plural(outcome.charged_credits, "credit")
     table.add_row("bill", bill + (f", and {refunded:,} refunded" if refunded else ""))
-    span = duration((outcome.ends_at - outcome.starts_at).total_seconds())
-    table.add_row("time", f"{span}, from {moment(outcome.starts_at)} to {moment(outcome.ends_at)}")
+    span = format_duration((outcome.ends_at - outcome.starts_at).total_seconds())
+    table.add_row("time", f"{span}, from {format_minute(outcome.starts_at)} to {format_minute(outcome.ends_at)}")
     table.add_row("days", _days(outcome))
     for window in outcome.report.windows:
         name = window.budget if window.account == "main" else f"{window.budget} ({window.account})"
@@ -76,16 +76,16 @@ def _facts(outcome: Outcome) -> Table:
     return table
 
 
-def _days(outcome: Outcome) -> str:
+def _days(outcome: RehearsalResult) -> str:
     days = outcome.report.days
     if not days.entries:
         return "none with any use"
     busiest = max(days.entries, key=lambda day: day.used_credits)
-    whole = count(len(days.entries) + days.more, "service day")
+    whole = plural(len(days.entries) + days.more, "service day")
     return f"{whole} with credits used, at most {busiest.used_credits:,} of {busiest.limit_credits:,} a day"
 
 
-def _trouble_table(outcome: Outcome) -> Table:
+def _trouble_table(outcome: RehearsalResult) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("TROUBLE", no_wrap=True)
     table.add_column("AT", no_wrap=True)
@@ -95,11 +95,11 @@ def _trouble_table(outcome: Outcome) -> Table:
         endings = "; ".join(
             ending if times == trouble.times else f"{times:,} {ending}" for ending, times in trouble.endings.items()
         )
-        table.add_row(one_line(trouble.kind.replace("_", " ")), trouble.endpoint, f"{trouble.times:,}", endings)
+        table.add_row(sanitize(trouble.kind.replace("_", " ")), trouble.endpoint, f"{trouble.times:,}", endings)
     return table
 
 
-def _verdict(outcome: Outcome) -> Text:
+def _verdict(outcome: RehearsalResult) -> Text:
     paid = outcome.paid
     if not outcome.is_sound:
         return Text(
@@ -108,17 +108,17 @@ def _verdict(outcome: Outcome) -> Text:
             "report it with the manifest and the seed.",
             style="red",
         )
-    made = f"the service made {count(paid.generations, 'generation')}"
+    made = f"the service made {plural(paid.generations, 'generation')}"
     refunded = paid.generations - paid.kept
     kept = f", refunded {refunded:,}" if refunded else ""
     return Text(
         f"No prompt was charged twice: {made}{kept}, and kept the credits of {paid.kept:,} for "
-        f"{count(paid.items, 'item')}. Your queue, your files and your account were not touched.",
+        f"{plural(paid.items, 'item')}. Your queue, your files and your account were not touched.",
         style="green",
     )
 
 
-def rehearsal_document(outcome: Outcome, *, level: str, seed: int) -> dict[str, Any]:
+def rehearsal_document(outcome: RehearsalResult, *, level: str, seed: int) -> dict[str, Any]:
     """Give a rehearsal as `rehearse --json` prints it."""
     report = outcome.report
     return {

@@ -15,10 +15,10 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.views.words import count, moment
+from batchkiln.presentation.formatting import format_minute, plural
 
 if TYPE_CHECKING:
-    from batchkiln.rehearsal.stage import Outcome
+    from batchkiln.rehearsal.simulation import RehearsalResult
 
 
 @command(
@@ -49,15 +49,15 @@ def _rehearse(
     common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
 ) -> ExitStatus:
     # Both take longer to import than `status` to run.
+    from batchkiln.api.app_context import AppContext  # noqa: PLC0415
     from batchkiln.logs import configure_logging  # noqa: PLC0415
-    from batchkiln.rehearsal.stage import Wish  # noqa: PLC0415
-    from batchkiln.rehearsal.stage import rehearse as play  # noqa: PLC0415
-    from batchkiln.wiring.setting import Setting  # noqa: PLC0415
+    from batchkiln.rehearsal.simulation import RehearsalOptions  # noqa: PLC0415
+    from batchkiln.rehearsal.simulation import rehearse as play  # noqa: PLC0415
 
     # What goes wrong is in the report; -v shows it as it happens.
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
-    setting = Setting(common.queue, common.load_config(), common.profile)
-    wish = Wish(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
+    setting = AppContext(common.queue, common.load_config(), common.profile)
+    wish = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
     outcome = play(setting, wish)
     if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
@@ -89,7 +89,7 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(outcome: "Outcome", common: Common, *, level: str, seed: int) -> None:
+def _tell(outcome: "RehearsalResult", common: Common, *, level: str, seed: int) -> None:
     from batchkiln.cli.rehearsal_report import rehearsal_document, show_rehearsal  # noqa: PLC0415  Rich, at the end
 
     if common.is_json:
@@ -104,7 +104,7 @@ def _progress(common: Common) -> Callable[[datetime, int], None]:
         return lambda _, __: None
 
     def tell(now: datetime, left: int) -> None:
-        sys.stderr.write(f"\r\x1b[K{moment(now)}: {count(left, 'item')} left")
+        sys.stderr.write(f"\r\x1b[K{format_minute(now)}: {plural(left, 'item')} left")
         sys.stderr.flush()
 
     return tell

@@ -6,28 +6,25 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.discretion import discreet_text, known_keys, without_folders, without_keys
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import is_terminal, iso, print_json, say
+from batchkiln.cli.output import is_terminal, iso, print_json, print_result
+from batchkiln.cli.redaction import discreet_text, known_keys, without_folders, without_keys
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.replies import ServiceError
-from batchkiln.queue.connection import Database
-from batchkiln.queue.reports import ReportRow, report_page
-from batchkiln.queue.stories import OutputSummary
-from batchkiln.views.overview import JobView, read_overview
-from batchkiln.views.words import count
+from batchkiln.core.responses import ErrorInfo
+from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.overview import JobView, read_overview
+from batchkiln.store import OutputSummary, Reader, ReportRow, Store
 
 if TYPE_CHECKING:
-    from batchkiln.outputs.report.contents import ReportFile, ReportItem, ReportJob
-    from batchkiln.outputs.report.writer import ReportWriter, Written
+    from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
+    from batchkiln.reports.report_writer import ReportWriter, Written
 
 _CHUNK: Final = 50
 """Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
@@ -54,21 +51,19 @@ def report(common: Common, job: str, target: Path | None, page_size: int | None)
 
 
 async def _report(common: Common, job: str, target: Path, page_size: int | None) -> ExitStatus:
-    from batchkiln.outputs.report.writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
+    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
 
     config = common.load_config()
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        view = await database.read(_view, config, job, machine_now())
+        view = await store.read(_view, config, job, machine_now())
         with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
             keys = known_keys(config, view.summary.profile)
-            await _add_all(
-                database, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr)
-            )
-            view = await database.read(_view, config, job, machine_now())
+            await _add_all(store, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            view = await store.read(_view, config, job, machine_now())
             written = await asyncio.to_thread(writer.finish, _head(view))
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(_document(job, written))
     else:
@@ -76,28 +71,32 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     return ExitStatus.OK
 
 
-def _view(connection: Connection, config: Config, job: str, now: datetime) -> JobView:
-    return read_overview(connection, config, [job], now).jobs[0]
+def _view(reader: Reader, config: Config, job: str, now: datetime) -> JobView:
+    return read_overview(reader, config, [job], now).jobs[0]
+
+
+def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow]:
+    return reader.exports.report_page(job, after_id=after_id, limit=limit)
 
 
 async def _add_all(
-    database: Database, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
+    store: Store, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
 ) -> None:
     """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
     job, total = view.summary.name, view.summary.total
     last_id = taken = 0
     while taken < total:
-        rows = await database.read(report_page, job, after_id=last_id, limit=min(_CHUNK, total - taken))
+        rows = await store.read(_page, job, last_id, min(_CHUNK, total - taken))
         await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
         if is_telling:
-            sys.stderr.write(f"\r{job}: {taken:,} of {count(total, 'item')}" + ("\n" if taken == total else ""))
+            sys.stderr.write(f"\r{job}: {taken:,} of {plural(total, 'item')}" + ("\n" if taken == total else ""))
             sys.stderr.flush()
 
 
 def _head(view: JobView) -> "ReportJob":
-    from batchkiln.outputs.report.contents import ReportJob  # noqa: PLC0415  as above
+    from batchkiln.reports.contents import ReportJob  # noqa: PLC0415  as above
 
     summary = view.summary
     return ReportJob(
@@ -118,7 +117,7 @@ def _head(view: JobView) -> "ReportJob":
 
 def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
     """Give an item as it is shown: without folders of this machine, keys, and what signs the service's links."""
-    from batchkiln.outputs.report.contents import ReportItem  # noqa: PLC0415  as above
+    from batchkiln.reports.contents import ReportItem  # noqa: PLC0415  as above
 
     item, recipe = row.item, row.recipe
     return ReportItem(
@@ -139,18 +138,18 @@ def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
 
 
 def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
-    from batchkiln.outputs.report.contents import ReportFile  # noqa: PLC0415  as above
+    from batchkiln.reports.contents import ReportFile  # noqa: PLC0415  as above
 
     path = Path(output.path)
     name = path.relative_to(output_dir).as_posix() if path.is_relative_to(output_dir) else path.name
     return ReportFile(path, name, output.size_bytes, output.media_type, output.saved_at)
 
 
-def _error(error: ServiceError, inputs: Sequence[str], keys: Sequence[str]) -> ServiceError:
+def _error(error: ErrorInfo, inputs: Sequence[str], keys: Sequence[str]) -> ErrorInfo:
     message = error.message
     for path in inputs:  # whole, since a path may hold what ends one in a sentence
         message = message.replace(path, PurePath(path).name)
-    return ServiceError(discreet_text(error.code, keys), discreet_text(message, keys))
+    return ErrorInfo(discreet_text(error.code, keys), discreet_text(message, keys))
 
 
 def _shown(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
@@ -180,12 +179,14 @@ def _document(job: str, written: "Written") -> dict[str, Any]:
 
 
 def _say(job: str, written: "Written") -> None:
-    from batchkiln.outputs.report.pages import size_text  # noqa: PLC0415  as above
+    from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
 
     first, *more = written.files
-    say(f"{job}: {first.path} ({size_text(first.size_bytes)}, {count(written.sums.items, 'item')})")
+    print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.sums.items, 'item')})")
     if more:
         size = size_text(sum(file.size_bytes for file in more))
-        say(f"  goes on in {count(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
+        print_result(f"  goes on in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
     if written.sums.gone_count:
-        say(f"  {count(written.sums.gone_count, 'file')} no longer where saved; the report names what is gone")
+        print_result(
+            f"  {plural(written.sums.gone_count, 'file')} no longer where saved; the report names what is gone"
+        )

@@ -7,25 +7,24 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from batchkiln.cli.asking import ask_before_paying_again, ask_before_spending, may_ask
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import Applied, scope_of
+from batchkiln.api.open_queue import opened
+from batchkiln.api.queue import Queue
+from batchkiln.api.run import Run
+from batchkiln.api.run_options import RunOptions, Until
 from batchkiln.cli.command import command, run_async
+from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, may_ask
 from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
 from batchkiln.cli.options import Common
-from batchkiln.cli.session import Session
-from batchkiln.cli.signals import listening_to_signals
+from batchkiln.cli.run_display import Session
+from batchkiln.cli.signals import handle_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
-from batchkiln.interface.drive import Drive
-from batchkiln.interface.opening import opened
-from batchkiln.interface.queue import Queue
-from batchkiln.interface.wishes import Until, Wishes
-from batchkiln.queue.history import last_event_id
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.applying import Applied, scope_of
-from batchkiln.wiring.setting import Setting
+from batchkiln.store import ApplyOptions
+from batchkiln.worker.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,7 +78,7 @@ def run(
     is not known yet and neither a cap nor a budget bounds it.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
-    wishes = Wishes(until=until, max_credits=max_credits)
+    wishes = RunOptions(until=until, max_credits=max_credits)
     is_asking = may_ask(manifests, is_agreed=is_agreed)
     manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
     return run_async(_run(common, manifests, options, wishes, manner))
@@ -98,19 +97,19 @@ class _Manner:
 
 
 async def _run(
-    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: Wishes, manner: _Manner
+    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: RunOptions, manner: _Manner
 ) -> ExitStatus:
     outlive_readers()
-    with listening_to_signals() as signals:
-        async with opened(Setting(common.queue, common.load_config(), common.profile)) as queue:
-            control = Control()
+    with handle_signals() as signals:
+        async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
+            control = RunState()
             async with queue.driving(control, command="run") as driver:
-                newest = await queue.reader.read(last_event_id)
+                newest = await queue.reader.read(lambda reader: reader.events.last_id())
                 applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
                 if manner.is_asking:
                     await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
-                drive = Drive(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
+                drive = Run(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
                 async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
                     return await Session(common, drive, queue.reader, signals, after_event=newest).run()
 
@@ -120,15 +119,15 @@ async def _applied(
     queue: Queue,
     manifests: Sequence[str],
     options: ApplyOptions,
-    wishes: Wishes,
+    wishes: RunOptions,
     *,
     manner: _Manner,
 ) -> list[Applied]:
     """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
-    from batchkiln.planning.notes import Notes  # noqa: PLC0415  as above
+    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  as above
 
-    note = Notes(queue.writer, queue.setting).note
+    note = RequestLog(queue.writer, queue.setting).note
     catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=manner.is_unchecked)
     agreed = None
     if manner.is_asking:
@@ -155,20 +154,20 @@ def work(
     is_agreed: bool,
     has_dashboard: bool,
 ) -> ExitStatus:
-    """Drive whatever is in the queue, until all of it has ended."""
+    """Run whatever is in the queue, until all of it has ended."""
     del is_agreed  # it asks nothing: what is in the queue was planned before
-    wishes = Wishes(until=until, max_credits=max_credits, is_forever=is_forever)
+    wishes = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever)
     return run_async(_work(common, wishes, has_dashboard=has_dashboard))
 
 
-async def _work(common: Common, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
+async def _work(common: Common, wishes: RunOptions, *, has_dashboard: bool) -> ExitStatus:
     outlive_readers()
-    with listening_to_signals() as signals:
+    with handle_signals() as signals:
         async with (
-            opened(Setting(common.queue, common.load_config(), common.profile)) as queue,
-            queue.driving(Control(), command="work") as driver,
+            opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
+            queue.driving(RunState(), command="work") as driver,
             dashboard_beside(driver, is_wanted=has_dashboard),
         ):
-            newest = await queue.reader.read(last_event_id)
-            drive = Drive(driver, queue.reader, wishes, jobs=None)
+            newest = await queue.reader.read(lambda reader: reader.events.last_id())
+            drive = Run(driver, queue.reader, wishes, jobs=None)
             return await Session(common, drive, queue.reader, signals, after_event=newest).run()

@@ -6,9 +6,9 @@ import click
 
 from batchkiln.cli.command import ServerCommand, set_up_logging
 from batchkiln.cli.options import Common, common_of
-from batchkiln.cli.output import print_json, print_json_lines, say, tell
+from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
 from batchkiln.cli.streams import outlive_readers
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln_service import CommandError, HostProgram, serve_commands
 
 
@@ -20,7 +20,7 @@ class ServeCommand(ServerCommand):
         try:
             return super().invoke(ctx)
         except CommandError as error:
-            mistakes = [Mistake(reason, None if file is None else str(file)) for file, reason in error.problems]
+            mistakes = [Diagnostic(reason, None if file is None else str(file)) for file, reason in error.problems]
             raise InputError(mistakes) from error
 
 
@@ -54,8 +54,8 @@ serve = serve_commands(
         configure_logging=lambda: set_up_logging(_options(), is_server=True),
         print_json=print_json,
         print_json_lines=print_json_lines,
-        say=say,
-        tell=tell,
+        say=print_result,
+        tell=print_status,
         ignore_closed_output=outlive_readers,
     )
 )

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 import click
@@ -13,16 +12,14 @@ import click
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.items import item_document
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import iso, print_json, say
+from batchkiln.cli.output import iso, print_json, print_result
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue.connection import Database
-from batchkiln.queue.stories import AttemptStory, EventStory, ItemStory, RequestStory, item_requests, item_story
-from batchkiln.queue.summaries import JobSummary, job_summary
-from batchkiln.views.standing import Standing, Wait, read_standing
-from batchkiln.views.telling import Telling, tell_item
-from batchkiln.views.words import count, one_line, second
+from batchkiln.presentation.explain import Explanation, explain_item
+from batchkiln.presentation.formatting import format_second, plural, sanitize
+from batchkiln.presentation.item_context import ItemContext, Wait, read_item_context
+from batchkiln.store import AttemptDetail, EventRecord, ItemDetail, JobSummary, Reader, RequestRecord, Store
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
@@ -41,11 +38,11 @@ def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitSta
 
 async def _show(common: Common, job: str, item: str, bundle: Path | None) -> ExitStatus:
     config = common.load_config()
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        told = await database.read(read_told, config, job, item, machine_now())
+        told = await store.read(read_told, config, job, item, machine_now())
     finally:
-        await database.close()
+        await store.close()
     document = story_document(told)
     if bundle is not None:
         from batchkiln.cli.bundle import write_bundle  # noqa: PLC0415  it needs the client, which is slow to import
@@ -54,10 +51,10 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
     if common.is_json:
         print_json(document)
     elif bundle is not None:
-        say(f"{job}/{item}: {bundle} holds what the service's support needs; look into it before you send it.")
+        print_result(f"{job}/{item}: {bundle} holds what the service's support needs; look into it before you send it.")
     else:
         for line in story_lines(told):
-            say(line)
+            print_result(line)
     return ExitStatus.OK
 
 
@@ -65,24 +62,24 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
 class Told:
     """One item, its job, and how things stand around it, from one snapshot."""
 
-    story: ItemStory
+    story: ItemDetail
     summary: JobSummary
-    standing: Standing
-    requests: tuple[RequestStory, ...]
+    standing: ItemContext
+    requests: tuple[RequestRecord, ...]
 
     @property
-    def telling(self) -> Telling:
+    def telling(self) -> Explanation:
         """The sentences."""
-        return tell_item(self.story, self.summary, self.standing)
+        return explain_item(self.story, self.summary, self.standing)
 
 
-def read_told(connection: Connection, config: Config, job: str, item: str, now: datetime) -> Told:
+def read_told(reader: Reader, config: Config, job: str, item: str, now: datetime) -> Told:
     """Read all that `show` tells. Raises `InputError` for a job or item that is not there."""
-    story = item_story(connection, job, item)
-    summary = job_summary(connection, job)
+    story = reader.items.detail(job, item)
+    summary = reader.jobs.summary(job)
     assert summary is not None, "the item was found in it"
-    standing = read_standing(connection, config, story, summary, now)
-    return Told(story, summary, standing, item_requests(connection, story.item.id))
+    standing = read_item_context(reader, config, story, summary, now)
+    return Told(story, summary, standing, reader.items.requests(story.item.id))
 
 
 def story_lines(told: Told) -> Iterator[str]:
@@ -94,45 +91,45 @@ def story_lines(told: Told) -> Iterator[str]:
     yield f"  charged: {telling.charged}"
     yield f"  next: {telling.next}"
     if item.error is not None:
-        yield f"  error: {one_line(item.error.code)}: {one_line(item.error.message)}"
-    yield f"  prompt: {one_line(item.prompt)}"
+        yield f"  error: {sanitize(item.error.code)}: {sanitize(item.error.message)}"
+    yield f"  prompt: {sanitize(item.prompt)}"
     parameters = ", ".join(f"{name}={value}" for name, value in recipe.parameters)
     yield f"  request: {recipe.model}, {recipe.mode}{', ' + parameters if parameters else ''}"
     yield from (
-        f"  input: {one_line(file.path)} ({file.media_type}, {file.size_bytes:,} bytes)" for file in story.inputs
+        f"  input: {sanitize(file.path)} ({file.media_type}, {file.size_bytes:,} bytes)" for file in story.inputs
     )
-    quote = "not quoted yet" if story.quote_credits is None else f"quote {count(story.quote_credits, 'credit')}"
+    quote = "not quoted yet" if story.quote_credits is None else f"quote {plural(story.quote_credits, 'credit')}"
     cap = "" if recipe.max_cost_credits is None else f", cap {recipe.max_cost_credits:,}"
     yield f"  credits: {item.credits:,} spent; {quote}{cap}"
     if item.metadata:
-        yield f"  metadata: {one_line(', '.join(f'{key}={value}' for key, value in item.metadata.items()))}"
+        yield f"  metadata: {sanitize(', '.join(f'{key}={value}' for key, value in item.metadata.items()))}"
     yield from (
-        f"  file: {one_line(output.path)} ({output.media_type}, {output.size_bytes:,} bytes, sha256 {output.sha256})"
+        f"  file: {sanitize(output.path)} ({output.media_type}, {output.size_bytes:,} bytes, sha256 {output.sha256})"
         for output in item.outputs
     )
     for attempt in story.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
     if story.arrival is not None:
         # The counts beside it are the whole manifest's, and `enqueue` has told them.
-        manifest = one_line(str(story.arrival.detail.get("manifest", "")))
-        yield f"  {second(story.arrival.at)}  {story.arrival.kind}  {manifest}".rstrip()
+        manifest = sanitize(str(story.arrival.detail.get("manifest", "")))
+        yield f"  {format_second(story.arrival.at)}  {story.arrival.kind}  {manifest}".rstrip()
     for event in story.events:
         state = f" -> {event.state}" if event.state is not None else ""
-        yield f"  {second(event.at)}  {event.kind}{state}  {_detail(event)}".rstrip()
+        yield f"  {format_second(event.at)}  {event.kind}{state}  {_detail(event)}".rstrip()
 
 
-def _attempt_line(attempt: AttemptStory) -> str:
+def _attempt_line(attempt: AttemptDetail) -> str:
     cost = f"cost {attempt.cost_credits:,}" if attempt.cost_credits is not None else f"quote {attempt.quote_credits:,}"
     parts = [str(attempt.state), cost + (" (refunded)" if attempt.is_refunded else "")]
-    parts.append(f"sent {count(attempt.sends, 'time')} on {attempt.account} with key {attempt.key_fingerprint}")
+    parts.append(f"sent {plural(attempt.sends, 'time')} on {attempt.account} with key {attempt.key_fingerprint}")
     if attempt.generation_id is not None:
-        status = f" ({one_line(attempt.generation_status)})" if attempt.generation_status else ""
+        status = f" ({sanitize(attempt.generation_status)})" if attempt.generation_status else ""
         parts.append(f"generation {attempt.generation_id}{status}")
     return ", ".join(parts)
 
 
-def _detail(event: EventStory) -> str:
-    return one_line(", ".join(f"{key}={value}" for key, value in event.detail.items()))
+def _detail(event: EventRecord) -> str:
+    return sanitize(", ".join(f"{key}={value}" for key, value in event.detail.items()))
 
 
 def story_document(told: Told) -> dict[str, Any]:
@@ -172,7 +169,7 @@ def _wait_document(wait: Wait | None) -> dict[str, Any] | None:
     return {"reason": wait.reason.value, "until": iso(wait.until), "account": wait.account, "holder": holder}
 
 
-def _attempt_document(attempt: AttemptStory) -> dict[str, Any]:
+def _attempt_document(attempt: AttemptDetail) -> dict[str, Any]:
     return {
         "number": attempt.number,
         "state": attempt.state.value,
@@ -193,7 +190,7 @@ def _attempt_document(attempt: AttemptStory) -> dict[str, Any]:
     }
 
 
-def _event_document(event: EventStory) -> dict[str, Any]:
+def _event_document(event: EventRecord) -> dict[str, Any]:
     return {
         "event": event.kind,
         "at": iso(event.at),

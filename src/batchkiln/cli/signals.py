@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from batchkiln.cli.output import tell
+from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import outlive_readers
 
 _FIRST = "Stopping: finishing what is in hand, and beginning nothing new; again to stop at once."
@@ -29,17 +29,17 @@ class Signals:
     def receive(self, number: signal.Signals) -> None:
         """Act on a signal: everything is on disk at any moment, so that leaving at once is as safe as any crash."""
         if self.stop is None or self.received is not None:
-            tell("Stopped; everything is saved.")
+            print_status("Stopped; everything is saved.")
             outlive_readers()
             sys.stdout.flush()
             os._exit(128 + number)
         self.received = number
-        tell(_FIRST)
+        print_status(_FIRST)
         self.stop()
 
 
 @contextmanager
-def listening_to_signals() -> Iterator[Signals]:
+def handle_signals() -> Iterator[Signals]:
     """Receive SIGINT and SIGTERM in the running loop."""
     signals, loop = Signals(), asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)

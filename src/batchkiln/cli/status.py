@@ -3,13 +3,13 @@
 import click
 
 from batchkiln.cli.command import JOB, command, run_async
-from batchkiln.cli.documents import job_document, overview_document
+from batchkiln.cli.json_output import job_document, overview_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.queue.connection import Database
-from batchkiln.views.overview import Overview, read_overview
+from batchkiln.presentation.overview import Overview, read_overview
+from batchkiln.store import Store
 
 
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json")
@@ -25,11 +25,11 @@ def status(common: Common, job: str | None) -> ExitStatus:
 
 async def _status(common: Common, job: str | None) -> ExitStatus:
     config = common.load_config()
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        overview = await database.read(read_overview, config, None if job is None else [job], machine_now())
+        overview = await store.read(read_overview, config, None if job is None else [job], machine_now())
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(overview_document(overview) if job is None else job_document(overview.jobs[0]))
     else:
@@ -38,7 +38,7 @@ async def _status(common: Common, job: str | None) -> ExitStatus:
 
 
 def _show(overview: Overview, *, is_one: bool) -> None:
-    from batchkiln.cli.tables import show_job, show_overview  # noqa: PLC0415  Rich takes longer than the rest
+    from batchkiln.cli.text_tables import show_job, show_overview  # noqa: PLC0415  Rich takes longer than the rest
 
     if is_one:
         show_job(overview)

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from batchkiln.interface.wishes import Until
+from batchkiln.api.run_options import Until
 
 _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 

@@ -8,37 +8,33 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import apply_manifests, check_output_folder
+from batchkiln.api.engine import Engine
+from batchkiln.api.open_queue import opened
+from batchkiln.api.run import Run
+from batchkiln.api.run_options import RunOptions, Until
+from batchkiln.api.run_result import RunResult
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.dashboard import dashboard_beside
-from batchkiln.cli.documents import job_document
 from batchkiln.cli.enqueue import applied_document
+from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
-from batchkiln.cli.output import iso, tell
+from batchkiln.cli.output import iso, print_status
 from batchkiln.cli.run import driving_options
-from batchkiln.cli.session import Session
-from batchkiln.cli.signals import Signals, listening_to_signals
+from batchkiln.cli.run_display import Session
+from batchkiln.cli.signals import Signals, handle_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.views import Scope
-from batchkiln.interface.drive import Drive
-from batchkiln.interface.ending import Ending
-from batchkiln.interface.opening import opened
-from batchkiln.interface.wishes import Until, Wishes
-from batchkiln.queue.connection import Database
-from batchkiln.queue.history import last_event_id
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.lookup import job_id_of
-from batchkiln.queue.watching import known_jobs, open_jobs
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.loop import first_error
-from batchkiln.views.overview import read_overview
-from batchkiln.views.words import count
-from batchkiln.watching.notices import bring_news
-from batchkiln.watching.watcher import Watcher
-from batchkiln.wiring.applying import apply_manifests, check_output_folder
-from batchkiln.wiring.driver import Driver
-from batchkiln.wiring.setting import Setting
+from batchkiln.core.queue_types import Scope
+from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.overview import read_overview
+from batchkiln.store import ApplyOptions, Store
+from batchkiln.watch.fs_events import watch_events
+from batchkiln.watch.watcher import Watcher
+from batchkiln.worker.loop import first_error
+from batchkiln.worker.run_state import RunState
 
 _CONFIGURATION: Final = "batchkiln.yaml"
 
@@ -46,9 +42,9 @@ _CONFIGURATION: Final = "batchkiln.yaml"
 class QueueDesk:
     """Brings manifests to the queue, on a connection of its own: a large one does not hold up what is driven."""
 
-    def __init__(self, database: Database, setting: Setting, driver: Driver) -> None:
+    def __init__(self, store: Store, setting: AppContext, driver: Engine) -> None:
         """Wake the driver after each manifest."""
-        self._database = database
+        self._store = store
         self._setting = setting
         self._driver = driver
 
@@ -59,23 +55,23 @@ class QueueDesk:
         """
         await check_output_folder(self._setting, str(path))
         applied = await apply_manifests(
-            self._database, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
+            self._store, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
         )
         self._driver.hear()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
     async def open_jobs(self) -> frozenset[str]:
         """Return the jobs that have anything queued or under way."""
-        return await self._database.read(open_jobs)
+        return await self._store.read(lambda reader: reader.jobs.unfinished())
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
         """Return those of these jobs that the queue has."""
-        return await self._database.read(known_jobs, names)
+        return await self._store.read(lambda reader: reader.jobs.known(names))
 
     async def ended(self, job: str) -> Mapping[str, Any]:
         """Return a job as `status JOB --json` tells it, with the exit code that `run` would have."""
-        overview = await self._database.read(read_overview, self._setting.config, [job], machine_now())
-        exit_status = Ending(views=overview.jobs).exit_status
+        overview = await self._store.read(read_overview, self._setting.config, [job], machine_now())
+        exit_status = RunResult(views=overview.jobs).exit_status
         return {"at": iso(machine_now()), "exit": int(exit_status)} | job_document(overview.jobs[0])
 
     def refused(self, error: InputError) -> Mapping[str, Any]:
@@ -117,20 +113,20 @@ def watch(
     places; and again when its job has ended. A restart goes on from there.
     """
     del is_agreed  # no question is asked
-    wishes = Wishes(until=until, max_credits=max_credits, is_forever=not is_once)
+    wishes = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once)
     return run_async(_watch(common, folder, wishes, has_dashboard=has_dashboard))
 
 
-async def _watch(common: Common, folder: Path, wishes: Wishes, *, has_dashboard: bool) -> ExitStatus:
+async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashboard: bool) -> ExitStatus:
     outlive_readers()
-    with listening_to_signals() as signals:
-        setting = Setting(common.queue, common.load_config(), common.profile)
-        async with opened(setting) as queue, queue.driving(Control(), command="watch") as driver:
-            intake = await Database.open_for_writing(common.queue)
+    with handle_signals() as signals:
+        setting = AppContext(common.queue, common.load_config(), common.profile)
+        async with opened(setting) as queue, queue.driving(RunState(), command="watch") as driver:
+            intake = await Store.open_for_writing(common.queue)
             try:
                 desk = QueueDesk(intake, setting, driver)
                 watcher = Watcher(folder, desk, ServiceClock(), ignored=_ignored(common))
-                drive = Drive(driver, queue.reader, wishes, jobs=None)
+                drive = Run(driver, queue.reader, wishes, jobs=None)
                 play = _forever if wishes.is_forever else _once
                 async with dashboard_beside(driver, is_wanted=has_dashboard):
                     return await play(common, drive, queue.reader, signals, watcher)
@@ -138,33 +134,33 @@ async def _watch(common: Common, folder: Path, wishes: Wishes, *, has_dashboard:
                 await intake.close()
 
 
-async def _once(common: Common, drive: Drive, reader: Database, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _once(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run what lies in the folder to its end; a manifest that was refused makes the exit status of one."""
-    newest = await reader.read(last_event_id)
+    newest = await reader.read(lambda reader: reader.events.last_id())
     await watcher.settle()
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
-        ids = [await reader.read(job_id_of, job) for job in jobs]
+        ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
         drive.driver.control.scope = Scope(frozenset(ids))
         drive.jobs = jobs
         status = await Session(common, drive, reader, signals, after_event=newest).run()
     await watcher.tell_ends()
     if watcher.refused:
-        tell(f"{count(watcher.refused, 'manifest')} refused: each *.result.json says why.")
+        print_status(f"{plural(watcher.refused, 'manifest')} refused: each *.result.json says why.")
         return ExitStatus.USAGE if status in {ExitStatus.OK, ExitStatus.ITEMS_NOT_DONE} else status
     return status
 
 
-async def _forever(common: Common, drive: Drive, reader: Database, signals: Signals, watcher: Watcher) -> ExitStatus:
-    """Drive the queue and watch the folder beside it, until the drive ends."""
-    newest = await reader.read(last_event_id)
+async def _forever(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+    """Run the queue and watch the folder beside it, until the drive ends."""
+    newest = await reader.read(lambda reader: reader.events.last_id())
     session = Session(common, drive, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(watcher.run(), name="watcher"),
                 group.create_task(watcher.follow(drive.driver.news.next), name="ends"),
-                group.create_task(bring_news(watcher), name="news"),
+                group.create_task(watch_events(watcher), name="news"),
             ]
             status = await session.run()
             for task in beside:

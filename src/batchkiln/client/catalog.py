@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from batchkiln.client.entries import entries_around
+from batchkiln.client.coercion import read_number, read_text
+from batchkiln.client.error_responses import trouble, unlike_api
 from batchkiln.client.guide import UNGUIDED, Guide, search
-from batchkiln.client.lenient import read_number, read_text
-from batchkiln.client.raw import RawReply
-from batchkiln.client.refusals import trouble, unlike_api
-from batchkiln.client.tree import Place, squash, walk
-from batchkiln.client.wire import normalized
-from batchkiln.core.replies import CatalogRead, CatalogReply, ModelEntry
-from batchkiln.core.reply_rules import ReplyField
+from batchkiln.client.http_response import RawReply
+from batchkiln.client.json_tree import Place, squash, walk
+from batchkiln.client.list_entries import entries_around
+from batchkiln.client.schemas_strict import normalized
+from batchkiln.core.response_rules import ReplyField
+from batchkiln.core.responses import CatalogRead, CatalogReply, ModelEntry
 
 _MODELS_MAX: Final = 1000
 # The public ids that the service's document lists (section 1).

@@ -1,7 +1,7 @@
 """The service's API for one account: sends each request once, and gives back a reply as a value.
 
 Nothing here retries, waits or follows redirects: a hidden second request would spend limits (Service section 8)
-behind the planner. Every fault of the network is a `NoReply`; only cancellation passes through.
+behind the planner. Every fault of the network is a `NoResponse`; only cancellation passes through.
 """
 
 import json
@@ -17,17 +17,17 @@ from multidict import MultiMapping
 from yarl import URL
 
 from batchkiln.client import parse, transfers
+from batchkiln.client.api_keys import Keys
 from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.described import learned_hints
-from batchkiln.client.faults import FAULTS, describe_fault
 from batchkiln.client.guide import Guide
-from batchkiln.client.keys import Keys
-from batchkiln.client.meter import NO_REPLY, RequestMeter
-from batchkiln.client.raw import RawReply, read_date
-from batchkiln.client.session import Timeouts
+from batchkiln.client.http_response import RawReply, read_date
+from batchkiln.client.http_session import Timeouts
+from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.client.request_metrics import NO_REPLY, RequestMeter
 from batchkiln.client.uploads import told_as_numbers
 from batchkiln.core.errors import InputError, InvariantBroken
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     BalanceReply,
     CatalogReply,
     CompleteReply,
@@ -35,7 +35,7 @@ from batchkiln.core.replies import (
     Described,
     DescribeReply,
     DownloadReply,
-    NoReply,
+    NoResponse,
     OutputLink,
     PrepareReply,
     PutReply,
@@ -117,22 +117,22 @@ class ServiceClient:
         """Send exactly these bytes under this key, once (Service rules 4.1 and 4.2).
 
         `Throttled`, `EdgeBlocked`, `AccountBlocked`, `KeyConflict` and `Refused` say that this send created
-        nothing; after `NoReply` and `Unavailable` the outcome is unknown.
+        nothing; after `NoResponse` and `Unavailable` the outcome is unknown.
         """
         headers = self._keys.authorization(key_fingerprint) | {"Idempotency-Key": idempotency_key}
         raw = await self._call("POST", "/videos" if is_video else "/images", headers=headers, body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_create(raw, self._guide)
+        return raw if isinstance(raw, NoResponse) else parse.parse_create(raw, self._guide)
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
         """Poll a generation with the API key that created it (Service rule 5.7)."""
         path = f"/generations/{_segment(generation_id)}"
         raw = await self._call("GET", path, headers=self._keys.authorization(key_fingerprint))
-        return raw if isinstance(raw, NoReply) else parse.parse_read(raw, generation_id, self._guide)
+        return raw if isinstance(raw, NoResponse) else parse.parse_read(raw, generation_id, self._guide)
 
     async def quote(self, body: bytes) -> QuoteReply:
         """Ask what a request would cost; nothing is generated or charged (Service section 2.4)."""
         raw = await self._call("POST", "/quotes", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_quote(raw, self._guide)
+        return raw if isinstance(raw, NoResponse) else parse.parse_quote(raw, self._guide)
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
         """Ask where to put files, given as (name, media type, size in bytes), at most five (Service section 8)."""
@@ -140,7 +140,7 @@ class ServiceClient:
             raise InvariantBroken(f"An upload request takes one to {UPLOADS_MAX_FILES} files, not {len(files)}.")
         body = _json({"files": [{"name": name, "type": kind, "size": size} for name, kind, size in files]})
         raw = await self._call("POST", "/uploads", headers=self._newest_authorization(), body=body)
-        if isinstance(raw, NoReply):
+        if isinstance(raw, NoResponse):
             return raw
         reply = parse.parse_prepare(raw, [name for name, _, _ in files], self._guide)
         if isinstance(reply, UploadsPrepared):
@@ -157,7 +157,7 @@ class ServiceClient:
         """
         url = self._absolute(ticket.url)
         if url is None:
-            return NoReply("the upload url is not an address")
+            return NoResponse("the upload url is not an address")
         if (barred := self._guard.bars(self._guard.origin, url)) is not None:
             return TicketRefused(barred.reason)
         return await transfers.put(
@@ -174,24 +174,24 @@ class ServiceClient:
         told = [int(asset_id) if asset_id in self._numbers else asset_id for asset_id in asset_ids]
         body = _json({"asset_ids": told})
         raw = await self._call("POST", "/uploads/complete", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoReply) else parse.parse_complete(raw, asset_ids, self._guide)
+        return raw if isinstance(raw, NoResponse) else parse.parse_complete(raw, asset_ids, self._guide)
 
     async def models(self) -> CatalogReply:
         """Read the catalog."""
         headers = self._newest_authorization()
         raw = await self._call("GET", "/models", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoReply) else parse_catalog(raw, self._guide)
+        return raw if isinstance(raw, NoResponse) else parse_catalog(raw, self._guide)
 
     async def balance(self) -> BalanceReply:
         """Read the account's remaining credits."""
         raw = await self._call("GET", "/credits/balance", headers=self._newest_authorization())
-        return raw if isinstance(raw, NoReply) else parse.parse_balance(raw, self._guide)
+        return raw if isinstance(raw, NoResponse) else parse.parse_balance(raw, self._guide)
 
     async def describe(self) -> DescribeReply:
         """Read the service's description, without a key (Service rule 5.9), and learn where fields stand."""
         headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
         raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        reply = raw if isinstance(raw, NoReply) else parse.parse_describe(raw)
+        reply = raw if isinstance(raw, NoResponse) else parse.parse_describe(raw)
         if isinstance(reply, Described):
             self._guide.hints = learned_hints(reply.document)
         return reply
@@ -220,7 +220,7 @@ class ServiceClient:
         headers: Mapping[str, str],
         body: bytes | None = None,
         max_bytes: int = REPLY_MAX_BYTES,
-    ) -> RawReply | NoReply:
+    ) -> RawReply | NoResponse:
         """Send one request and read its whole reply; tell the clock the service's date."""
         sent = {"Accept": "application/json", **headers}
         if body is not None:
@@ -238,13 +238,13 @@ class ServiceClient:
                 came_at = self._clock.monotonic()
                 content = await _read_bounded(response, max_bytes)
         except FAULTS as fault:
-            reply = NoReply(describe_fault(fault))
+            reply = NoResponse(describe_fault(fault))
             _log.debug("reply_lost", call=f"{method} {path.split('/')[1]}", reason=reply.reason)
             self._meter.note(path, NO_REPLY, self._clock.monotonic() - sent_at)
             return reply
         self._meter.note(path, str(response.status), self._clock.monotonic() - sent_at)
         if content is None:
-            return NoReply(f"the reply is longer than {max_bytes} bytes")
+            return NoResponse(f"the reply is longer than {max_bytes} bytes")
         names = {name.lower(): value for name, value in response.headers.items()}
         raw = RawReply(response.status, names, content, self._keys.secrets)
         self._tell_date(raw, response.headers, sent_at, came_at)

@@ -6,8 +6,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from batchkiln.client.lenient import read_url
-from batchkiln.client.tree import DEPTH_MAX, NODES_MAX, squash, squashed
+from batchkiln.client.coercion import read_url
+from batchkiln.client.json_tree import DEPTH_MAX, NODES_MAX, squash, squashed
 
 _LINK_ENDS: Final = ("url", "urls", "href", "hrefs", "uri", "uris")
 _PAIRS: Final = ({"name", "value"}, {"key", "value"}, {"header", "value"})

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from batchkiln.client.catalog import MODEL_IDS, parse_catalog
+from batchkiln.client.error_responses import read_error
 from batchkiln.client.guide import UNGUIDED, Guide, Hints
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.identifiers import name_score
+from batchkiln.client.json_tree import Path, as_jmespath, keys_as_jmespath, squash
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote
-from batchkiln.client.raw import RawReply
-from batchkiln.client.refusals import read_error
 from batchkiln.client.schemas import Node, as_list, as_map, content, operations, resolved, texts
-from batchkiln.client.tree import Path, as_jmespath, keys_as_jmespath, squash
-from batchkiln.core.replies import Accepted, AssetsReady, BalanceRead, CatalogRead, Quoted, UploadsPrepared
-from batchkiln.core.reply_rules import ReplyField
+from batchkiln.core.response_rules import ReplyField
+from batchkiln.core.responses import Accepted, AssetsReady, BalanceRead, CatalogRead, Quoted, UploadsPrepared
 
 _NODES_MAX: Final = 2000
 _DEPTH_MAX: Final = 10

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from batchkiln.client.coercion import read_cost, read_number
 from batchkiln.client.guide import UNGUIDED, Guide
-from batchkiln.client.lenient import read_cost, read_number
-from batchkiln.client.tree import Place, plain, walk
-from batchkiln.core.reply_rules import ReplyField
+from batchkiln.client.json_tree import Place, plain, walk
+from batchkiln.core.response_rules import ReplyField
 
 T = TypeVar("T", int, float)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import jmespath
 from jmespath.exceptions import JMESPathError
 
-from batchkiln.core.reply_rules import RefusalMeaning, ReplyField, ReplyRules
+from batchkiln.core.response_rules import RefusalMeaning, ReplyField, ReplyRules
 
 _FAULTS: Final = (JMESPathError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from batchkiln.client.entries import Entry, told_text
-from batchkiln.client.lenient import read_instant
-from batchkiln.client.tree import Path, Place, as_jmespath, is_field_name, squash, squashed
+from batchkiln.client.coercion import read_instant
+from batchkiln.client.json_tree import Path, Place, as_jmespath, is_field_name, squash, squashed
+from batchkiln.client.list_entries import Entry, told_text
 
 _ID_MAX_CHARACTERS: Final = 500
 _SURE: Final = 60  # from here on a name alone decides

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from batchkiln.client.coercion import read_instant, read_text, read_url
 from batchkiln.client.guide import Guide, search
-from batchkiln.client.lenient import read_instant, read_text, read_url
+from batchkiln.client.json_tree import Place, is_field_name, plain, squashed, walk
 from batchkiln.client.redact import safe_text
-from batchkiln.client.tree import Place, is_field_name, plain, squashed, walk
-from batchkiln.core.replies import OutputLink
-from batchkiln.core.reply_rules import ReplyField
+from batchkiln.core.response_rules import ReplyField
+from batchkiln.core.responses import OutputLink
 
 OUTPUTS_MAX: Final = 64
 _WORD_MAX_CHARACTERS: Final = 60

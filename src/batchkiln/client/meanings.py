@@ -9,7 +9,7 @@ import re
 from enum import Enum, auto
 from typing import Final
 
-from batchkiln.client.said import Said
+from batchkiln.client.error_messages import Said
 
 
 class Meaning(Enum):

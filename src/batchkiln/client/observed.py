@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from batchkiln.client.client import REPLY_MAX_BYTES, ServiceClient
-from batchkiln.client.raw import NOT_JSON, RawReply
+from batchkiln.client.http_response import NOT_JSON, RawReply
+from batchkiln.client.json_tree import as_jmespath, squash, walk
 from batchkiln.client.shape import describe_shape, field_types
-from batchkiln.client.tree import as_jmespath, squash, walk
-from batchkiln.core.replies import Described, DescribeReply, NoReply
+from batchkiln.core.responses import Described, DescribeReply, NoResponse
 
 _TEXT_MAX_CHARACTERS: Final = 4096
 
@@ -16,7 +16,7 @@ _TEXT_MAX_CHARACTERS: Final = 4096
 class ObservingClient(ServiceClient):
     """Sends as `ServiceClient` does. What it keeps is told by names and types only (Law 8)."""
 
-    _last: RawReply | NoReply | None = None
+    _last: RawReply | NoResponse | None = None
     description: Mapping[str, object] | None = None  # of the service, as it was read last
 
     async def _call(
@@ -27,7 +27,7 @@ class ObservingClient(ServiceClient):
         headers: Mapping[str, str],
         body: bytes | None = None,
         max_bytes: int = REPLY_MAX_BYTES,
-    ) -> RawReply | NoReply:
+    ) -> RawReply | NoResponse:
         self._last = await super()._call(method, path, headers=headers, body=body, max_bytes=max_bytes)
         return self._last
 

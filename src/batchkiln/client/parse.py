@@ -1,4 +1,4 @@
-"""From a reply's status, headers and body to a value of `core.replies`. Pure, and total: nothing here raises."""
+"""From a reply's status, headers and body to a value of `core.responses`. Pure, and total: nothing here raises."""
 
 import math
 import re
@@ -6,15 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from batchkiln.client.entries import entries_around
-from batchkiln.client.figures import find_balance, find_price, prices_by_name
-from batchkiln.client.guide import UNGUIDED, Guide, search
-from batchkiln.client.identifiers import guesses
-from batchkiln.client.lenient import read_number, read_text, read_url
-from batchkiln.client.raw import RawReply
-from batchkiln.client.records import find_record
-from batchkiln.client.redact import safe_text
-from batchkiln.client.refusals import (
+from batchkiln.client.coercion import read_number, read_text, read_url
+from batchkiln.client.error_messages import said_by
+from batchkiln.client.error_responses import (
     configured,
     create_refusal,
     is_api_error,
@@ -24,11 +18,18 @@ from batchkiln.client.refusals import (
     trouble,
     unlike_api,
 )
-from batchkiln.client.said import said_by
+from batchkiln.client.figures import find_balance, find_price, prices_by_name
+from batchkiln.client.guide import UNGUIDED, Guide, search
+from batchkiln.client.http_response import RawReply
+from batchkiln.client.identifiers import guesses
+from batchkiln.client.json_tree import Place, as_jmespath, keys_as_jmespath, squash, squashed, walk
+from batchkiln.client.list_entries import entries_around
+from batchkiln.client.records import find_record
+from batchkiln.client.redact import safe_text
 from batchkiln.client.shape import describe_shape
-from batchkiln.client.tree import Place, as_jmespath, keys_as_jmespath, squash, squashed, walk
 from batchkiln.client.uploads import Lacking, is_other_link, read_asset_urls, read_tickets
-from batchkiln.core.replies import (
+from batchkiln.core.response_rules import ReplyField, remedy_line
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AssetsReady,
@@ -39,9 +40,10 @@ from batchkiln.core.replies import (
     CreateReply,
     Described,
     DescribeReply,
+    ErrorInfo,
     GenerationStatus,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     NotFound,
     NotUnderstood,
     PrepareReply,
@@ -51,11 +53,9 @@ from batchkiln.core.replies import (
     RecordRead,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     UploadsPrepared,
 )
-from batchkiln.core.reply_rules import ReplyField, remedy_line
 
 _TITLE_MAX_CHARACTERS: Final = 120
 _OTHER: Final = "is about another generation"
@@ -74,7 +74,7 @@ def parse_create(raw: RawReply, guide: Guide = UNGUIDED) -> CreateReply:
     if not raw.is_success:
         met = create_refusal(raw, guide)
         if isinstance(met, Refused) and configured(raw, guide) is None and _tells_generation(raw, guide):
-            return KeyConflict(met.error)
+            return IdempotencyConflict(met.error)
         return met
     record = find_record(raw, guide)
     if record is not None:
@@ -180,7 +180,7 @@ def _said_so(raw: RawReply, guide: Guide) -> Refused | Throttled | AccountBlocke
     return Throttled(met.retry_after, met.error) if isinstance(met, Busy) else met
 
 
-def _error_of_asset(place: Place, raw: RawReply) -> ServiceError | None:
+def _error_of_asset(place: Place, raw: RawReply) -> ErrorInfo | None:
     """Return why an asset of a completion failed: an error beside its other fields, and no url."""
     if not isinstance(place.value, Mapping) or not place.path:
         return None
@@ -195,7 +195,7 @@ def _error_of_asset(place: Place, raw: RawReply) -> ServiceError | None:
 
 def _not_understood(
     raw: RawReply, lacking: str, field: ReplyField, guide: Guide, count: int = 1
-) -> NotUnderstood | NoReply:
+) -> NotUnderstood | NoResponse:
     """Say what a success lacks, with its shape, and the configuration line that would tell where it stands.
 
     Only a path is told that finds `count` values in this very reply.

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
+from batchkiln.client.coercion import read_cost, read_instant, read_text
+from batchkiln.client.error_responses import read_error_object
 from batchkiln.client.guide import Guide
-from batchkiln.client.lenient import read_cost, read_instant, read_text
+from batchkiln.client.http_response import RawReply
+from batchkiln.client.json_tree import Place, children, is_field_name, plain, squashed, walk, walk_below
 from batchkiln.client.links import read_links
-from batchkiln.client.raw import RawReply
 from batchkiln.client.redact import safe_text
-from batchkiln.client.refusals import read_error_object
-from batchkiln.client.tree import Place, children, is_field_name, plain, squashed, walk, walk_below
-from batchkiln.core.replies import GenerationRecord, GenerationStatus
-from batchkiln.core.reply_rules import ReplyField
+from batchkiln.core.response_rules import ReplyField
+from batchkiln.core.responses import GenerationRecord, GenerationStatus
 
 T = TypeVar("T")
 

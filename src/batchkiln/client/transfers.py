@@ -11,16 +11,16 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from batchkiln.client.faults import FAULTS, describe_fault
-from batchkiln.client.session import Timeouts
-from batchkiln.core.replies import (
+from batchkiln.client.http_session import Timeouts
+from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.core.responses import (
     BytesStored,
     DownloadBroken,
     DownloadReply,
     DownloadStarted,
     LinkBarred,
     LinkRefused,
-    NoReply,
+    NoResponse,
     NotContinued,
     PutReply,
     TicketRefused,
@@ -119,7 +119,7 @@ async def put(
         fault_words = describe_fault(fault)
     if source.fault is not None:
         raise source.fault
-    return NoReply("the file changed while it was sent" if source.has_wrong_length else fault_words)
+    return NoResponse("the file changed while it was sent" if source.has_wrong_length else fault_words)
 
 
 @asynccontextmanager
@@ -137,7 +137,7 @@ async def download(
     A range is only asked for with a strong etag: without one, the rest could be of another file.
     """
     if url is None:
-        yield NoReply("the output link is not an address")
+        yield NoResponse("the output link is not an address")
         return
     headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
     continued = etag if offset_bytes > 0 and etag is not None and etag.startswith('"') else None
@@ -156,7 +156,7 @@ async def download(
 
 async def _get(
     session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str], guard: LinkGuard, timeouts: Timeouts
-) -> aiohttp.ClientResponse | LinkBarred | NoReply:
+) -> aiohttp.ClientResponse | LinkBarred | NoResponse:
     """Ask for a file, and follow the storage where it leads; each step is held against the guard first."""
     origin = guard.origin
     for _ in range(_REDIRECTS_MAX + 1):
@@ -165,7 +165,7 @@ async def _get(
         try:
             response = await session.get(url, headers=headers, allow_redirects=False, timeout=timeouts.of_downloads())
         except FAULTS as fault:
-            return NoReply(describe_fault(fault))
+            return NoResponse(describe_fault(fault))
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or location is None:
             return response
@@ -173,8 +173,8 @@ async def _get(
         try:
             origin, url = url, url.join(URL(location, encoded=location.isascii() and " " not in location))
         except ValueError:
-            return NoReply("the storage led on to what is no address")
-    return NoReply(f"the storage led on more than {_REDIRECTS_MAX} times")
+            return NoResponse("the storage led on to what is no address")
+    return NoResponse(f"the storage led on more than {_REDIRECTS_MAX} times")
 
 
 def _put_reply(status: int) -> PutReply:
@@ -182,7 +182,7 @@ def _put_reply(status: int) -> PutReply:
         return BytesStored()
     if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING:
         return TicketRefused(f"the storage answered {status}")
-    return NoReply(f"the storage answered {status}")
+    return NoResponse(f"the storage answered {status}")
 
 
 def _whole_reply(response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes]) -> DownloadReply:
@@ -224,10 +224,10 @@ def _continued_reply(
     )
 
 
-def _refusal(status: int) -> LinkRefused | NoReply:
+def _refusal(status: int) -> LinkRefused | NoResponse:
     """Tell a link that no longer works from a storage in trouble, and from what nobody asked for."""
     is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING
-    return LinkRefused(status) if is_refusal else NoReply(f"the storage answered {status}")
+    return LinkRefused(status) if is_refusal else NoResponse(f"the storage answered {status}")
 
 
 def _is_encoded(response: aiohttp.ClientResponse) -> bool:

@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from batchkiln.client.coercion import read_text, read_url
 from batchkiln.client.columns import turned
-from batchkiln.client.entries import Entry, entries_around, in_order, told_text
 from batchkiln.client.guide import UNGUIDED, Guide
 from batchkiln.client.identifiers import choose_ids
-from batchkiln.client.lenient import read_text, read_url
-from batchkiln.client.tree import Place, walk, walk_below
-from batchkiln.client.wire import header_pairs
-from batchkiln.core.replies import UploadTicket
-from batchkiln.core.reply_rules import ReplyField
+from batchkiln.client.json_tree import Place, walk, walk_below
+from batchkiln.client.list_entries import Entry, entries_around, in_order, told_text
+from batchkiln.client.schemas_strict import header_pairs
+from batchkiln.core.response_rules import ReplyField
+from batchkiln.core.responses import UploadTicket
 
 _URL_MAX_CHARACTERS: Final = 8192
 _UPLOAD_URLS: Final = (

@@ -24,10 +24,10 @@ from batchkiln.config.notifiers import Address, Notifier
 from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem
 from batchkiln.config.replies import Replies
 from batchkiln.config.traces import checked_endpoint
-from batchkiln.core.errors import InputError, Mistake
-from batchkiln.core.instants import EPOCH
-from batchkiln.core.notices import NoticeKind
-from batchkiln.core.windows import Limits, ServiceDay
+from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.notifications import NotificationKind
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.timestamps import EPOCH
 
 _SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 
@@ -144,7 +144,7 @@ class _Notifier(_Model):
 
     apprise: _Address | None = None
     webhook: _Webhook | None = None
-    events: tuple[NoticeKind, ...] | None = None
+    events: tuple[NotificationKind, ...] | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -204,7 +204,7 @@ def read_content(content: Mapping[str, object]) -> Content:
         file = _File.model_validate(content)
     except ValidationError as error:
         raise InputError(
-            [Mistake(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
+            [Diagnostic(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
         ) from error
     return _used(file, Path.cwd())
 
@@ -270,12 +270,12 @@ def _reason(problem: ErrorDetails) -> str:
             return problem["msg"]
 
 
-def _mistake(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Mistake:
+def _mistake(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
     if source is not None and "://" in source and "base_url" not in source:
         source = None  # a notifier's address is a secret (Law 8); line and column are enough to find it
-    return Mistake(reason, file=str(path), line=line, column=column, source_line=source)
+    return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
 
 
 def _place(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[int | None, int | None]:

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.reply_rules import ReplyRules
-from batchkiln.core.windows import Limits, ServiceDay
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.response_rules import ReplyRules
 
 LOCAL_TIME_SCALE: Final = 60.0
 """The embedded service runs a minute a second, so that a first try is over soon."""

@@ -6,7 +6,7 @@ import jmespath
 from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from batchkiln.core.reply_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
+from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 
 _PATH_MAX_CHARACTERS = 500
 

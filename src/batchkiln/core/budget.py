@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
-class JobMoney:
+class JobCredits:
     """A job's credits. `reserved`: sent, outcome unknown. `charged`: accepted. `refunded`: verified failures.
 
     `today` is what the job has taken of the day, failures included.
@@ -24,7 +24,7 @@ class JobMoney:
         return self.reserved + self.charged - self.refunded
 
 
-class Fit(StrEnum):
+class Affordable(StrEnum):
     """Whether an item's quote can be paid."""
 
     NOW = "now"
@@ -33,7 +33,7 @@ class Fit(StrEnum):
     NEVER = "never"
 
 
-class Obstacle(StrEnum):
+class BudgetLimit(StrEnum):
     """What an item would overstep: also the error code of an item that never fits."""
 
     OVER_CAP = "over_cap"
@@ -43,37 +43,39 @@ class Obstacle(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BudgetDecision:
     """A fit, and what stands in the way where it is not `NOW`."""
 
-    fit: Fit
-    obstacle: Obstacle | None = None
+    fit: Affordable
+    obstacle: BudgetLimit | None = None
 
 
-def judge(
-    cost: int, *, cap: int | None, money: JobMoney, credits_today: int, credits_per_day: int, job_is_working: bool
-) -> Verdict:
+def check_budget(
+    cost: int, *, cap: int | None, money: JobCredits, credits_today: int, credits_per_day: int, job_is_working: bool
+) -> BudgetDecision:
     """Tell whether `cost` credits can be paid.
 
     `job_is_working` says that an attempt of the job is unresolved: its failure would give credits back.
     """
     if obstacle := _hopeless(cost, cap=cap, money=money, credits_per_day=credits_per_day):
-        return Verdict(Fit.NEVER, obstacle)
+        return BudgetDecision(Affordable.NEVER, obstacle)
     if money.budget is not None and money.committed + cost > money.budget:
-        return Verdict(Fit.WHEN_SETTLED if job_is_working else Fit.NEVER, Obstacle.OVER_JOB_BUDGET)
+        return BudgetDecision(
+            Affordable.WHEN_SETTLED if job_is_working else Affordable.NEVER, BudgetLimit.OVER_JOB_BUDGET
+        )
     if money.budget_per_day is not None and money.today + cost > money.budget_per_day:
-        return Verdict(Fit.AFTER_RESET, Obstacle.OVER_JOB_DAY)
+        return BudgetDecision(Affordable.AFTER_RESET, BudgetLimit.OVER_JOB_DAY)
     if credits_today + cost > credits_per_day:
-        return Verdict(Fit.AFTER_RESET, Obstacle.OVER_DAY)
-    return Verdict(Fit.NOW)
+        return BudgetDecision(Affordable.AFTER_RESET, BudgetLimit.OVER_DAY)
+    return BudgetDecision(Affordable.NOW)
 
 
-def _hopeless(cost: int, *, cap: int | None, money: JobMoney, credits_per_day: int) -> Obstacle | None:
+def _hopeless(cost: int, *, cap: int | None, money: JobCredits, credits_per_day: int) -> BudgetLimit | None:
     """Return the limit that `cost` exceeds even where nothing of it was used yet."""
     limits = (
-        (cap, Obstacle.OVER_CAP),
-        (credits_per_day, Obstacle.OVER_DAY),
-        (money.budget_per_day, Obstacle.OVER_JOB_DAY),
-        (money.budget, Obstacle.OVER_JOB_BUDGET),
+        (cap, BudgetLimit.OVER_CAP),
+        (credits_per_day, BudgetLimit.OVER_DAY),
+        (money.budget_per_day, BudgetLimit.OVER_JOB_DAY),
+        (money.budget, BudgetLimit.OVER_JOB_BUDGET),
     )
     return next((obstacle for limit, obstacle in limits if limit is not None and cost > limit), None)

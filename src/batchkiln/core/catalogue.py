@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from batchkiln.core.job import Mode, Recipe
-from batchkiln.core.replies import ModelEntry
+from batchkiln.core.responses import ModelEntry
 
 DOCUMENTED: Final = frozenset(
     {

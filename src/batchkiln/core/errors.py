@@ -27,7 +27,7 @@ class BatchkilnError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class Diagnostic:
     """One thing to mend in what a person wrote.
 
     `line` and `column` count from 1. `source_line` is the line as it stands in the file; where a long one was
@@ -62,9 +62,9 @@ class InputError(BatchkilnError):
 
     exit_status = ExitStatus.USAGE
 
-    def __init__(self, mistakes: Sequence[Mistake] | str, *, omitted: int = 0) -> None:
+    def __init__(self, mistakes: Sequence[Diagnostic] | str, *, omitted: int = 0) -> None:
         """Take the mistakes in the order of the text; `omitted` counts those beyond the bound shown."""
-        self.mistakes = (Mistake(mistakes),) if isinstance(mistakes, str) else tuple(mistakes)
+        self.mistakes = (Diagnostic(mistakes),) if isinstance(mistakes, str) else tuple(mistakes)
         self.omitted = omitted
         super().__init__(self.mistakes, omitted)
 
@@ -84,7 +84,7 @@ class QueueInUse(BatchkilnError):
     exit_status = ExitStatus.QUEUE_HELD
 
 
-class NotDriven(BatchkilnError):
+class NoDriver(BatchkilnError):
     """Somebody waits for a queue that nobody drives."""
 
     exit_status = ExitStatus.STOPPED_WITH_WORK_LEFT
@@ -94,7 +94,7 @@ class QueueBusy(BatchkilnError):
     """The database stayed locked, or the disk refused a write; nothing of the change was stored."""
 
 
-class OutputsUnwritable(BatchkilnError):
+class OutputDirNotWritable(BatchkilnError):
     """A file could not be written: a full disk, or a folder without permission. What was paid stays known."""
 
 

@@ -12,8 +12,8 @@ from itertools import takewhile
 from math import ceil, inf
 from typing import Final
 
-from batchkiln.core.budget import Obstacle
-from batchkiln.core.windows import DayUsage, Limits, ServiceDay
+from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 MOST_DAYS: Final = 20_000
 """Days looked ahead; what takes longer than fifty years has no forecast."""
@@ -62,7 +62,7 @@ class Unpayable:
     """Items of a job that are rejected instead of sent: `cost` is what one costs, `limit` what it exceeds."""
 
     job: str
-    obstacle: Obstacle
+    obstacle: BudgetLimit
     count: int
     cost: int
     limit: int
@@ -240,9 +240,9 @@ def hopeless(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpa
     if entry.is_under_way:
         return None
     bounds = (
-        (entry.cap, Obstacle.OVER_CAP),
-        (limits.credits_per_day, Obstacle.OVER_DAY),
-        (load.credits_per_day, Obstacle.OVER_JOB_DAY),
+        (entry.cap, BudgetLimit.OVER_CAP),
+        (limits.credits_per_day, BudgetLimit.OVER_DAY),
+        (load.credits_per_day, BudgetLimit.OVER_JOB_DAY),
     )
     found = next(((limit, obstacle) for limit, obstacle in bounds if limit is not None and cost > limit), None)
     return None if found is None else Unpayable(load.name, found[1], entry.count, cost, found[0])
@@ -251,7 +251,7 @@ def hopeless(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpa
 def _give_up(pile: _Pile, purse: _Purse) -> Iterable[Unpayable]:
     """Reject what the job's budget no longer covers; refunds of failures, which may come, are not foreseen."""
     if pile.left and not pile.is_under_way and pile.cost > purse.left:
-        yield Unpayable(pile.job, Obstacle.OVER_JOB_BUDGET, pile.left, pile.cost, int(purse.left))
+        yield Unpayable(pile.job, BudgetLimit.OVER_JOB_BUDGET, pile.left, pile.cost, int(purse.left))
         pile.left = 0
 
 

@@ -12,14 +12,14 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.core.job import Attempt, AttemptState
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     Busy,
     CreateReply,
     EdgeBlocked,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     NotUnderstood,
     RefusalKind,
     Refused,
@@ -135,9 +135,9 @@ _ANSWERS: Final[Mapping[type[CreateReply], Answer]] = {
     Throttled: Answer.LIMITED,
     EdgeBlocked: Answer.LIMITED,
     Busy: Answer.BUSY,
-    KeyConflict: Answer.CONFLICT,
+    IdempotencyConflict: Answer.CONFLICT,
     Unavailable: Answer.UNKNOWN,
-    NoReply: Answer.UNKNOWN,
+    NoResponse: Answer.UNKNOWN,
     NotUnderstood: Answer.UNKNOWN,
 }
 _REFUSALS: Final[Mapping[RefusalKind, Answer]] = {
@@ -152,7 +152,7 @@ def replay_wait_seconds(reply: CreateReply, attempt: Attempt) -> float | None:
 
     Grows to an hour with each send, also across restarts: what is not decided twice is seldom decided soon.
     """
-    is_undecided = isinstance(reply, KeyConflict | NotUnderstood)
+    is_undecided = isinstance(reply, IdempotencyConflict | NotUnderstood)
     is_denied = isinstance(reply, Refused) and was_in_doubt(attempt)
     if not (is_undecided or is_denied):
         return None
@@ -170,11 +170,11 @@ def hold_after_long(reply: CreateReply, attempt: Attempt) -> Event | None:
     Not while the account is busy, limited or blocked: that ends by itself, or is told for the whole account.
     """
     match reply:
-        case KeyConflict():
+        case IdempotencyConflict():
             return Event.KEY_CONFLICT
         case Refused() if was_in_doubt(attempt):
             return Event.REFUSED_IN_DOUBT
-        case Unavailable() | NoReply() | NotUnderstood() | EdgeBlocked():
+        case Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked():
             return Event.SET_ASIDE
         case _:
             return None

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from batchkiln.core.replies import OutputLink
+from batchkiln.core.responses import OutputLink
 
 
 def mark_of(link: OutputLink) -> str:

@@ -8,7 +8,7 @@ days come out as full as the prices allow, where dearest-first leaves gaps that 
 from collections.abc import Mapping
 
 
-def dearest_of_fullest(counts: Mapping[int, int], room: int) -> int | None:
+def best_next_cost(counts: Mapping[int, int], room: int) -> int | None:
     """Return a price to begin with; `counts` tells how many there are of each, `room` the credits that are left.
 
     None where nothing fits. Prices of 0 come last: they fill nothing.

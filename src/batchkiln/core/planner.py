@@ -12,14 +12,14 @@ from enum import StrEnum
 from math import inf
 from typing import Final
 
-from batchkiln.core.budget import Fit, JobMoney, Obstacle, Verdict, judge
+from batchkiln.core.budget import Affordable, BudgetDecision, BudgetLimit, JobCredits, check_budget
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.instants import Now
 from batchkiln.core.job import Attempt, AttemptState, Order
 from batchkiln.core.outcomes import KEY_REMEMBERED
-from batchkiln.core.packing import dearest_of_fullest
+from batchkiln.core.packing import best_next_cost
 from batchkiln.core.polling import next_poll_at
-from batchkiln.core.windows import Limits, SlidingLog, Today
+from batchkiln.core.rate_limits import CurrentDay, Limits, SlidingWindow
+from batchkiln.core.timestamps import ClockReading
 
 KEPT_FOR_REPLAYS: Final = 2
 """Places of the creates' minute that uploads leave free: one for a replay, one for the next create."""
@@ -28,7 +28,7 @@ KEPT_FOR_POLLS: Final = 8
 """Places of the reads' minute that quotes leave free: a poll every ten seconds, and reads for links."""
 
 
-class Reason(StrEnum):
+class WaitReason(StrEnum):
     """Why something waits; shown to a person."""
 
     NOW = "now"
@@ -57,13 +57,13 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """The earliest steady moment for something, and what it waits for until then."""
+class NotBefore:
+    """The earliest monotonic moment for something, and what it waits for until then."""
 
     at: float
-    reason: Reason = Reason.NOW
+    reason: WaitReason = WaitReason.NOW
 
-    def after(self, other: "Due") -> "Due":
+    def after(self, other: "NotBefore") -> "NotBefore":
         """Return the later of the two."""
         return other if other.at > self.at else self
 
@@ -84,7 +84,7 @@ class Candidate:
     order: Order
     cost: int | None
     cap: int | None
-    money: JobMoney
+    money: JobCredits
     job_is_working: bool
     is_ready: bool = True
     missing_inputs: tuple[int, ...] = ()
@@ -104,53 +104,53 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """One account's windows and waits; steady moments throughout.
+    """One account's windows and waits; monotonic moments throughout.
 
     `creates_held` and `reads_held` are what the service imposed on a whole window (Service section 8).
     """
 
     limits: Limits
-    creates: SlidingLog
-    reads: SlidingLog
-    machine: SlidingLog
-    today: Today
+    creates: SlidingWindow
+    reads: SlidingWindow
+    machine: SlidingWindow
+    today: CurrentDay
     may_start: bool = True
     is_blocked: bool = False  # the service refuses what is new; what is paid is fetched all the same
     has_key: bool = True
     credits_left: int | None = None  # of --max-credits, what is unresolved here included; None without it
-    creates_held: Due = field(default_factory=lambda: Due(-inf))
-    reads_held: Due = field(default_factory=lambda: Due(-inf))
-    machine_held: Due = field(default_factory=lambda: Due(-inf))
-    backoffs: Mapping[Call, Due] = field(default_factory=dict)  # each call's own, beneath what is imposed
-    quotes_held: Mapping[int, Due] = field(default_factory=dict)  # by recipe
-    inputs_held: Mapping[int, Due] = field(default_factory=dict)  # by input
+    creates_held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
+    reads_held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
+    machine_held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
+    backoffs: Mapping[Call, NotBefore] = field(default_factory=dict)  # each call's own, beneath what is imposed
+    quotes_held: Mapping[int, NotBefore] = field(default_factory=dict)  # by recipe
+    inputs_held: Mapping[int, NotBefore] = field(default_factory=dict)  # by input
     misunderstood: tuple[Misunderstood, ...] = ()
     last_touched_at: float | None = None  # when the last request about the active generation was over
     read_worth_at: float = -inf  # when a read of it is expected to be worth most
 
     @property
-    def starts_nothing(self) -> Reason | None:
+    def starts_nothing(self) -> WaitReason | None:
         """Why nothing new is begun for this account; None where something may be."""
         if self.is_blocked:
-            return Reason.ACCOUNT_BLOCKED
+            return WaitReason.ACCOUNT_BLOCKED
         if not self.has_key:
-            return Reason.NO_KEY
-        return None if self.may_start else Reason.ENOUGH
+            return WaitReason.NO_KEY
+        return None if self.may_start else WaitReason.ENOUGH
 
-    def create_due(self, now: Now, *, places: int = 1) -> Due:
+    def create_due(self, now: ClockReading, *, places: int = 1) -> NotBefore:
         """Return when a create may leave, with `places` of the minute free."""
         return self.call_due(Call.CREATE, now, places=places)
 
-    def read_due(self, now: Now, *, places: int = 1) -> Due:
+    def read_due(self, now: ClockReading, *, places: int = 1) -> NotBefore:
         """Return when a read may leave, with `places` of the minute free."""
         return self.call_due(Call.READ, now, places=places)
 
-    def quote_due(self, candidate: Candidate, now: Now) -> Due:
+    def quote_due(self, candidate: Candidate, now: ClockReading) -> NotBefore:
         """Return when the price of a candidate's recipe may be asked."""
         due = self.call_due(Call.QUOTE, now, places=1 + KEPT_FOR_POLLS)
         return due.after(self.quotes_held.get(candidate.recipe_id, due))
 
-    def upload_due(self, candidate: Candidate, now: Now) -> Due:
+    def upload_due(self, candidate: Candidate, now: ClockReading) -> NotBefore:
         """Return when the two requests of an upload may leave: they share the creates' window (Service section 8)."""
         due = self.call_due(Call.UPLOAD, now, places=2 + KEPT_FOR_REPLAYS)
         due = due.after(self.call_due(Call.COMPLETION, now))
@@ -161,30 +161,30 @@ class AccountView:
             usage.upload_files >= limits.upload_files_per_day or usage.upload_bytes >= limits.upload_bytes_per_day
         )
         if is_spent or usage.creates + 2 > limits.creates_per_day:
-            return due.after(Due(self.today.resets_at, Reason.DAY_REQUESTS))
+            return due.after(NotBefore(self.today.resets_at, WaitReason.DAY_REQUESTS))
         return due
 
-    def completion_due(self, now: Now) -> Due:
+    def completion_due(self, now: ClockReading) -> NotBefore:
         """Return when an upload may be completed: its backoff was waited for before the upload began."""
         return self._window_due(Call.COMPLETION, now)
 
-    def call_due(self, call: Call, now: Now, *, places: int = 1) -> Due:
+    def call_due(self, call: Call, now: ClockReading, *, places: int = 1) -> NotBefore:
         """Return when a call may leave, with `places` of its minute free; never while it rests."""
         if self.rests(call):
-            return Due(inf, Reason.NOT_UNDERSTOOD)
+            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
         due = self._window_due(call, now, places=places)
         return due.after(self.backoffs.get(call, due))
 
-    def _window_due(self, call: Call, now: Now, *, places: int = 1) -> Due:
+    def _window_due(self, call: Call, now: ClockReading, *, places: int = 1) -> NotBefore:
         usage, limits = self.today.usage, self.limits
         if call.is_create:
             log, held, is_spent = self.creates, self.creates_held, usage.creates >= limits.creates_per_day
         else:
             log, held, is_spent = self.reads, self.reads_held, usage.reads >= limits.reads_per_day
-        window = Due(log.free_at(now.steady, places=places), Reason.MINUTE_WINDOW)
-        machine = Due(self.machine.free_at(now.steady), Reason.MINUTE_WINDOW)
-        due = Due(now.steady).after(window).after(machine).after(held).after(self.machine_held)
-        return due.after(Due(self.today.resets_at, Reason.DAY_REQUESTS)) if is_spent else due
+        window = NotBefore(log.free_at(now.monotonic, places=places), WaitReason.MINUTE_WINDOW)
+        machine = NotBefore(self.machine.free_at(now.monotonic), WaitReason.MINUTE_WINDOW)
+        due = NotBefore(now.monotonic).after(window).after(machine).after(held).after(self.machine_held)
+        return due.after(NotBefore(self.today.resets_at, WaitReason.DAY_REQUESTS)) if is_spent else due
 
     def rests(self, *calls: Call) -> bool:
         """Tell whether one of these calls was given up until something changes, since it is not understood."""
@@ -196,7 +196,7 @@ class Replay:
     """Send the attempt's stored bytes again under its stored key (Service rule 4.2)."""
 
     attempt: Attempt
-    due: Due
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class Withdraw:
     """Take back an attempt of which the service said that nothing was created, and that may not be sent again."""
 
     attempt: Attempt
-    due: Due
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class Poll:
     """Read the active generation (Service rule 4.4)."""
 
     attempt: Attempt
-    due: Due
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +220,14 @@ class Submit:
     """Record and send a new attempt."""
 
     candidate: Candidate
-    due: Due
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class WaitUntil:
     """Nothing to send before `due.at`, which is infinite where only news can change that."""
 
-    due: Due
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +235,13 @@ class SetAside:
     """Hand an attempt in doubt over to a person: the service may have forgotten its key (Service rule 4.2)."""
 
     attempt: Attempt
-    due: Due
+    due: NotBefore
 
 
-Action = Replay | Withdraw | SetAside | Poll | Submit | Rest
+Action = Replay | Withdraw | SetAside | Poll | Submit | WaitUntil
 
 
-def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
+def choose_action(queue: QueueView, account: AccountView, now: ClockReading) -> Action:
     """Choose the one next request about a generation, and the earliest moment to send it.
 
     The order is the rule: an attempt of unknown outcome first (Service rule 4.2), then the one active
@@ -251,17 +251,19 @@ def choose_action(queue: QueueView, account: AccountView, now: Now) -> Action:
         is_sent = attempt.state is AttemptState.SENT
         return _choose_resend(attempt, queue, account, now) if is_sent else _poll(attempt, account, now)
     if queue.is_slot_held:
-        return Rest(Due(inf, Reason.HELD))
+        return WaitUntil(NotBefore(inf, WaitReason.HELD))
     if account.starts_nothing:
-        return Rest(Due(inf, account.starts_nothing))
+        return WaitUntil(NotBefore(inf, account.starts_nothing))
     if any(entry.call is Call.CREATE for entry in account.misunderstood):
-        return Rest(Due(inf, Reason.NOT_UNDERSTOOD))  # the next create may be paid, and not be understood either
+        return WaitUntil(
+            NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
+        )  # the next create may be paid, and not be understood either
     return _choose_new(queue.candidates, account, now)
 
 
 def _choose_resend(
-    attempt: Attempt, queue: QueueView, account: AccountView, now: Now
-) -> Replay | Withdraw | SetAside | Rest:
+    attempt: Attempt, queue: QueueView, account: AccountView, now: ClockReading
+) -> Replay | Withdraw | SetAside | WaitUntil:
     """Return the same request again, at the earliest moment.
 
     Where every send of it was answered, nothing was created: what nobody wants any more, or nothing pays for, then
@@ -272,45 +274,47 @@ def _choose_resend(
     is_over_run = account.credits_left is not None and attempt.quote_credits > account.credits_left
     is_over = queue.is_unwanted or is_over_day or is_over_run or account.starts_nothing is not None
     if is_over and not attempt.is_in_doubt:
-        return Withdraw(attempt, Due(now.steady))
+        return Withdraw(attempt, NotBefore(now.monotonic))
     if attempt.is_in_doubt and attempt.contact_at and now.instant - attempt.contact_at >= KEY_REMEMBERED:
-        return SetAside(attempt, Due(now.steady))
+        return SetAside(attempt, NotBefore(now.monotonic))
     if account.is_blocked:
-        return Rest(Due(inf, Reason.ACCOUNT_BLOCKED))
+        return WaitUntil(NotBefore(inf, WaitReason.ACCOUNT_BLOCKED))
     return Replay(attempt, account.create_due(now))
 
 
-def _poll(attempt: Attempt, account: AccountView, now: Now) -> Poll:
+def _poll(attempt: Attempt, account: AccountView, now: ClockReading) -> Poll:
     """Return the next read of the active generation, at the moment that is worth most."""
     poll_at = next_poll_at(
         last_settled_at=account.last_touched_at,
         interval_seconds=account.limits.poll_interval_seconds,
-        now=now.steady,
+        now=now.monotonic,
     )
     worth_at = max(poll_at, account.read_worth_at)
-    return Poll(attempt, account.read_due(now).after(Due(worth_at, Reason.POLL_INTERVAL)))
+    return Poll(attempt, account.read_due(now).after(NotBefore(worth_at, WaitReason.POLL_INTERVAL)))
 
 
-def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: Now) -> Submit | Rest:
+def _choose_new(candidates: Sequence[Candidate], account: AccountView, now: ClockReading) -> Submit | WaitUntil:
     """Return the first candidate that is ready and can be paid, or what the first of them waits for.
 
     One that does not fit what is left of the day lets smaller ones behind it go first: it would have had to
     wait for the reset in any case (contract, section 7).
     """
-    rest = Due(inf, Reason.NOTHING)
+    rest = NotBefore(inf, WaitReason.NOTHING)
     for candidate in in_order(candidates):
         if candidate.cost is None or not candidate.is_ready:
-            wait = Due(inf, Reason.NOT_UNDERSTOOD if _lacks_resting(candidate, account) else Reason.PREPARING)
+            wait = NotBefore(
+                inf, WaitReason.NOT_UNDERSTOOD if _lacks_resting(candidate, account) else WaitReason.PREPARING
+            )
         elif account.credits_left is not None and candidate.cost > account.credits_left:
-            wait = Due(inf, Reason.ENOUGH)
+            wait = NotBefore(inf, WaitReason.ENOUGH)
         else:
             verdict = judge_candidate(candidate, candidate.cost, account)
-            if verdict.fit is Fit.NOW:
+            if verdict.fit is Affordable.NOW:
                 return Submit(_packed(candidate, candidates, account), account.create_due(now))
             wait = _due_of(verdict, account)
-        if rest.reason is Reason.NOTHING or wait.at < rest.at:
+        if rest.reason is WaitReason.NOTHING or wait.at < rest.at:
             rest = wait
-    return Rest(rest)
+    return WaitUntil(rest)
 
 
 def _lacks_resting(candidate: Candidate, account: AccountView) -> bool:
@@ -332,7 +336,7 @@ def _packed(first: Candidate, candidates: Sequence[Candidate], account: AccountV
     for each in alike:
         if each.cost is not None:
             counts[each.cost] += each.queued
-    price = dearest_of_fullest(counts, _room_for(first, account))
+    price = best_next_cost(counts, _room_for(first, account))
     return next((each for each in in_order(alike) if each.cost == price and each.is_ready), first)
 
 
@@ -349,9 +353,9 @@ def _room_for(candidate: Candidate, account: AccountView) -> int:
     return min(rooms)
 
 
-def judge_candidate(candidate: Candidate, cost: int, account: AccountView) -> Verdict:
+def judge_candidate(candidate: Candidate, cost: int, account: AccountView) -> BudgetDecision:
     """Hold a candidate's quote against its cap, its job and the account's day."""
-    return judge(
+    return check_budget(
         cost,
         cap=candidate.cap,
         money=candidate.money,
@@ -361,11 +365,11 @@ def judge_candidate(candidate: Candidate, cost: int, account: AccountView) -> Ve
     )
 
 
-def _due_of(verdict: Verdict, account: AccountView) -> Due:
-    if verdict.fit is Fit.AFTER_RESET:
-        is_job = verdict.obstacle is Obstacle.OVER_JOB_DAY
-        return Due(account.today.resets_at, Reason.JOB_DAY_CREDITS if is_job else Reason.DAY_CREDITS)
-    return Due(inf, Reason.SETTLING)
+def _due_of(verdict: BudgetDecision, account: AccountView) -> NotBefore:
+    if verdict.fit is Affordable.AFTER_RESET:
+        is_job = verdict.obstacle is BudgetLimit.OVER_JOB_DAY
+        return NotBefore(account.today.resets_at, WaitReason.JOB_DAY_CREDITS if is_job else WaitReason.DAY_CREDITS)
+    return NotBefore(inf, WaitReason.SETTLING)
 
 
 def in_order(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -386,7 +390,7 @@ class AskQuote:
     """Ask the price of a candidate's recipe (Service rule 4.6)."""
 
     candidate: Candidate
-    due: Due
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +398,7 @@ class Upload:
     """Upload images that are needed soon: up to five in one request (Service section 4, upload flow)."""
 
     candidate: Candidate
-    due: Due
+    due: NotBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,35 +406,35 @@ class Reject:
     """End the items of a recipe that can never be paid; nothing was sent (contract, section 7)."""
 
     candidate: Candidate
-    obstacle: Obstacle
+    obstacle: BudgetLimit
 
 
-Preparation = AskQuote | Upload | Reject | Rest
+Preparation = AskQuote | Upload | Reject | WaitUntil
 
 
-def choose_preparation(queue: QueueView, account: AccountView, now: Now) -> Preparation:
+def choose_preparation(queue: QueueView, account: AccountView, now: ClockReading) -> Preparation:
     """Choose what to make ready while the slot is busy, in the order in which it will be needed.
 
     What has to wait, as uploads do once the day's are used up, lets what may leave now go first.
     """
     if account.starts_nothing:
-        return Rest(Due(inf, account.starts_nothing))
+        return WaitUntil(NotBefore(inf, account.starts_nothing))
     ordered = tuple(in_order(queue.candidates))
     for candidate in ordered:
         if candidate.cost is not None:
             verdict = judge_candidate(candidate, candidate.cost, account)
-            if verdict.fit is Fit.NEVER and verdict.obstacle is not None:
+            if verdict.fit is Affordable.NEVER and verdict.obstacle is not None:
                 return Reject(candidate, verdict.obstacle)
-    soonest: AskQuote | Upload | Rest = Rest(Due(inf, Reason.NOTHING))
+    soonest: AskQuote | Upload | WaitUntil = WaitUntil(NotBefore(inf, WaitReason.NOTHING))
     for choice in _requests_for(ordered, account, now):
-        if choice.due.at <= now.steady:
+        if choice.due.at <= now.monotonic:
             return choice
-        if choice.due.at < soonest.due.at or soonest.due.reason is Reason.NOTHING:
+        if choice.due.at < soonest.due.at or soonest.due.reason is WaitReason.NOTHING:
             soonest = choice
     return soonest
 
 
-def _requests_for(ordered: Sequence[Candidate], account: AccountView, now: Now) -> Iterator[AskQuote | Upload]:
+def _requests_for(ordered: Sequence[Candidate], account: AccountView, now: ClockReading) -> Iterator[AskQuote | Upload]:
     """Give the requests that candidates lack, the most urgent first; a quote needs the uploads (Service rule 4.6).
 
     Where the service fails to price a recipe, the others go first.

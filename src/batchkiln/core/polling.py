@@ -12,12 +12,12 @@ LOST_AFTER: Final = timedelta(hours=1)
 RETENTION: Final = timedelta(days=14)
 """How long the service keeps outputs (Service section 8); counted from creation, the earliest it could mean."""
 
-NEAR_THE_END: Final = timedelta(days=3)
+RETENTION_WARNING: Final = timedelta(days=3)
 """How long before its retention ends a paid output that is not fetched is warned of."""
 
 
 def next_poll_at(*, last_settled_at: float | None, interval_seconds: float, now: float) -> float:
-    """Return the earliest steady moment for the next read of one generation (Service rule 4.4).
+    """Return the earliest monotonic moment for the next read of one generation (Service rule 4.4).
 
     `last_settled_at` is when the last request about it was over, create included; None if never.
     """

@@ -11,9 +11,9 @@ from typing import Final
 from markupsafe import Markup
 
 from batchkiln.core.states import ItemState
-from batchkiln.queue.days import Hour
-from batchkiln.views.calendar import Calendar, Day
-from batchkiln.views.words import count
+from batchkiln.presentation.calendar import Calendar, Day
+from batchkiln.presentation.formatting import plural
+from batchkiln.store import Hour
 
 HEIGHT: Final = 100.0
 _GAP: Final = 0.16
@@ -88,14 +88,14 @@ def day_chart(calendar: Calendar) -> Chart:
         pieces.append(Markup('<line x1="0" x2="100" y1="{0:.2f}" y2="{0:.2f}" class="c-limit"/>').format(y))
     label = f"Credits by day of {calendar.profile}, from {days[0].starts_at:%Y-%m-%d} to {days[-1].starts_at:%Y-%m-%d}"
     first, last = day_name(calendar, days[0]), day_name(calendar, days[-1])
-    return Chart(_svg("chart", HEIGHT, label, pieces), count(most, "credit"), first, last)
+    return Chart(_svg("chart", HEIGHT, label, pieces), plural(most, "credit"), first, last)
 
 
 def day_words(calendar: Calendar, day: Day) -> str:
     """Say a day in one line."""
-    parts = [f"{day_name(calendar, day)}: {count(day.credits, 'credit')} used"]
+    parts = [f"{day_name(calendar, day)}: {plural(day.credits, 'credit')} used"]
     if day.items_ahead:
-        parts.append(f"{count(day.items_ahead, 'item')} for {count(day.credits_ahead, 'credit')} expected")
+        parts.append(f"{plural(day.items_ahead, 'item')} for {plural(day.credits_ahead, 'credit')} expected")
     return ", ".join(parts)
 
 
@@ -117,13 +117,13 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
         good, bad = HEIGHT * hour.succeeded / most, HEIGHT * hour.otherwise / most
         x, width = step * (place + _GAP / 2), step * (1 - _GAP)
         title = f"{hour.starts_at:%Y-%m-%d %H:%M}: {hour.succeeded:,} made, {hour.otherwise:,} not, "
-        title += count(hour.credits, "credit")
+        title += plural(hour.credits, "credit")
         pieces.append(_rect(x, HEIGHT - good, width, good, "c-done", title))
         pieces.append(_rect(x, HEIGHT - good - bad, width, bad, "c-bad", title))
         points.append(f"{step * (place + 0.5):.2f},{HEIGHT - HEIGHT * hour.credits / most_credits:.2f}")
     pieces.append(Markup('<polyline points="{}" class="c-line"/>').format(" ".join(points)))
     label = f"Items and credits of the last {number} hours"
-    highest = f"{count(most, 'item')}, {count(most_credits, 'credit')}"
+    highest = f"{plural(most, 'item')}, {plural(most_credits, 'credit')}"
     return Chart(_svg("chart", HEIGHT, label, pieces), highest, f"{starts[0]:%H:%M}", f"{starts[-1]:%H:%M} UTC")
 
 

@@ -11,12 +11,12 @@ from aiohttp import web
 from jinja2 import Environment
 
 from batchkiln.config import Config
-from batchkiln.dashboard.access import Access
-from batchkiln.dashboard.beside import Beside, Facts
-from batchkiln.dashboard.moment import Moment, read_moment
+from batchkiln.dashboard.auth import Access
+from batchkiln.dashboard.live_state import DriverProbe, LiveState
 from batchkiln.dashboard.rendering import environment
-from batchkiln.dashboard.thumbnails import Thumbnails
-from batchkiln.queue.connection import Database
+from batchkiln.dashboard.snapshot import PageSnapshot, read_moment
+from batchkiln.dashboard.thumbnail_cache import Thumbnails
+from batchkiln.store import Store
 
 
 @dataclass(slots=True)
@@ -25,22 +25,22 @@ class Context:
 
     queue: Path
     config: Config
-    database: Database
+    store: Store
     access: Access
     machine_now: Callable[[], datetime]
-    beside: Beside | None = None
+    beside: DriverProbe | None = None
     templates: Environment = field(default_factory=environment)
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: int = 0
 
-    async def moment(self, job: str | None = None) -> Moment:
+    async def moment(self, job: str | None = None) -> PageSnapshot:
         """Read the queue as it is now."""
-        return await self.database.read(read_moment, self.config, self.machine_now(), self.facts(), job)
+        return await self.store.read(read_moment, self.config, self.machine_now(), self.facts(), job)
 
-    def facts(self) -> Facts:
+    def facts(self) -> LiveState:
         """Return what the driver in this process tells; nothing where it is in another."""
-        return self.beside.facts() if self.beside is not None else Facts()
+        return self.beside.facts() if self.beside is not None else LiveState()
 
     def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  whatever the template shows
         """Fill a template."""

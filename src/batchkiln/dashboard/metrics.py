@@ -6,10 +6,10 @@ from typing import Final
 
 from aiohttp import web
 
-from batchkiln.client.meter import BOUNDS_SECONDS, RequestMeter
+from batchkiln.client.request_metrics import BOUNDS_SECONDS, RequestMeter
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import context_of
-from batchkiln.dashboard.moment import Level, Moment, Slot, headline
+from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -42,7 +42,7 @@ async def metrics(request: web.Request) -> web.Response:
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
-def of_moment(now: Moment) -> Iterator[Metric]:
+def of_moment(now: PageSnapshot) -> Iterator[Metric]:
     """Give what the queue tells."""
     # A label `job` would be Prometheus' own, which renames ours unless it is told not to.
     items = Metric("batchkiln_items", "gauge", "Items of a job by state.")

@@ -11,8 +11,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from batchkiln.core.states import ItemState
-from batchkiln.queue.stories import OutputSummary
-from batchkiln.views.words import age, count, duration, moment, one_line, second
+from batchkiln.presentation.formatting import (
+    format_age,
+    format_duration,
+    format_minute,
+    format_second,
+    plural,
+    sanitize,
+)
+from batchkiln.store import OutputSummary
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _KILO: Final = 1024
@@ -28,15 +35,15 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "age": age,
+        "age": format_age,
         "as_text": as_text,
         "ahead": ahead,
         "code": code,
-        "count": count,
+        "count": plural,
         "detail": detail,
-        "moment": moment,
-        "one_line": one_line,
-        "second": second,
+        "moment": format_minute,
+        "one_line": sanitize,
+        "second": format_second,
         "sentence": sentence,
         "size": size,
         "thousands": lambda number: f"{number:,}",
@@ -72,14 +79,14 @@ def as_text(value: object) -> str:
 
 def ahead(instant: datetime, now: datetime) -> str:
     """Say in how long something will be."""
-    return duration((instant - now).total_seconds())
+    return format_duration((instant - now).total_seconds())
 
 
 def detail(facts: Mapping[str, Any]) -> str:
     """Give what an event tells beyond its kind, on one line."""
     words = {True: "yes", False: "no", None: "none"}
     return ", ".join(
-        f"{name.replace('_', ' ')} {one_line(words[value] if isinstance(value, bool | None) else str(value))}"
+        f"{name.replace('_', ' ')} {sanitize(words[value] if isinstance(value, bool | None) else str(value))}"
         for name, value in facts.items()
     )
 

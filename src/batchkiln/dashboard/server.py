@@ -13,13 +13,13 @@ from aiohttp import web
 from batchkiln.clock import machine_now
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
-from batchkiln.dashboard import actions, media, pages, stream
-from batchkiln.dashboard.access import Access, read_token
-from batchkiln.dashboard.beside import Beside
+from batchkiln.dashboard import file_responses, forms, pages, sse
+from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
-from batchkiln.dashboard.guard import add_headers, guard, tell_errors
+from batchkiln.dashboard.live_state import DriverProbe
 from batchkiln.dashboard.metrics import metrics
-from batchkiln.queue.connection import Database
+from batchkiln.dashboard.middleware import add_headers, guard, tell_errors
+from batchkiln.store import Store
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8642
@@ -58,17 +58,17 @@ async def serving(
     config: Config,
     *,
     port: int | None = None,
-    beside: Beside | None = None,
+    beside: DriverProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
 ) -> AsyncIterator[Served]:
     """Serve the dashboard of a queue; without a port, at the usual one or else at any.
 
     Raises `QueueUnusable` where no queue is, and `InputError` where the port cannot be had.
     """
-    database = await Database.open_for_reading(queue)
+    store = await Store.open_for_reading(queue)
     try:
         access = Access(read_token(queue))
-        context = Context(queue, config, database, access, clock, beside)
+        context = Context(queue, config, store, access, clock, beside)
         runner = web.AppRunner(
             application(context), access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
@@ -80,7 +80,7 @@ async def serving(
             context.stopping.set()
             await runner.cleanup()
     finally:
-        await database.close()
+        await store.close()
 
 
 async def _listen(runner: web.AppRunner, port: int | None) -> None:
@@ -103,7 +103,7 @@ def application(context: Context) -> web.Application:
     app = web.Application(middlewares=[tell_errors, guard], client_max_size=FORM_MAX_BYTES)
     app[CONTEXT] = context
     app.on_response_prepare.append(add_headers)
-    names = "|".join(actions.ACTIONS)
+    names = "|".join(forms.ACTIONS)
     app.add_routes(
         [
             web.get("/", pages.overview),
@@ -112,13 +112,13 @@ def application(context: Context) -> web.Application:
             web.get("/jobs/{job}", pages.job),
             web.get("/jobs/{job}/items", pages.gallery),
             web.get("/jobs/{job}/item", pages.item),
-            web.get("/jobs/{job}/resolve", actions.ask_resolve),
-            web.post("/jobs/{job}/resolve", actions.act_resolve),
-            web.get(f"/jobs/{{job}}/{{action:{names}}}", actions.ask),
-            web.post(f"/jobs/{{job}}/{{action:{names}}}", actions.act),
-            web.get(r"/thumbs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", media.thumb),
-            web.get(r"/media/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", media.media),
-            web.get("/events", stream.events),
+            web.get("/jobs/{job}/resolve", forms.ask_resolve),
+            web.post("/jobs/{job}/resolve", forms.act_resolve),
+            web.get(f"/jobs/{{job}}/{{action:{names}}}", forms.ask),
+            web.post(f"/jobs/{{job}}/{{action:{names}}}", forms.act),
+            web.get(r"/thumbs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.thumb),
+            web.get(r"/media/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.media),
+            web.get("/events", sse.events),
             web.get("/metrics", metrics),
             web.get("/static/{name}", _static()),
             web.get("/favicon.ico", _favicon),

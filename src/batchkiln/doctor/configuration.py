@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from batchkiln.api.shared_keys import shared_keys
 from batchkiln.config import Account, Config, KeySource, Profile, found_file, is_loopback, load_config
 from batchkiln.core.errors import InputError
-from batchkiln.core.windows import Limits
-from batchkiln.doctor.findings import Finding, fail, ok, warn
-from batchkiln.wiring.keys import shared_keys
+from batchkiln.core.rate_limits import Limits
+from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 
 _COUNTS: Final = tuple(name for name in Limits().of_the_service if not name.endswith("_seconds"))
 _SHORTEST_POLL: Final = Limits().poll_interval_seconds
@@ -18,7 +18,7 @@ _SHORTEST_POLL: Final = Limits().poll_interval_seconds
 
 def check_configuration(
     path: Path | None, environ: Mapping[str, str], profile: str | None
-) -> tuple[list[Finding], Config | None, Profile | None]:
+) -> tuple[list[CheckResult], Config | None, Profile | None]:
     """Read the configuration, and find the profile that would be used; both None where that fails."""
     chosen = found_file(path, environ)
     where = f"{chosen}" if chosen is not None else "no file: the embedded local service is the default"
@@ -35,9 +35,9 @@ def check_configuration(
     return [*found, ok("profile", f"{used.name}: {kind}")], config, used
 
 
-def check_notifiers(config: Config) -> Iterator[Finding]:
+def check_notifiers(config: Config) -> Iterator[CheckResult]:
     """Tell of each notifier whether its URL and secret are there, and fit; nobody is told anything."""
-    from batchkiln.notify import AppriseChannel, key_of  # noqa: PLC0415  only who is told needs it
+    from batchkiln.notifications import AppriseChannel, key_of  # noqa: PLC0415  only who is told needs it
 
     for notifier in config.notifiers.values():
         check = f"notifier {notifier.name}"
@@ -54,7 +54,7 @@ def check_notifiers(config: Config) -> Iterator[Finding]:
             yield ok(check, "ready; nothing was sent")
 
 
-def check_address(profile: Profile) -> Finding:
+def check_address(profile: Profile) -> CheckResult:
     """Tell whether keys would travel in clear, or the version is missing from the address."""
     if profile.base_url is None:
         return ok("address", "none is needed")
@@ -74,14 +74,14 @@ def is_here(profile: Profile) -> bool:
     return profile.base_url is None or is_loopback(profile.base_url)
 
 
-def check_shared_keys(config: Config) -> Iterator[Finding]:
+def check_shared_keys(config: Config) -> Iterator[CheckResult]:
     """Tell each API key that stands under two names: a run would count the limits of one account twice."""
     for shared in shared_keys(config.profiles):
         level = fail if shared.is_one_account else warn
         yield level("shared key", str(shared))
 
 
-def check_key_sources(profile: Profile) -> Iterator[Finding]:
+def check_key_sources(profile: Profile) -> Iterator[CheckResult]:
     """Look where each account's keys should stand, and tell keys that are missing, or open to others."""
     if profile.is_embedded:
         yield ok("keys", "none is needed: the local service makes its own")
@@ -90,7 +90,7 @@ def check_key_sources(profile: Profile) -> Iterator[Finding]:
         yield from _of_account(profile, account)
 
 
-def _of_account(profile: Profile, account: Account) -> Iterator[Finding]:
+def _of_account(profile: Profile, account: Account) -> Iterator[CheckResult]:
     check = f"keys of {account.name}"
     try:
         keys = [(source, source.read(profile.folder)) for source in account.keys]
@@ -120,7 +120,7 @@ def _is_open(profile: Profile, source: KeySource) -> bool:
     return bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
-def check_limits(profile: Profile) -> Iterator[Finding]:
+def check_limits(profile: Profile) -> Iterator[CheckResult]:
     """Hold the configured limits against the documented ones (Service section 8)."""
     if profile.is_embedded:
         yield ok("limits", "the local service keeps those that are configured")

@@ -1,6 +1,6 @@
 """Requests of the probe within the account's windows, each written down before it leaves (Law 5).
 
-A lane that is not driven keeps them, in the process that holds the queue's lock: what an earlier run has used counts,
+A worker that is not driven keeps them, in the process that holds the queue's lock: what an earlier run has used counts,
 and what is used here counts for the next run.
 """
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeVar
 
+from batchkiln.api.engine import Engine
 from batchkiln.client import ObservingClient
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.planner import AccountView, Reason
-from batchkiln.core.replies import Throttled, Unavailable
-from batchkiln.core.views import RequestKind
-from batchkiln.scheduler.control import Control
-from batchkiln.scheduler.lane import Lane
-from batchkiln.scheduler.start import synchronise
-from batchkiln.views.words import REASONS, duration
-from batchkiln.wiring.driver import Driver
+from batchkiln.core.planner import AccountView, WaitReason
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.responses import Throttled, Unavailable
+from batchkiln.presentation.formatting import REASONS, format_duration
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.run_state import RunState
+from batchkiln.worker.startup import sync_clock
 
 T = TypeVar("T")
 
@@ -38,23 +38,23 @@ class NoPlace(Exception):
 class Counted:
     """One account's way to the service, with its windows."""
 
-    lane: Lane
+    worker: AccountWorker
     client: ObservingClient
 
     @classmethod
-    async def of(cls, driver: Driver, profile: str, account: str) -> "Counted":
+    async def of(cls, driver: Engine, profile: str, account: str) -> "Counted":
         """Build the way. Raises `InputError` where the account has no key."""
-        lane = await driver.lane_of(profile, account, client_type=ObservingClient)
-        lane.control = Control()  # the end of a drive is not the end of this
-        if not isinstance(lane.ports.service, ObservingClient):
-            raise InvariantBroken("a lane has another client than it was built with")
-        return cls(lane, lane.ports.service)
+        worker = await driver.worker_of(profile, account, client_type=ObservingClient)
+        worker.control = RunState()  # the end of a drive is not the end of this
+        if not isinstance(worker.ports.service, ObservingClient):
+            raise InvariantBroken("a worker has another client than it was built with")
+        return cls(worker, worker.ports.service)
 
     async def begin(self) -> None:
         """Learn the service's time from its description, and take over the windows. Raises `NoPlace`."""
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
-                await synchronise(self.lane)
+                await sync_clock(self.worker)
         except TimeoutError:
             raise NoPlace("the service does not answer any more") from None
 
@@ -62,30 +62,32 @@ class Counted:
         self, kind: RequestKind, send: Callable[[], Awaitable[T]], *, files: int = 0, size_bytes: int = 0
     ) -> T:
         """Wait for a place, write the request down, and send it. Raises `NoPlace`."""
-        lane = self.lane
+        worker = self.worker
         await self._place(kind, files, size_bytes)
-        request = lane.note(kind, lane.ports.clock.now(), files=files, size_bytes=size_bytes)
-        async with lane.sending(request):
-            await lane.ports.queue.note_request(request)
+        request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)
+        async with worker.rate_limited(request):
+            await worker.ports.queue.note_request(request)
             reply = await send()
         if isinstance(reply, Throttled | Unavailable) and reply.retry_after is not None:
-            until = lane.ports.clock.now().latest + reply.retry_after
+            until = worker.ports.clock.now().latest + reply.retry_after
             is_create = kind.is_create
-            await lane.ports.queue.hold(lane.account_id, creates=is_create, until=until, reason=Reason.THROTTLED)
+            await worker.ports.queue.hold(
+                worker.account_id, creates=is_create, until=until, reason=WaitReason.THROTTLED
+            )
         return reply
 
     async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
         # By the windows of creates and reads alone: what rests, since it is not understood, is asked on purpose.
-        lane, due_of = self.lane, AccountView.create_due if kind.is_create else AccountView.read_due
-        now = lane.ports.clock.now()
-        _, account, _ = await lane.look(now)
-        due, limits, used = due_of(account, now), lane.limits, account.today.usage
-        if due.at - now.steady > LONGEST_WAIT_SECONDS:
-            how_long = "" if due.at == inf else f" {duration(due.at - now.steady)}"
+        worker, due_of = self.worker, AccountView.create_due if kind.is_create else AccountView.read_due
+        now = worker.ports.clock.now()
+        _, account, _ = await worker.snapshot(now)
+        due, limits, used = due_of(account, now), worker.limits, account.today.usage
+        if due.at - now.monotonic > LONGEST_WAIT_SECONDS:
+            how_long = "" if due.at == inf else f" {format_duration(due.at - now.monotonic)}"
             raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
         if used.upload_files + files > limits.upload_files_per_day or (
             used.upload_bytes + size_bytes > limits.upload_bytes_per_day
         ):
             raise NoPlace("today's uploads of the account are used up")
-        if not await lane.wait_until_due(due_of):
+        if not await worker.wait_until_due(due_of):
             raise NoPlace("the program is being stopped")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.errors import InputError
-from batchkiln.doctor.findings import Finding, ok, warn
+from batchkiln.doctor.check_results import CheckResult, ok, warn
 
 DESCRIPTION: Final = "GET /openapi.json"
 BALANCE: Final = "GET /credits/balance"
@@ -77,7 +77,7 @@ def description_digest(document: Mapping[str, object]) -> Types:
     return {"sha256": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()}
 
 
-def check_unchanged(learned: Learned, call: str, types: Types) -> Finding | None:
+def check_unchanged(learned: Learned, call: str, types: Types) -> CheckResult | None:
     """Tell whether a reply differs from the last `doctor --probe`; None where nothing can be said."""
     if call not in learned.calls or not types:
         return None

@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
-from batchkiln.core.replies import (
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.request import request_body
+from batchkiln.core.response_rules import RefusalMeaning, ReplyField, remedy_line
+from batchkiln.core.responses import (
     AccountBlocked,
     AssetsReady,
     BalanceRead,
@@ -26,19 +30,15 @@ from batchkiln.core.replies import (
     RefusalKind,
     Refused,
     Throttled,
-    Trouble,
+    TransientError,
     UploadsPrepared,
     UploadTicket,
 )
-from batchkiln.core.reply_rules import RefusalMeaning, ReplyField, remedy_line
-from batchkiln.core.request import request_body
-from batchkiln.core.troubles import describe_trouble
-from batchkiln.core.views import RequestKind
+from batchkiln.doctor.check_results import CheckResult, Level, fail, ok, warn
 from batchkiln.doctor.counted import Counted, NoPlace
-from batchkiln.doctor.findings import Finding, Level, fail, ok, warn
 from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Learned, description_digest
 from batchkiln.doctor.samples import FILE_NAME, MEDIA_TYPE, PROMPT, chunks, image_recipes, text_recipes, tiny_image
-from batchkiln.views.words import count
+from batchkiln.presentation.formatting import plural
 
 CHECK: Final = "probe"
 _NO_SUCH_ID: Final = "batchkiln-probe-no-such-generation"
@@ -60,8 +60,8 @@ class Step:
     def takes(self) -> str:
         """What it takes of the account's limits, in words."""
         if self.uploads:
-            return count(self.uploads, "upload request")
-        return f"{'up to ' if self.reads > 1 else ''}{count(self.reads, 'read')}" if self.reads else "nothing"
+            return plural(self.uploads, "upload request")
+        return f"{'up to ' if self.reads > 1 else ''}{plural(self.reads, 'read')}" if self.reads else "nothing"
 
 
 CATALOGUE: Final = Step("catalogue", "GET /models", "models with modes, sizes and limits; fields not shown", reads=1)
@@ -85,13 +85,13 @@ IMAGE_QUOTE: Final = Step("quote with the image", "POST /quotes with inputs", "c
 STEPS: Final = (CATALOGUE, CREDITS, UNKNOWN, QUOTE, OVER, UPLOAD, BYTES, COMPLETION, IMAGE_QUOTE)
 
 
-def announce(account: str) -> Finding:
+def announce(account: str) -> CheckResult:
     """Say beforehand what each step takes of the limits."""
     size_bytes = len(tiny_image())
     lines = [f"{step.name} ({step.call}): {step.takes}" for step in STEPS]
     reads, uploads = sum(step.reads for step in STEPS), sum(step.uploads for step in STEPS)
     total = (
-        f"in all 0 credits, up to {count(reads, 'read')}, {count(uploads, 'upload request')} "
+        f"in all 0 credits, up to {plural(reads, 'read')}, {plural(uploads, 'upload request')} "
         f"and 1 uploaded file of {size_bytes:,} bytes"
     )
     return ok(CHECK, "\n".join([f"asks as the account {account}; of its limits it takes", *lines, total]))
@@ -111,7 +111,7 @@ class Probe:
     is_over: bool = False
     elsewhere: Sequence[str] = ()  # where else what was sent may stand in the reply that it was read from
 
-    async def findings(self) -> AsyncIterator[Finding]:
+    async def findings(self) -> AsyncIterator[CheckResult]:
         """Ask, and tell, step by step; end early where the account or the windows allow no more."""
         for part in (self._begin, self._catalogue, self._balance, self._unknown, self._quote, self._over, self._upload):
             if self.is_over:
@@ -123,13 +123,13 @@ class Probe:
                 self.is_over = True
                 yield warn(CHECK, f"ended early: {reason}", "the same command later asks what is left")
 
-    async def _begin(self) -> list[Finding]:
+    async def _begin(self) -> list[CheckResult]:
         await self.counted.begin()
         if (document := self.counted.client.description) is not None:
             self.learned = self.learned.with_call(DESCRIPTION, description_digest(document))
         return []
 
-    async def _catalogue(self) -> list[Finding]:
+    async def _catalogue(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.models)
         if not isinstance(reply, CatalogRead):
             return [self._troubled(CATALOGUE, reply)]
@@ -148,18 +148,18 @@ class Probe:
                 ("images_max", "an image limit"),
             )
         ]
-        return [self._understood(CATALOGUE, f"{count(len(reply.models), 'model')}, {', '.join(told)}")]
+        return [self._understood(CATALOGUE, f"{plural(len(reply.models), 'model')}, {', '.join(told)}")]
 
-    async def _balance(self) -> list[Finding]:
+    async def _balance(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.balance)
         if not isinstance(reply, BalanceRead):
             return [self._troubled(CREDITS, reply)]
         if reply.credits is None:
             return [self._misread(CREDITS, "no figure in it is surely the balance", ReplyField.BALANCE)]
         place = self._place(reply.credits, "balance", "credits")
-        return [self._understood(CREDITS, f"{count(reply.credits, 'credit')} left, {place}")]
+        return [self._understood(CREDITS, f"{plural(reply.credits, 'credit')} left, {place}")]
 
-    async def _unknown(self) -> list[Finding]:
+    async def _unknown(self) -> list[CheckResult]:
         client = self.counted.client
 
         async def send() -> object:
@@ -177,10 +177,10 @@ class Probe:
                 lost = "not as `there is none`: an id that the service has lost would be asked for again and again"
                 return [self._told(Level.WARN, UNKNOWN, lost)]
 
-    async def _quote(self) -> list[Finding]:
+    async def _quote(self) -> list[CheckResult]:
         return await self._priced(QUOTE, text_recipes(self.models), ())
 
-    async def _priced(self, step: Step, recipes: Sequence[Recipe], urls: tuple[str, ...]) -> list[Finding]:
+    async def _priced(self, step: Step, recipes: Sequence[Recipe], urls: tuple[str, ...]) -> list[CheckResult]:
         """Ask a price, with the next recipe where the service refuses one."""
         reply: QuoteReply | None = None
         for recipe in recipes[:_TRIES]:
@@ -189,7 +189,7 @@ class Probe:
                 if not urls:
                     self.text, self.text_price = recipe, reply.cost_credits
                 place = self._place(reply.cost_credits, "cost_credits")
-                price = count(reply.cost_credits, "credit")
+                price = plural(reply.cost_credits, "credit")
                 return [self._understood(step, f"{price} for {described(recipe)}, {place}")]
             if not isinstance(reply, Refused):
                 return [self._troubled(step, reply, is_vital=True)]
@@ -210,7 +210,7 @@ class Probe:
         body = request_body(recipe, prompt=PROMPT, input_urls=urls, max_cost_credits=max_cost_credits)
         return await self.counted.ask(RequestKind.QUOTE, lambda: self.counted.client.quote(body))
 
-    async def _over(self) -> list[Finding]:
+    async def _over(self) -> list[CheckResult]:
         if self.text is None or not self.text_price:
             return [warn(f"{CHECK}, {OVER.name}", "not asked: no price is known that a maximum could be below")]
         reply = await self.quote(self.text, max_cost_credits=1 if self.text_price > 1 else 0)
@@ -231,7 +231,7 @@ class Probe:
             self._told(Level.OK, OVER, "a quote takes no max_cost_credits; a create does, by the service's document")
         ]
 
-    async def _upload(self) -> list[Finding]:
+    async def _upload(self) -> list[CheckResult]:
         content, client = tiny_image(), self.counted.client
         file = (FILE_NAME, MEDIA_TYPE, len(content))
 
@@ -244,7 +244,7 @@ class Probe:
         (ticket,) = prepared.tickets
         self.elsewhere = client.other_places(ticket.asset_id, are_links=False)
         asset, url = self._place(ticket.asset_id, "asset_id", "id"), self._place(ticket.url, "upload_url")
-        headers = count(len(ticket.headers), "header")
+        headers = plural(len(ticket.headers), "header")
         found = [self._understood(UPLOAD, f"the asset id, {asset}; the upload url, {url}; {headers} for the PUT")]
         stored = await client.put_upload(ticket, lambda: chunks(content), len(content))
         if not isinstance(stored, BytesStored):
@@ -253,7 +253,7 @@ class Probe:
         found.append(ok(f"{CHECK}, {BYTES.name}", "the storage took the bytes"))
         return found + await self._complete(ticket)
 
-    async def _complete(self, ticket: UploadTicket) -> list[Finding]:
+    async def _complete(self, ticket: UploadTicket) -> list[CheckResult]:
         client = self.counted.client
 
         async def send() -> object:
@@ -272,7 +272,7 @@ class Probe:
 
     # --- telling ---
 
-    def _upload_failed(self, step: Step, reply: object) -> Finding:
+    def _upload_failed(self, step: Step, reply: object) -> CheckResult:
         if isinstance(reply, Refused):
             words = f"a refusal ({reply.error.code}): items with images cannot run, items of text alone can"
             return self._told(
@@ -280,7 +280,7 @@ class Probe:
             )
         return self._troubled(step, reply, is_vital=isinstance(reply, NotUnderstood))
 
-    def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> Finding:
+    def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> CheckResult:
         """Tell a refusal of what was read from the reply before: it may have been the wrong field of it."""
         words = (
             f"a refusal ({refused.error.code}) of what was read before; the {name} may stand elsewhere in that reply"
@@ -289,12 +289,12 @@ class Probe:
         finding = self._told(Level.FAIL, step, words, remedy)
         return replace(finding, exit_status=ExitStatus.UNEXPECTED)
 
-    def _troubled(self, step: Step, reply: object, *, is_vital: bool = False) -> Finding:
+    def _troubled(self, step: Step, reply: object, *, is_vital: bool = False) -> CheckResult:
         """Tell what came in place of an answer; an account that is refused, or asked to wait, ends the probe."""
-        assert isinstance(reply, Trouble), "every other reply was told before"
+        assert isinstance(reply, TransientError), "every other reply was told before"
         if isinstance(reply, AccountBlocked):
             self.is_over = True
-            message = f"{step.call}\ncame: {self.counted.client.describe_last()}\nunderstood: {describe_trouble(reply)}"
+            message = f"{step.call}\ncame: {self.counted.client.describe_last()}\nunderstood: {describe_error(reply)}"
             return fail(f"{CHECK}, {step.name}", message, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
         self.is_over = isinstance(reply, Throttled | EdgeBlocked)
         level = Level.FAIL if is_vital else Level.WARN
@@ -304,13 +304,13 @@ class Probe:
             words = f"not understood: it {reply.lacking}"
             finding = self._told(Level.WARN, step, words, self._paste(reply.remedy, others))
         else:
-            finding = self._told(Level.WARN, step, describe_trouble(reply))
+            finding = self._told(Level.WARN, step, describe_error(reply))
         return replace(finding, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
 
-    def _misread(self, step: Step, words: str, name: ReplyField) -> Finding:
+    def _misread(self, step: Step, words: str, name: ReplyField) -> CheckResult:
         return self._told(Level.WARN, step, f"not understood: {words}", self._paste(remedy_line(name, None)))
 
-    def _understood(self, step: Step, words: str) -> Finding:
+    def _understood(self, step: Step, words: str) -> CheckResult:
         """Tell a reply that was understood, and what differs from the last probe."""
         types = self.counted.client.last_types()
         changed = self.learned.differences(step.call, types)
@@ -319,10 +319,10 @@ class Probe:
             words = f"{words}\nchanged since the last probe: {'; '.join(changed)}"
         return self._told(Level.WARN if changed else Level.OK, step, words)
 
-    def _told(self, level: Level, step: Step, words: str, remedy: str | None = None) -> Finding:
+    def _told(self, level: Level, step: Step, words: str, remedy: str | None = None) -> CheckResult:
         came = self.counted.client.describe_last()
         message = f"{step.call}\ndocumented: {step.documented}\ncame: {came}\nunderstood: {words}"
-        return Finding(f"{CHECK}, {step.name}", level, message, remedy)
+        return CheckResult(f"{CHECK}, {step.name}", level, message, remedy)
 
     def _place(self, value: str | float, *names: str) -> str:
         place = self.counted.client.place_of(value, *names)

@@ -2,19 +2,19 @@
 
 from collections.abc import AsyncIterator
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.open_queue import opened
 from batchkiln.config import Profile
 from batchkiln.core.errors import BatchkilnError
+from batchkiln.doctor.check_results import CheckResult, fail
 from batchkiln.doctor.counted import Counted
-from batchkiln.doctor.findings import Finding, fail
 from batchkiln.doctor.learned import load_learned, save_learned
 from batchkiln.doctor.probe import CHECK, Probe, announce
 from batchkiln.doctor.trial import Person, Trial
-from batchkiln.interface.opening import opened
-from batchkiln.scheduler.control import Control
-from batchkiln.wiring.setting import Setting
+from batchkiln.worker.run_state import RunState
 
 
-async def probe(setting: Setting, *, person: Person | None = None) -> AsyncIterator[Finding]:
+async def probe(setting: AppContext, *, person: Person | None = None) -> AsyncIterator[CheckResult]:
     """Give the findings of a probe of the setting's profile, by its first account.
 
     `person` is who agrees to one paid picture; without one nothing is spent. Nothing is sent while another process
@@ -30,9 +30,11 @@ async def probe(setting: Setting, *, person: Person | None = None) -> AsyncItera
         yield fail(CHECK, str(error), exit_status=error.exit_status)
 
 
-async def _probe(setting: Setting, profile: Profile, account: str, person: Person | None) -> AsyncIterator[Finding]:
+async def _probe(
+    setting: AppContext, profile: Profile, account: str, person: Person | None
+) -> AsyncIterator[CheckResult]:
     address = profile.base_url or "embedded"
-    async with opened(setting) as queue, queue.driving(Control(), command="doctor --probe") as driver:
+    async with opened(setting) as queue, queue.driving(RunState(), command="doctor --probe") as driver:
         learned = load_learned(setting.queue, profile.name, address)
         one = Probe(await Counted.of(driver, profile.name, account), profile.name, learned)
         async for finding in one.findings():

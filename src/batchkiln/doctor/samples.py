@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import Final
 
 from batchkiln.core.job import Mode, Recipe
-from batchkiln.core.replies import ModelEntry
+from batchkiln.core.responses import ModelEntry
 
 PROMPT: Final = "A red fox in fresh snow, morning light"
 FILE_NAME: Final = "batchkiln-probe.png"

@@ -6,22 +6,15 @@ from typing import Final
 
 from batchkiln.client import Guide, ServiceClient, fingerprint
 from batchkiln.client.described import OpenField, open_fields
-from batchkiln.client.description import differences
+from batchkiln.client.openapi_check import differences
 from batchkiln.client.schemas import as_map
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.replies import (
-    AccountBlocked,
-    AccountProblem,
-    BalanceRead,
-    BalanceReply,
-    Described,
-    DescribeReply,
-)
-from batchkiln.core.reply_rules import ReplyRules, remedy_line
-from batchkiln.core.troubles import describe_trouble
-from batchkiln.doctor.findings import Finding, Level, fail, ok, warn
+from batchkiln.core.response_rules import ReplyRules, remedy_line
+from batchkiln.core.responses import AccountBlocked, AccountProblem, BalanceRead, BalanceReply, Described, DescribeReply
+from batchkiln.doctor.check_results import CheckResult, Level, fail, ok, warn
 
 ClientOf = Callable[[Mapping[str, str]], ServiceClient]
 """Makes a client with some keys, by fingerprint."""
@@ -44,18 +37,18 @@ _REMEDIES: Final[Mapping[AccountProblem, str]] = {
 }
 
 
-def check_reachable(reply: DescribeReply) -> Finding:
+def check_reachable(reply: DescribeReply) -> CheckResult:
     """Tell whether the service answers at all."""
     if isinstance(reply, Described):
         title = " ".join(part for part in (reply.title, reply.version) if part) or "without a title"
         return ok("service", f"answers: {title}")
     if isinstance(reply, AccountBlocked):
-        return warn("service", f"answers, but does not describe itself: {describe_trouble(reply)}")
-    message = f"{describe_trouble(reply)}; its description, clock and accounts were not checked"
+        return warn("service", f"answers, but does not describe itself: {describe_error(reply)}")
+    message = f"{describe_error(reply)}; its description, clock and accounts were not checked"
     return fail("service", message, "check base_url and the network", exit_status=ExitStatus.UNEXPECTED)
 
 
-def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) -> list[Finding]:  # noqa: B008  frozen
+def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) -> list[CheckResult]:  # noqa: B008  frozen
     """Hold the service's description of itself against what the client sends and needs.
 
     For each field that the service's document does not show: where the description says that it stands, whether it is
@@ -77,7 +70,7 @@ def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) ->
     return [*found, ok("description", "as batchkiln expects it")] if is_expected else found
 
 
-def _of_field(open_field: OpenField) -> Finding:
+def _of_field(open_field: OpenField) -> CheckResult:
     """Tell of one open field, with the configuration line that would mend it."""
     name, what = open_field.name, open_field.what
     check = f"description, {name.value}"
@@ -102,7 +95,7 @@ _UPDATE: Final = (
 )
 
 
-def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) -> Finding:
+def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) -> CheckResult:
     """Compare this machine's clock with the service's `Date`."""
     if not clock.is_observed:
         return warn("clock", "not checked: the service did not tell its time")
@@ -120,7 +113,7 @@ def check_clock(clock: ServiceClock, machine_now: datetime, *, is_scaled: bool) 
     )
 
 
-async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator[Finding]:
+async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator[CheckResult]:
     """Ask each account's balance with each of its keys: which are accepted, and whether they are of one account."""
     told: dict[int, str] = {}
     for account in profile.account_names:
@@ -154,7 +147,7 @@ async def check_accounts(client_of: ClientOf, profile: Profile) -> AsyncIterator
             )
 
 
-def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) -> Finding:
+def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) -> CheckResult:
     check = f"account {account}"
     match reply:
         case BalanceRead(credits=None):
@@ -164,7 +157,7 @@ def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) ->
         case BalanceRead(credits=balance):
             return ok(check, f"the key {name} is accepted; {balance:,} credits are left")
         case AccountBlocked(problem=problem):
-            message, remedy = f"the key {name}: {describe_trouble(reply)}", _REMEDIES[problem]
+            message, remedy = f"the key {name}: {describe_error(reply)}", _REMEDIES[problem]
             is_key = problem in {AccountProblem.KEY_REFUSED, AccountProblem.UPGRADE_REQUIRED}
             if is_key and not is_newest:
                 return warn(
@@ -172,4 +165,4 @@ def _of_key(account: str, name: str, reply: BalanceReply, *, is_newest: bool) ->
                 )
             return fail(check, message, remedy, exit_status=ExitStatus.ACCOUNT_CANNOT_WORK)
         case trouble:
-            return warn(check, f"not checked: {describe_trouble(trouble)}")
+            return warn(check, f"not checked: {describe_error(trouble)}")

@@ -10,22 +10,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from batchkiln.api.apply_manifests import scope_of
+from batchkiln.api.engine import Engine
+from batchkiln.api.queue import Queue
+from batchkiln.api.run import Run
+from batchkiln.api.run_options import RunOptions
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
-from batchkiln.core.replies import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.responses import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
 from batchkiln.core.states import ItemState
-from batchkiln.core.views import RequestKind
+from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 from batchkiln.doctor.counted import Counted, NoPlace
-from batchkiln.doctor.findings import Finding, fail, ok, warn
 from batchkiln.doctor.probe import Probe, described
 from batchkiln.doctor.samples import PROMPT, text_recipes
-from batchkiln.interface.drive import Drive
-from batchkiln.interface.queue import Queue
-from batchkiln.interface.wishes import Wishes
-from batchkiln.queue.stories import ItemStory, item_requests
-from batchkiln.views.words import count, duration
-from batchkiln.wiring.applying import scope_of
-from batchkiln.wiring.driver import Driver
+from batchkiln.presentation.formatting import format_duration, plural
+from batchkiln.store import ItemDetail
 
 CHECK: Final = "generation"
 ITEM: Final = "picture"
@@ -46,12 +46,12 @@ class Trial:
     """The one paid picture of a profile's first account."""
 
     queue: Queue
-    driver: Driver
+    driver: Engine
     probe: Probe
     account: str
     person: Person
 
-    async def findings(self) -> AsyncIterator[Finding]:
+    async def findings(self) -> AsyncIterator[CheckResult]:
         """Price, ask, make, and tell."""
         try:
             cheapest = await self._cheapest()
@@ -85,7 +85,7 @@ class Trial:
 
     async def _make(self, recipe: Recipe, price: int) -> str:
         """Enqueue a job of one item, and drive it to its end; return its name."""
-        now = self.probe.counted.lane.ports.clock.now().instant
+        now = self.probe.counted.worker.ports.clock.now().instant
         job = f"probe-{now:%Y%m%d-%H%M%S}"
         item = {
             "id": ITEM,
@@ -106,14 +106,14 @@ class Trial:
         )
         self.driver.control.scope = scope_of([applied])
         self.person.hand_over(self._stop)
-        await Drive(self.driver, self.queue.reader, Wishes(max_credits=price), jobs=[job]).run()
+        await Run(self.driver, self.queue.reader, RunOptions(max_credits=price), jobs=[job]).run()
         return job
 
     def _stop(self) -> None:
         self.driver.control.stop()
         self.driver.announce()
 
-    async def _again(self, story: ItemStory, price: int) -> AsyncIterator[Finding]:
+    async def _again(self, story: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
         """Read the generation once more, and send its create once more."""
         counted = await Counted.of(self.driver, self.probe.profile, self.account)
         try:
@@ -123,9 +123,9 @@ class Trial:
         except NoPlace as reason:
             yield warn(f"{CHECK}, replay", f"not sent: {reason}")
 
-    async def _replayed(self, counted: Counted, story: ItemStory, price: int) -> Finding:
+    async def _replayed(self, counted: Counted, story: ItemDetail, price: int) -> CheckResult:
         attempt = story.attempts[-1]
-        (request,) = await self.queue.reader.read(item_requests, story.item.id)
+        (request,) = await self.queue.reader.read(lambda reader: reader.items.requests(story.item.id))
 
         async def send() -> CreateReply:
             return await counted.client.create(
@@ -156,14 +156,14 @@ class Trial:
         return fail(
             check,
             f"the same request under the same key made another generation, {reply.record.id}: the service does not "
-            f"keep its rule 4.2, and may have charged {count(price, 'credit')} once more",
+            f"keep its rule 4.2, and may have charged {plural(price, 'credit')} once more",
             "do not use this service before its support has explained it: a lost reply would be paid twice",
             exit_status=ExitStatus.UNEXPECTED,
         )
 
 
 def _question(recipe: Recipe, price: int) -> str:
-    credits_told = count(price, "credit")
+    credits_told = plural(price, "credit")
     return (
         f"Make one picture with {described(recipe)} for {credits_told}, in one create? The same request is then sent "
         "once more, a second create, which the service's document says is not charged; a service that does not keep "
@@ -171,12 +171,12 @@ def _question(recipe: Recipe, price: int) -> str:
     )
 
 
-def _of_story(story: ItemStory, price: int) -> list[Finding]:
+def _of_story(story: ItemDetail, price: int) -> list[CheckResult]:
     """Tell what became of the item, its times, its cost and its files."""
     name, state = f"{story.job}/{story.item.name}", story.item.state
     first = story.events[0].at if story.events else None
     history = "; ".join(
-        f"{_event(event.kind, event.detail.get('status'))} after {duration((event.at - first).total_seconds())}"
+        f"{_event(event.kind, event.detail.get('status'))} after {format_duration((event.at - first).total_seconds())}"
         for event in story.events
         if first is not None
     )
@@ -193,21 +193,21 @@ def _of_story(story: ItemStory, price: int) -> list[Finding]:
     found = [ok(CHECK, f"{name} is done\n{history}"), _of_cost(story, price)]
     files = [f"{file.type} of {file.media_type}, {file.size_bytes:,} bytes: {file.path}" for file in story.item.outputs]
     fetched = "fetched by the link alone, without the API key"
-    return [*found, ok(f"{CHECK}, outputs", "\n".join([f"{count(len(files), 'output')}, {fetched}", *files]))]
+    return [*found, ok(f"{CHECK}, outputs", "\n".join([f"{plural(len(files), 'output')}, {fetched}", *files]))]
 
 
 def _event(kind: str, status: object) -> str:
     return kind.replace("_", " ") + (f" ({status})" if isinstance(status, str) else "")
 
 
-def _of_cost(story: ItemStory, price: int) -> Finding:
+def _of_cost(story: ItemDetail, price: int) -> CheckResult:
     check, cost = f"{CHECK}, cost", story.attempts[-1].cost_credits
     if cost is None:
-        return warn(check, f"the record names no credits.cost; the quote, {count(price, 'credit')}, is booked")
+        return warn(check, f"the record names no credits.cost; the quote, {plural(price, 'credit')}, is booked")
     if cost > price:
         return fail(
             check,
-            f"the service charged {count(cost, 'credit')}, above the maximum of {price:,} that was sent",
+            f"the service charged {plural(cost, 'credit')}, above the maximum of {price:,} that was sent",
             "ask its support before a batch: no budget can hold what is charged above the maximum",
             exit_status=ExitStatus.UNEXPECTED,
         )
@@ -215,10 +215,10 @@ def _of_cost(story: ItemStory, price: int) -> Finding:
     return ok(check, f"credits.cost is {cost:,}, {word}")
 
 
-async def _of_record(counted: Counted, story: ItemStory) -> Finding:
+async def _of_record(counted: Counted, story: ItemDetail) -> CheckResult:
     """Read the record of the ended generation: its names and types, and which of them tell how long it is kept."""
-    attempt, clock, client = story.attempts[-1], counted.lane.ports.clock, counted.client
-    await clock.sleep_until(clock.now().steady + counted.lane.limits.poll_interval_seconds, asyncio.Event())
+    attempt, clock, client = story.attempts[-1], counted.worker.ports.clock, counted.client
+    await clock.sleep_until(clock.now().monotonic + counted.worker.limits.poll_interval_seconds, asyncio.Event())
 
     async def send() -> ReadReply:
         return await client.read_generation(attempt.generation_id or "", key_fingerprint=attempt.key_fingerprint)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.job import InputFile
-from batchkiln.manifest.findings import shown
+from batchkiln.manifest.diagnostics import quoted
 
 MAX_SIZE_BYTES: Final = 30 << 20  # Service section 4, image upload flow, step 1
 MAX_PIXELS: Final = 100_000_000  # decoding takes four bytes for each
@@ -57,7 +57,7 @@ class Images:
 def _examine(folder: Path, name: str) -> InputFile:
     if "://" in name:
         remedy = "download it, and name the local file: it is uploaded to your account (Service rule 2.2.4)"
-        raise ImageRefused(f"`{shown(name)}` is an address; the service refuses external images", remedy)
+        raise ImageRefused(f"`{quoted(name)}` is an address; the service refuses external images", remedy)
     path = Path(os.path.abspath(folder / name))  # noqa: PTH100  resolve() would follow links, and name another file
     try:
         str(path).encode()  # the queue keeps it as UTF-8
@@ -65,7 +65,7 @@ def _examine(folder: Path, name: str) -> InputFile:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ImageRefused(
-            f"`{shown(name)}` cannot be read: {reason}", f"looked for {shown(str(path), 300)}"
+            f"`{quoted(name)}` cannot be read: {reason}", f"looked for {quoted(str(path), 300)}"
         ) from error
     return InputFile(str(path), hashlib.sha256(content).hexdigest(), len(content), _media_type(path, name))
 
@@ -74,10 +74,10 @@ def _read(path: Path, name: str) -> bytes:
     # Checked before opening: a pipe would block, a device would never end.
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ImageRefused(f"`{shown(name)}` is no regular file")
+        raise ImageRefused(f"`{quoted(name)}` is no regular file")
     if status.st_size > MAX_SIZE_BYTES:
         remedy = "the service takes at most 30 MiB a file (Service section 8)"
-        raise ImageRefused(f"`{shown(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
+        raise ImageRefused(f"`{quoted(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
     with path.open("rb") as stream:
         return stream.read(MAX_SIZE_BYTES + 1)
 
@@ -91,10 +91,10 @@ def _media_type(path: Path, name: str) -> str:
             warnings.simplefilter("ignore")  # Pillow warns of large images; the bound below is ours
             with Image.open(path, formats=_FORMATS) as image:
                 if image.width * image.height > MAX_PIXELS:
-                    raise ImageRefused(f"`{shown(name)}` has {image.width} x {image.height} pixels", "make it smaller")
+                    raise ImageRefused(f"`{quoted(name)}` has {image.width} x {image.height} pixels", "make it smaller")
                 image.load()
                 return _MEDIA_TYPES[image.format or ""]
     except UnidentifiedImageError as error:
-        raise ImageRefused(f"`{shown(name)}` is no JPEG, PNG or WebP image", remedy) from error
+        raise ImageRefused(f"`{quoted(name)}` is no JPEG, PNG or WebP image", remedy) from error
     except (*_BROKEN, Image.DecompressionBombError) as error:
-        raise ImageRefused(f"`{shown(name)}` is a damaged image: {shown(str(error))}", "replace the file") from error
+        raise ImageRefused(f"`{quoted(name)}` is a damaged image: {quoted(str(error))}", "replace the file") from error

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from batchkiln.manifest.findings import Remedy, shown
+from batchkiln.manifest.diagnostics import Remedy, quoted
 from batchkiln.manifest.schema import MAX_ID_LENGTH, MAX_PROMPT_LENGTH
 
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -47,7 +47,7 @@ def checked_id(text: str) -> str:
     if found := _FORBIDDEN_IN_ID.search(text):
         raise NotAllowed(f"the id holds {_code_point(found[0])}", "remove it")
     if text != text.strip():
-        raise NotAllowed(f"the id {shown(text)!r} begins or ends with white space", "remove the white space")
+        raise NotAllowed(f"the id {quoted(text)!r} begins or ends with white space", "remove the white space")
     return text
 
 

@@ -13,20 +13,20 @@ from typing import BinaryIO, Final
 
 import yaml
 
-from batchkiln.core import naming
+from batchkiln.core import filenames
 from batchkiln.core.catalogue import Catalogue
-from batchkiln.core.errors import InputError, Mistake
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order
-from batchkiln.manifest.checks import check, check_names
-from batchkiln.manifest.entries import Frame, PlacedItem, inline_items
-from batchkiln.manifest.events import ScalarEvent
-from batchkiln.manifest.findings import Findings, Place, Unreadable, excerpt, read_lines
+from batchkiln.manifest.diagnostics import Diagnostics, Place, Unreadable, excerpt, read_lines
 from batchkiln.manifest.images import Images
+from batchkiln.manifest.inline_items import Frame, PlacedItem, inline_items
 from batchkiln.manifest.rows import items_of_rows
 from batchkiln.manifest.schema import Header
 from batchkiln.manifest.settings import SettingsReader
-from batchkiln.manifest.syntax import encoding_mistake, has_keys_below, report_syntax
-from batchkiln.manifest.tree import EntryTooLarge, MapNode, Node, TreeReader
+from batchkiln.manifest.validation import check, check_names
+from batchkiln.manifest.yaml_errors import encoding_mistake, has_keys_below, report_syntax
+from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
 
 MAX_SIZE_BYTES: Final = 2 << 30
 STDIN_NAME: Final = "<stdin>"
@@ -69,17 +69,17 @@ class Manifest:
 
     def mistake_at(
         self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
-    ) -> Mistake:
+    ) -> Diagnostic:
         """Make a mistake about a place that a `PlacedItem` names, with the line as it stands there."""
         path = self._scan.findings.paths.get(file)
         text = read_lines(path, {line}).get(line) if path is not None else None
         if text is None:
-            return Mistake(reason, file, line, column=column, remedy=remedy)
+            return Diagnostic(reason, file, line, column=column, remedy=remedy)
         if column is None:
             start = _LIST_DASHES.match(text)
             column = start.end() + 1 if start is not None and file == self._scan.findings.file else 1
         source_line, mark = excerpt(text, column)
-        return Mistake(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
+        return Diagnostic(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
 
 
 def open_manifest(
@@ -94,7 +94,7 @@ def open_manifest(
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
-    scan = _Scan(text, Findings(name, text.path))
+    scan = _Scan(text, Diagnostics(name, text.path))
     if spool is not None:
         weakref.finalize(scan, spool.unlink, missing_ok=True)
     job = scan.job(working_dir)
@@ -108,7 +108,7 @@ def open_manifest(
 class _Scan:
     """The two passes over one text. `findings` are the header's."""
 
-    def __init__(self, text: _Text, findings: Findings) -> None:
+    def __init__(self, text: _Text, findings: Diagnostics) -> None:
         self._text = text
         self._version = _version_of(text.path)
         self.findings = findings
@@ -160,7 +160,7 @@ class _Scan:
                 defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, findings, catalogue
             ),
             pattern=pattern,
-            pattern_fields=naming.fields(pattern) - set(naming.BUILT_IN_FIELDS),
+            pattern_fields=filenames.fields(pattern) - set(filenames.BUILT_IN_FIELDS),
             stem=self._text.stem,
             folder=self._text.folder,
             shown_folder=self._text.shown_folder,
@@ -196,7 +196,7 @@ class _Scan:
 
     def _read_header(self) -> None:
         if (problem := encoding_mistake(self._text.path)) is not None:
-            raise InputError([Mistake(problem, self.findings.file, 1, 1, remedy="save the file as UTF-8")])
+            raise InputError([Diagnostic(problem, self.findings.file, 1, 1, remedy="save the file as UTF-8")])
         try:
             with self._text.path.open("rb") as stream:
                 self._read_fields(TreeReader(stream, self.findings))
@@ -253,8 +253,8 @@ class _Scan:
     def _check_pattern(self, node: Node) -> None:
         assert isinstance(node, ScalarEvent)
         try:
-            is_ambiguous = "index" in naming.fields(node.value) and not naming.identifies_item(node.value)
-        except naming.PatternError as error:
+            is_ambiguous = "index" in filenames.fields(node.value) and not filenames.identifies_item(node.value)
+        except filenames.PatternError as error:
             mark = node.start_mark
             offset = error.offset + (0 if node.implicit[0] else 1)
             place = Place(self.findings.file, mark.line + 1, mark.column + 1 + offset)
@@ -274,14 +274,14 @@ class _Scan:
         depth = pattern.count("/") + 1
         if depth > MAX_FOLDERS:
             self.findings.at(mark, f"`output.filename` has {depth} levels of folders", f"at most {MAX_FOLDERS}")
-        longest = len(directory.encode()) + depth * (naming.COMPONENT_SIZE_BYTES + 1)
+        longest = len(directory.encode()) + depth * (filenames.COMPONENT_SIZE_BYTES + 1)
         if longest > MAX_PATH_SIZE_BYTES:
             reason = (
                 f"the paths of outputs may become {longest:,} bytes long, and the system takes {MAX_PATH_SIZE_BYTES:,}"
             )
             self.findings.at(mark, reason, "choose a shorter `output.dir`, or fewer folders in `output.filename`")
 
-    def _report(self, error: Exception, findings: Findings) -> None:
+    def _report(self, error: Exception, findings: Diagnostics) -> None:
         match error:
             case yaml.YAMLError():
                 report_syntax(error, self._text.path, findings)
@@ -311,14 +311,14 @@ def _located(path: str, stdin: BinaryIO | None, working_dir: Path, stdin_name: s
     """Find the file of a manifest; copy what cannot be read twice. The second value is the copy."""
     if path == "-":
         if stdin is None:
-            raise InputError([Mistake("there is no standard input to read the manifest from", "-")])
+            raise InputError([Diagnostic("there is no standard input to read the manifest from", "-")])
         spool = _spooled(stdin, stdin_name)
         return _Text(spool, working_dir, "", STDIN_STEM, "-"), spool
     absolute = Path(os.path.abspath(working_dir / path))  # noqa: PTH100  a link's own folder is meant
     shown_folder = os.path.dirname(path)  # noqa: PTH120  as the person wrote it
     if not _is_utf8(str(absolute)):
         shown_path = os.fsencode(path).decode("utf-8", "replace")
-        raise InputError([Mistake("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
+        raise InputError([Diagnostic("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
     text = _Text(absolute, absolute.parent, shown_folder, absolute.stem or STDIN_STEM, str(absolute))
     try:
         status = absolute.stat()
@@ -328,16 +328,16 @@ def _located(path: str, stdin: BinaryIO | None, working_dir: Path, stdin_name: s
             return _Text(spool, text.folder, shown_folder, text.stem, text.manifest_path), spool
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        mistake = Mistake(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")
+        mistake = Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")
         raise InputError([mistake]) from error
     if status.st_size > MAX_SIZE_BYTES:
         raise InputError([_too_large(path)])
     return text, None
 
 
-def _too_large(name: str) -> Mistake:
+def _too_large(name: str) -> Diagnostic:
     remedy = f"at most {MAX_SIZE_BYTES >> 30} GiB: put the rows into a file and name it by `from`"
-    return Mistake("the manifest is too large", name, remedy=remedy)
+    return Diagnostic("the manifest is too large", name, remedy=remedy)
 
 
 def _copy(stream: BinaryIO, copy: BinaryIO, name: str) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from batchkiln.manifest.checks import check, check_names
-from batchkiln.manifest.entries import MAX_COMBINATIONS, Frame, NotMade, PlacedItem
-from batchkiln.manifest.findings import Mark, Place
-from batchkiln.manifest.maker import Maker
+from batchkiln.manifest.diagnostics import Mark, Place
+from batchkiln.manifest.inline_items import MAX_COMBINATIONS, Frame, NotMade, PlacedItem
+from batchkiln.manifest.row_template import ItemTemplate
 from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
 from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, open_source, source_for
-from batchkiln.manifest.tree import MapNode, Node
+from batchkiln.manifest.validation import check, check_names
+from batchkiln.manifest.yaml_tree import MapNode, Node
 
 _COUNTABLE: Final = 10**15  # a longer number tells nobody anything, and Python writes none of 4,300 digits
 
@@ -50,7 +50,7 @@ def _rows_to_items(
         rows = Rows(source, stream, frame.findings)
         columns = None if rows.columns is None else [*rows.columns, "row", "col"]
         default_id = _literal(f"{source.stem}-") + "{{ row }}"
-        maker = Maker(frame, entry, columns, file=file, defaults={"prompt": "{{ prompt }}", "id": default_id})
+        maker = ItemTemplate(frame, entry, columns, file=file, defaults={"prompt": "{{ prompt }}", "id": default_id})
         chosen = maker.chosen(rows)
         if steer.offset or steer.limit is not None:
             offset = steer.offset or 0
@@ -108,7 +108,7 @@ def _matrix_items(frame: Frame, entry: MapNode) -> Iterator[PlacedItem]:
         raise NotMade
     default_id = "-".join(f"{{{{ col[{name!r}] }}}}" for name in names)
     defaults = {"prompt": "", "id": default_id}
-    maker = Maker(frame, entry, [*names, "row", "col"], file=frame.findings.file, defaults=defaults)
+    maker = ItemTemplate(frame, entry, [*names, "row", "col"], file=frame.findings.file, defaults=defaults)
     line = entry.start_mark.line + 1
     rows = (
         (line, number, dict(zip(names, combination, strict=True)))

@@ -8,12 +8,12 @@ import orjson
 
 from batchkiln.core.catalogue import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe
-from batchkiln.manifest.checks import check
-from batchkiln.manifest.events import ScalarEvent
-from batchkiln.manifest.findings import Findings, Mark, shown
+from batchkiln.manifest.diagnostics import Diagnostics, Mark, quoted
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings
-from batchkiln.manifest.tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
+from batchkiln.manifest.validation import check
+from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "attempts", "priority")
 DEFAULT_ATTEMPTS: Final = 3
@@ -41,7 +41,7 @@ class SettingsReader:
     """Merges and checks the settings of items; remembers those that were good."""
 
     def __init__(
-        self, defaults: MapNode | None, images: Images, findings: Findings, catalogue: Catalogue | None = None
+        self, defaults: MapNode | None, images: Images, findings: Diagnostics, catalogue: Catalogue | None = None
     ) -> None:
         self._defaults: Pairs = defaults.pairs if defaults is not None else {}
         self._images = images
@@ -272,4 +272,4 @@ def _canonical(values: Mapping[str, Any]) -> str | None:
 
 def describe(node: Node) -> str:
     """Name what a node is, for a sentence."""
-    return "a mapping" if isinstance(node, MapNode) else "a list" if isinstance(node, SeqNode) else shown(node.value)
+    return "a mapping" if isinstance(node, MapNode) else "a list" if isinstance(node, SeqNode) else quoted(node.value)

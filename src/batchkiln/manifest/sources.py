@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
-from batchkiln.manifest.findings import Findings, Place, open_bytes, shown
+from batchkiln.manifest.diagnostics import Diagnostics, Place, open_bytes, quoted
 
 KINDS: Final = ("csv", "tsv", "jsonl", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20
@@ -64,7 +64,7 @@ def source_for(path: Path, shown_name: str) -> Source | None:
 class Rows:
     """The rows of a source. `columns` is None where each row has its own (jsonl)."""
 
-    def __init__(self, source: Source, stream: BinaryIO, findings: Findings) -> None:
+    def __init__(self, source: Source, stream: BinaryIO, findings: Diagnostics) -> None:
         self._source = source
         self._findings = findings
         self._lines = _Lines(stream, _size_allowed(source))
@@ -90,7 +90,7 @@ class Rows:
         twice = [name for name, count in Counter(names).items() if name and count > 1]
         if twice:
             raise SourceUnreadable(
-                f"the column `{shown(twice[0])}` is there twice", line=line, remedy="rename one of them"
+                f"the column `{quoted(twice[0])}` is there twice", line=line, remedy="rename one of them"
             )
         return tuple(names)
 
@@ -225,4 +225,4 @@ def _quoted_fields(text: str) -> list[str]:
 
 
 def _listed(columns: tuple[str, ...]) -> str:
-    return ", ".join(shown(name) for name in columns[:40])
+    return ", ".join(quoted(name) for name in columns[:40])

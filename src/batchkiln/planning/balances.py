@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from batchkiln.api.local_service import embedded_balances
 from batchkiln.config import Profile
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.replies import AccountBlocked, BalanceRead
-from batchkiln.core.troubles import describe_trouble
-from batchkiln.core.windows import DayUsage
-from batchkiln.planning.prices import Known, Manner, open_account_admin
-from batchkiln.wiring.embedded import embedded_balances
+from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.responses import AccountBlocked, BalanceRead
+from batchkiln.planning.quotes import AccountState, QuoteOptions, open_quote_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Balance:
 
 
 async def read_balances(
-    profile: Profile, known: Mapping[tuple[str, str], Known], manner: Manner, *, folder: Path
+    profile: Profile, known: Mapping[tuple[str, str], AccountState], manner: QuoteOptions, *, folder: Path
 ) -> list[Balance]:
     """Ask each account of a profile; `folder` is where an embedded service has its books.
 
@@ -43,9 +43,9 @@ async def read_balances(
     return [await _asked(profile, place, known[profile.name, name], manner) for name, place in places.items()]
 
 
-async def _asked(profile: Profile, place: Balance, known: Known, manner: Manner) -> Balance:
+async def _asked(profile: Profile, place: Balance, known: AccountState, manner: QuoteOptions) -> Balance:
     try:
-        async with open_account_admin(profile, place.account, known, manner) as desk:
+        async with open_quote_session(profile, place.account, known, manner) as desk:
             if reason := await desk.place():
                 return replace(place, reason=reason, exit_status=ExitStatus.UNEXPECTED)
             with desk.sending():
@@ -59,6 +59,6 @@ async def _asked(profile: Profile, place: Balance, known: Known, manner: Manner)
             return replace(place, credits=left)
         case AccountBlocked():
             blocked = ExitStatus.ACCOUNT_CANNOT_WORK
-            return replace(place, reason=describe_trouble(reply), exit_status=blocked)
+            return replace(place, reason=describe_error(reply), exit_status=blocked)
         case trouble:
-            return replace(place, reason=describe_trouble(trouble), exit_status=ExitStatus.UNEXPECTED)
+            return replace(place, reason=describe_error(trouble), exit_status=ExitStatus.UNEXPECTED)

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from batchkiln.core.job import Mode
+from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.planning.prices import PriceBook
-from batchkiln.queue.plans import ManifestPlan
+from batchkiln.planning.quotes import Quotes
+from batchkiln.store import ManifestPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def title_of(model: str, mode: Mode, parameters: Mapping[str, str | int | bool],
 
 
 def unpriced_groups(
-    manifest: ManifestPlan, book: PriceBook, limits: Limits, accounts: tuple[str, ...]
+    manifest: ManifestPlan, book: Quotes, limits: Limits, accounts: tuple[str, ...]
 ) -> Iterator[UnpricedGroup]:
     """Give the groups of one manifest; `manifest` has its prices, and is without what the service refuses."""
     for entry in manifest.counts:
@@ -91,7 +91,7 @@ def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int
     return min(known, key=lambda entry: entry[0])
 
 
-def _reason(profile: str, price_key: str, book: PriceBook, accounts: tuple[str, ...]) -> str:
+def _reason(profile: str, price_key: str, book: Quotes, accounts: tuple[str, ...]) -> str:
     if (profile, price_key) in book.lacking_uploads:
         return "a quote needs its images, and they are uploaded only when it runs"
     told = [each.reason for each in book.hindrances if each.profile == profile and each.account in accounts]

@@ -7,17 +7,17 @@ service decides, as it did before there was a catalogue: a missing network keeps
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.local_service import embedded_catalogue
 from batchkiln.config import Profile
 from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.replies import AccountBlocked, CatalogRead
-from batchkiln.core.troubles import describe_trouble
-from batchkiln.queue.connection import Database
-from batchkiln.wiring.embedded import embedded_catalogue
-from batchkiln.wiring.setting import Setting
+from batchkiln.core.responses import AccountBlocked, CatalogRead
+from batchkiln.store import Store
 
 if TYPE_CHECKING:
-    from batchkiln.planning.prices import Note
+    from batchkiln.planning.quotes import Note
 
 PATIENCE_SECONDS: Final = 10.0
 """How long, in service time, a place among the minute's reads is waited for: enqueueing is not held up by it."""
@@ -34,14 +34,14 @@ class Catalogues:
 
     def __init__(
         self,
-        reader: Database,
-        setting: Setting,
+        reader: Store,
+        setting: AppContext,
         note: "Note | None",
         *,
         is_alone: bool = False,
         is_off: bool = False,
     ) -> None:
-        """Take the queue, which tells what was used of the windows; `note` and `is_alone` are those of `Manner`.
+        """Take the queue, which tells what was used of the windows; `note` and `is_alone` are those of `QuoteOptions`.
 
         `is_off`: a person wants none, since it is wrong or wrongly understood.
         """
@@ -81,13 +81,13 @@ class Catalogues:
     async def _asked(self, profile: Profile, account: str) -> Catalogue | str:
         """Ask, within the account's read window; tell why there is no catalogue."""
         # The client is slow to import, and whoever enqueues for the local service does not need it.
-        from batchkiln.planning.known import known_accounts  # noqa: PLC0415
-        from batchkiln.planning.prices import Manner, open_account_admin  # noqa: PLC0415
+        from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415
+        from batchkiln.planning.quotes import QuoteOptions, open_quote_session  # noqa: PLC0415
 
         known = (await self._reader.read(known_accounts, self._setting))[profile.name, account]
-        manner = Manner(self._setting.surroundings, note=self._note, is_alone=self._is_alone)
+        manner = QuoteOptions(self._setting.surroundings, note=self._note, is_alone=self._is_alone)
         try:
-            async with open_account_admin(profile, account, known, manner) as desk:
+            async with open_quote_session(profile, account, known, manner) as desk:
                 if reason := await desk.place(patience_seconds=PATIENCE_SECONDS):
                     return reason
                 self.asked.add((profile.name, account))
@@ -103,7 +103,7 @@ class Catalogues:
             return Catalogue(profile.name, {entry.id: entry for entry in reply.models})
         if isinstance(reply, AccountBlocked):
             self.exit_status = ExitStatus.ACCOUNT_CANNOT_WORK
-        return describe_trouble(reply)
+        return describe_error(reply)
 
     def reasons(self) -> list[str]:
         """Give why a catalogue is missing."""

@@ -1,6 +1,5 @@
 """What `run` would do with manifests: the differences, what they cost, how the days fill, and what to know before."""
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -8,26 +7,30 @@ from math import inf
 from types import MappingProxyType
 from typing import BinaryIO
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_catalogue
+from batchkiln.api.shared_keys import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, hopeless
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.known import known_of
-from batchkiln.planning.prices import Known, Manner, PriceBook, ask_prices
-from batchkiln.queue.connection import Database
-from batchkiln.queue.forecast import QueuedLoad, RecipeCount, queued_loads
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.overview import present_time
-from batchkiln.queue.plans import ChangeKind, ManifestPlan, plan_manifest
-from batchkiln.queue.summaries import AccountSummary, account_summaries
-from batchkiln.views.outlook import Outlook, outlooks, usage_today
-from batchkiln.wiring.applying import ReadManifest, opened_in_thread, with_catalogue
-from batchkiln.wiring.keys import refuse_shared_keys
-from batchkiln.wiring.setting import Setting
+from batchkiln.planning.known_accounts import known_of
+from batchkiln.planning.quotes import AccountState, QuoteOptions, Quotes, ask_quotes
+from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
+from batchkiln.store import (
+    AccountSummary,
+    ApplyOptions,
+    ChangeKind,
+    ManifestPlan,
+    QueuedLoad,
+    Reader,
+    RecipeCount,
+    Store,
+)
 
 
 class SameJobTwice(InputError):
@@ -57,7 +60,7 @@ class RefusedClass:
     model: str
     count: int
     item: str
-    error: ServiceError
+    error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,9 @@ class Plan:
     """
 
     jobs: tuple[JobPlan, ...]
-    outlooks: tuple[Outlook, ...]
+    outlooks: tuple[JobForecast, ...]
     costs: tuple[ModelCost, ...]
-    book: PriceBook
+    book: Quotes
     others: tuple[str, ...]
     profiles: Mapping[str, Profile]
     digests: Mapping[str, str]
@@ -141,19 +144,19 @@ class _Survey:
     manifests: tuple[ManifestPlan, ...]
     times: Mapping[str, datetime]
     accounts: tuple[AccountSummary, ...]
-    known: Mapping[tuple[str, str], Known]
+    known: Mapping[tuple[str, str], AccountState]
     other_loads: tuple[QueuedLoad, ...]
     digests: Mapping[str, str]
 
 
 async def make_plan(
-    database: Database,
-    setting: Setting,
+    store: Store,
+    setting: AppContext,
     paths: Sequence[str],
     *,
     options: ApplyOptions,
     stdin: BinaryIO,
-    manner: Manner | None = None,
+    manner: QuoteOptions | None = None,
     catalogues: Catalogues | None = None,
 ) -> Plan:
     """Plan manifests, hold them against the service's catalogue, and ask the prices that the queue does not know.
@@ -165,17 +168,17 @@ async def make_plan(
         raise InputError("standard input can be the only manifest, not one of several")
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
-    manner = manner or Manner(setting.surroundings)
-    catalogues = catalogues or Catalogues(database, setting, manner.note, is_alone=manner.is_alone)
-    found = [await database.run(opened_in_thread, setting, path, stdin, "<stdin>") for path in paths]
+    manner = manner or QuoteOptions(setting.surroundings)
+    catalogues = catalogues or Catalogues(store, setting, manner.note, is_alone=manner.is_alone)
+    found = [await store.run_in_thread(read_manifest, setting, path, stdin) for path in paths]
     profiles = setting.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)
     read = [await with_catalogue(each, catalogues.of) for each in found]
-    survey = await database.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
+    survey = await store.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
     known = dict(survey.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
-    book = await ask_prices(
+    book = await ask_quotes(
         [question for manifest in survey.manifests for question in manifest.questions],
         profiles=profiles,
         known=known,
@@ -185,18 +188,15 @@ async def make_plan(
     return _compose(survey, book, setting.config, tuple(catalogues.complaints()))
 
 
-def _survey(
-    connection: sqlite3.Connection, setting: Setting, read: Mapping[str, ReadManifest], options: ApplyOptions
-) -> _Survey:
+def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
     """Read the items of the manifests, by path, and hold them against the queue, one after the other."""
     now = setting.surroundings.wall()
     profiles = setting.config.profiles
-    times = {name: present_time(connection, name, now) for name in profiles}
+    times = {name: reader.accounts.service_time(name, now) for name in profiles}
     manifests: list[ManifestPlan] = []
     for each in read.values():
         manifest, profile = each.manifest, each.profile
-        planned = plan_manifest(
-            connection,
+        planned = reader.plans.compare(
             manifest.job,
             manifest.items(each.catalogue),
             profile=profile.name,
@@ -208,15 +208,15 @@ def _survey(
         manifests.append(planned)
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
     _check_jobs_differ(manifests, digests)
-    accounts = tuple(account for account in account_summaries(connection) if account.profile in profiles)
+    accounts = tuple(account for account in reader.accounts.summaries() if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
-    loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
+    loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     named = {manifest.spec.name for manifest in manifests}
     return _Survey(
         manifests=tuple(manifests),
         times=times,
         accounts=accounts,
-        known=known_of(connection, accounts, profiles, times),
+        known=known_of(reader, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
         digests=digests,
     )
@@ -243,7 +243,7 @@ def _payers(manifests: Iterable[ManifestPlan], profiles: Mapping[str, Profile]) 
     )
 
 
-def _compose(survey: _Survey, book: PriceBook, config: Config, complaints: tuple[str, ...]) -> Plan:
+def _compose(survey: _Survey, book: Quotes, config: Config, complaints: tuple[str, ...]) -> Plan:
     """Put the plan together. Pure. What the service said of its time counts more than the guess before."""
     times = {**survey.times, **book.times}
     usages = {
@@ -262,7 +262,7 @@ def _compose(survey: _Survey, book: PriceBook, config: Config, complaints: tuple
         for manifest in sorted(payable, key=_age)
     }
     ahead = _under_way(survey.other_loads)
-    found = outlooks([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
+    found = job_forecasts([*ahead, *loads.values()], profiles=config.profiles, times=times, usages=usages)
     forecasts = {name: outlook.forecast for outlook in found for name in outlook.jobs}
     jobs = [
         _job_plan(
@@ -293,7 +293,7 @@ def _job_plan(
     foretold: Forecast,
     *,
     now: datetime,
-    book: PriceBook,
+    book: Quotes,
     profile: Profile,
 ) -> JobPlan:
     """Give one manifest's part; `sendable` is without what the service refuses."""
@@ -340,17 +340,17 @@ def _has_queued(load: JobLoad) -> bool:
     return any(entry.count and not entry.is_under_way for entry in load.classes)
 
 
-def _without_refused(manifest: ManifestPlan, book: PriceBook) -> ManifestPlan:
+def _without_refused(manifest: ManifestPlan, book: Quotes) -> ManifestPlan:
     """Leave out what the service refuses: it would be rejected, and costs neither time nor credits."""
     kept = tuple(entry for entry in manifest.counts if not _is_refused(entry, manifest, book))
     return replace(manifest, counts=kept)
 
 
-def _is_refused(entry: RecipeCount, manifest: ManifestPlan, book: PriceBook) -> bool:
+def _is_refused(entry: RecipeCount, manifest: ManifestPlan, book: Quotes) -> bool:
     return entry.state is ItemState.QUEUED and (manifest.profile, entry.price_key) in book.refused
 
 
-def _refused(manifest: ManifestPlan, book: PriceBook) -> Iterator[RefusedClass]:
+def _refused(manifest: ManifestPlan, book: Quotes) -> Iterator[RefusedClass]:
     items = {question.price_key: question.item for question in manifest.questions}
     for entry in manifest.counts:
         if _is_refused(entry, manifest, book):

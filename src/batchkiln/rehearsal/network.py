@@ -25,7 +25,7 @@ _PEER: Final = ("127.0.0.1", 1)
 _Factory = Callable[[], asyncio.BaseProtocol]
 
 
-class Weather(Protocol):
+class NetworkConditions(Protocol):
     """What happens to bytes on their way; drawn from a seed."""
 
     def delay_seconds(self) -> float:
@@ -37,7 +37,7 @@ class Weather(Protocol):
         ...
 
 
-class FairWeather:
+class ReliableNetwork:
     """A millisecond each way, and nothing goes wrong."""
 
     def delay_seconds(self) -> float:
@@ -59,8 +59,8 @@ class _Listener:
 class MemoryNetwork:
     """All names that are listened at, and all connections between nodes."""
 
-    def __init__(self, weather: Weather | None = None) -> None:
-        self.weather: Weather = weather or FairWeather()
+    def __init__(self, weather: NetworkConditions | None = None) -> None:
+        self.weather: NetworkConditions = weather or ReliableNetwork()
         self.on_write: Callable[[str], None] = lambda _: None  # told before and after each write of a node
         self.on_bytes: list[Callable[[str, bytes], None]] = []  # told what a node is about to write
         self.on_misfortune: Callable[[str, Misfortune], None] = lambda _, __: None  # told whose bytes it befell

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.queue.connection import Database
-from batchkiln.queue.windows import logged_requests
+from batchkiln.store.database import Database
+from batchkiln.store.usage import logged_requests
 from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from integration.cli.workspace import Workspace
 

@@ -6,13 +6,13 @@ from contextlib import closing
 import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.instants import EPOCH
-from batchkiln.core.replies import ServiceError
+from batchkiln.core.queue_types import Circumstances
+from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
-from batchkiln.core.views import Circumstances
-from batchkiln.queue.connection import prepare_for_writing
-from batchkiln.queue.misunderstood import record_misunderstood
-from batchkiln.queue.moves import move
+from batchkiln.core.timestamps import EPOCH
+from batchkiln.store.database import prepare_for_writing
+from batchkiln.store.misunderstood import record_misunderstood
+from batchkiln.store.transitions import transition
 from integration.cli.workspace import Workspace, on_a_terminal
 
 
@@ -29,8 +29,8 @@ def hold(workspace: Workspace, item: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     prepare_for_writing(connection, path)
     item_id = connection.execute("SELECT id FROM item WHERE name = ?", (item,)).fetchone()[0]
-    error = ServiceError("input_gone", "the image is gone")
-    move(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=error)
+    error = ErrorInfo("input_gone", "the image is gone")
+    transition(connection, item_id=item_id, expected=ItemState.QUEUED, event=Event.INPUT_LOST, now=0, error=error)
     connection.close()
 
 

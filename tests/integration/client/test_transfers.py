@@ -10,13 +10,13 @@ from yarl import URL
 
 from batchkiln.client import ServiceClient
 from batchkiln.client.transfers import LinkGuard
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     BytesStored,
     DownloadBroken,
     DownloadStarted,
     LinkBarred,
     LinkRefused,
-    NoReply,
+    NoResponse,
     NotContinued,
     OutputLink,
     TicketRefused,
@@ -52,8 +52,8 @@ async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
     ("status", "expected"),
     [
         ("403 Forbidden", TicketRefused("the storage answered 403")),
-        ("503 Busy", NoReply("the storage answered 503")),
-        ("307 Temporary Redirect", NoReply("the storage answered 307")),
+        ("503 Busy", NoResponse("the storage answered 503")),
+        ("307 Temporary Redirect", NoResponse("the storage answered 307")),
     ],
 )
 async def test_storage_refusals_are_told_from_its_troubles(
@@ -74,7 +74,7 @@ async def test_a_file_that_changed_is_not_stored(
 
     result = await client.put_upload(UploadTicket("a", server.origin, ()), lambda: pieces(*chunks), 3)
 
-    assert result == NoReply("the file changed while it was sent")
+    assert result == NoResponse("the file changed while it was sent")
     assert server.requests == []
 
 
@@ -264,7 +264,7 @@ async def test_redirects_end(client: ServiceClient, server: ScriptedServer) -> N
     server.script = reply(b"", "Location: /again", status="302 Found")
 
     async with opened(client, server) as started:
-        assert isinstance(started, NoReply)
+        assert isinstance(started, NoResponse)
 
     assert len(server.requests) == 4
 
@@ -292,8 +292,8 @@ async def test_a_broken_download_says_so_without_the_link(
     [
         (reply(b"", status="403 Forbidden"), LinkRefused(403)),
         (reply(b"", status="410 Gone"), LinkRefused(410)),
-        (reply(b"", status="503 Busy"), NoReply("the storage answered 503")),
-        (reply(b"", status="429 Slow"), NoReply("the storage answered 429")),
+        (reply(b"", status="503 Busy"), NoResponse("the storage answered 503")),
+        (reply(b"", status="429 Slow"), NoResponse("the storage answered 429")),
         (reply(b"x", "Content-Range: bytes 0-0/10", status="206 Partial Content"), None),
         (reset, None),
     ],
@@ -305,7 +305,7 @@ async def test_a_download_that_does_not_start(
     server.script = script
 
     async with opened(client, server) as started:
-        assert started == expected or (expected is None and isinstance(started, NoReply))
+        assert started == expected or (expected is None and isinstance(started, NoResponse))
 
 
 async def test_the_body_of_a_download_may_raise_its_own(client: ServiceClient, server: ScriptedServer) -> None:

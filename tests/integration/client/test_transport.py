@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.client.client import REPLY_MAX_BYTES
 from batchkiln.core.errors import InputError, InvariantBroken
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AssetsReady,
     BalanceRead,
     CatalogRead,
-    NoReply,
+    NoResponse,
     Quoted,
     UploadsPrepared,
     UploadTicket,
@@ -158,7 +158,7 @@ async def test_a_poll_is_not_resent_on_a_closed_connection(client: ServiceClient
 
     result = await client.read_generation("gen_1", key_fingerprint=client.newest_key)
 
-    assert isinstance(result, NoReply)
+    assert isinstance(result, NoResponse)
     assert [request.connection for request in server.requests] == [1, 1]
 
 
@@ -198,7 +198,7 @@ async def test_a_create_without_a_whole_reply_has_no_outcome(
 
     result = await create(client)
 
-    assert isinstance(result, NoReply)
+    assert isinstance(result, NoResponse)
     assert reason in result.reason
     assert len(server.requests) == 1
 
@@ -214,7 +214,7 @@ async def test_a_silent_service_is_no_reply(
     jump(61)
     result = await call
 
-    assert isinstance(result, NoReply)
+    assert isinstance(result, NoResponse)
     assert "no answer came in time" in result.reason
     assert len(server.requests) == 1
 
@@ -226,7 +226,7 @@ async def test_an_unreachable_service_is_no_reply(session: aiohttp.ClientSession
         origin = f"http://127.0.0.1:{held.getsockname()[1]}"
         client = ServiceClient(session, base_url=origin, keys={fingerprint(KEY): KEY}, clock=clock)
 
-        assert await create_with(client, KEY) == NoReply("could not connect (Connection refused)")
+        assert await create_with(client, KEY) == NoResponse("could not connect (Connection refused)")
 
 
 async def create_with(client: ServiceClient, key: str) -> object:

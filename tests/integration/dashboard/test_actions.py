@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.states import Event
-from batchkiln.queue.doorbell import listening
-from integration.dashboard.scene import Browser
-from unit.queue.queue_file import QueueFile
+from batchkiln.store.wakeup import listen
+from integration.dashboard.sample_queue import Browser
+from support.queue_file import QueueFile
 
 PATIENCE_SECONDS = 120  # only a bell that is never rung takes so long
 
@@ -108,7 +108,7 @@ async def test_an_answer_to_no_question_of_ours_changes_nothing(
 async def test_the_driver_is_woken(browser: Browser, tmp_path: Path) -> None:
     """A process that drives the queue hears of the change at once."""
     heard = asyncio.Event()
-    with listening(tmp_path / "queue.db", heard.set):
+    with listen(tmp_path / "queue.db", heard.set):
         await agreed(browser, "/jobs/birds/pause")
         await asyncio.wait_for(heard.wait(), PATIENCE_SECONDS)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.errors import OutputsUnwritable
+from batchkiln.core.errors import OutputDirNotWritable
 from batchkiln.core.job import SavedFile
 from batchkiln.outputs import OutputFiles, RealFiles
 
@@ -78,7 +78,7 @@ async def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
     elsewhere.mkdir()
     (out / "birds").symlink_to(elsewhere)
 
-    with pytest.raises(OutputsUnwritable, match="symbolic link"):
+    with pytest.raises(OutputDirNotWritable, match="symbolic link"):
         await save(OutputFiles(), out)
 
     assert names(elsewhere) == set()
@@ -111,7 +111,7 @@ async def test_a_replaced_temporary_file_is_not_published(tmp_path: Path) -> Non
     await part.write(PICTURE)
     await OutputFiles().open_part(tmp_path, "fox")
 
-    with pytest.raises(OutputsUnwritable, match="only one program"):
+    with pytest.raises(OutputDirNotWritable, match="only one program"):
         await outputs.finish(part, total_bytes=None, name_for=lambda _: "fox.png")
 
     assert names(tmp_path) == {".fox.part"}
@@ -121,7 +121,7 @@ async def test_a_file_in_the_way_of_a_folder_is_explained(tmp_path: Path) -> Non
     """The error names the place and what to do."""
     (tmp_path / "birds").write_bytes(b"a file")
 
-    with pytest.raises(OutputsUnwritable, match=r"birds.*move it away"):
+    with pytest.raises(OutputDirNotWritable, match=r"birds.*move it away"):
         await save(OutputFiles(), tmp_path)
 
 
@@ -130,7 +130,7 @@ async def test_a_folder_without_permission_is_found_before_spending(tmp_path: Pa
     """The check fails where a save would."""
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(OutputsUnwritable, match="permission"):
+        with pytest.raises(OutputDirNotWritable, match="permission"):
             await OutputFiles().check_writable(tmp_path / "out")
     finally:
         tmp_path.chmod(0o700)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.core.windows import Limits
-from batchkiln.queue.connection import Database
-from batchkiln.wiring.setting import Setting
+from batchkiln.core.rate_limits import Limits
+from batchkiln.store.database import Database
 from batchkiln_service import AccountConfig, KeyConfig, LocalService, ServiceConfig
 from batchkiln_service import Limits as ServiceLimits
 
@@ -34,13 +34,13 @@ class Ground:
 
     folder: Path
     service: LocalService
-    setting: Setting
+    setting: AppContext
 
     @property
     def queue(self) -> Path:
         return self.setting.queue
 
-    def with_profile(self, **changes: Any) -> Setting:  # noqa: ANN401  any field of the dataclass
+    def with_profile(self, **changes: Any) -> AppContext:  # noqa: ANN401  any field of the dataclass
         profile = replace(self.setting.config.profile("studio"), **changes)
         return replace(self.setting, config=Config({"studio": profile}, "studio"))
 
@@ -93,7 +93,7 @@ async def make_ground(tmp_path: Path) -> AsyncIterator[GroundMaker]:
                 scale=time_scale,
                 folder=tmp_path,
             )
-            setting = Setting(
+            setting = AppContext(
                 queue=tmp_path / ".batchkiln" / "queue.db",
                 config=Config({"studio": profile}, "studio"),
                 working_dir=tmp_path,

@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from batchkiln.queue.connection import Database
-from batchkiln.queue.windows import logged_requests
+from batchkiln.store.database import Database
+from batchkiln.store.usage import logged_requests
 from integration.cli.workspace import HURRIED, Workspace
 
 from .conftest import Ground, GroundMaker

@@ -7,17 +7,17 @@ from textwrap import dedent
 
 import pytest
 
+from batchkiln.api.app_context import Environment
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.doctor.examination import Patient, examine
-from batchkiln.doctor.findings import Finding, Level, exit_status_of
-from batchkiln.wiring.setting import Surroundings
+from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of
+from batchkiln.doctor.runner import CheckContext, run_checks
 from integration.cli.workspace import Workspace
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
 
 
-def patient(ground: Ground, *, surroundings: Surroundings | None = None, keys: tuple[str, ...] = (KEY,)) -> Patient:
+def patient(ground: Ground, *, surroundings: Environment | None = None, keys: tuple[str, ...] = (KEY,)) -> CheckContext:
     """Write the configuration of the ground's service, with these keys, the newest first."""
     for number, key in enumerate(keys):
         path = ground.folder / f"key-{number}"
@@ -37,14 +37,14 @@ def patient(ground: Ground, *, surroundings: Surroundings | None = None, keys: t
         ),
         "utf-8",
     )
-    return Patient(ground.queue, config, None, {}, surroundings or Surroundings())
+    return CheckContext(ground.queue, config, None, {}, surroundings or Environment())
 
 
-async def examined(whom: Patient) -> list[Finding]:
-    return [finding async for finding in examine(whom)]
+async def examined(whom: CheckContext) -> list[CheckResult]:
+    return [finding async for finding in run_checks(whom)]
 
 
-def of_check(findings: list[Finding], check: str) -> list[Finding]:
+def of_check(findings: list[CheckResult], check: str) -> list[CheckResult]:
     return [finding for finding in findings if finding.check == check]
 
 
@@ -86,7 +86,7 @@ async def test_a_refused_key_behind_a_good_one_is_a_warning(make_ground: GroundM
 async def test_a_wrong_clock_of_this_machine_is_told(make_ground: GroundMaker) -> None:
     """By the `Date` of a reply that costs nothing."""
     ground = await make_ground()
-    surroundings = Surroundings(wall=lambda: machine_now() + timedelta(hours=2))
+    surroundings = Environment(wall=lambda: machine_now() + timedelta(hours=2))
 
     findings = await examined(patient(ground, surroundings=surroundings))
 

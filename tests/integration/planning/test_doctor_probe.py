@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.api.open_queue import opened
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.reply_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
-from batchkiln.core.windows import Limits
-from batchkiln.doctor.examination import Patient, examine
-from batchkiln.doctor.findings import Finding, Level, exit_status_of
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
+from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of
 from batchkiln.doctor.learned import learned_path
 from batchkiln.doctor.probing import probe
-from batchkiln.interface.opening import opened
-from batchkiln.queue.summaries import account_summaries
-from batchkiln.scheduler.control import Control
+from batchkiln.doctor.runner import CheckContext, run_checks
+from batchkiln.store.accounts import Accounts
+from batchkiln.worker.run_state import RunState
 from integration.cli.workspace import HURRIED, Workspace, on_a_terminal
 from integration.client.scripted_server import Received
 
 from .conftest import GroundMaker
-from .stranger import KEY, URL, Generations, agreeing, stranger
+from .scripted_service import KEY, URL, Generations, agreeing, stranger
 
 SPARSE = {"files": [{"zz": "k8Hq", "yy": "p3Lm", "upload_url": "https://storage.invalid/put", "upload_headers": {}}]}
 
@@ -40,7 +40,7 @@ async def test_the_local_service_is_understood_and_nothing_is_spent(make_ground:
         "/quotes",
     ]
     reader = await ground.reader()
-    (account,) = await reader.read(account_summaries)
+    (account,) = await reader.read(lambda connection: Accounts(connection).summaries())
     await reader.close()
     assert (account.usage.reads, account.usage.creates, account.usage.upload_files) == (6, 2, 1)
 
@@ -73,7 +73,7 @@ async def test_what_it_takes_is_told_before_anything_is_sent(tmp_path: Path) -> 
 async def test_beside_a_driver_nothing_is_sent(tmp_path: Path) -> None:
     """Who drives keeps its minute in memory: two processes would overstep it (Law 5). Exit 6."""
     async with stranger(tmp_path) as service:
-        async with opened(service.setting()) as queue, queue.driving(Control(), command="run"):
+        async with opened(service.setting()) as queue, queue.driving(RunState(), command="run"):
             found = await service.probed()
 
         assert service.asked == []
@@ -230,11 +230,11 @@ async def test_a_changed_reply_is_told_by_probe_and_by_doctor(tmp_path: Path) ->
     assert again["probe, balance"].level is Level.OK
 
 
-def _patient(folder: Path, base_url: str) -> Patient:
+def _patient(folder: Path, base_url: str) -> CheckContext:
     config = folder / "batchkiln.yaml"
     accounts = "[{name: main, keys: [{file: key}]}]"
     config.write_text(f"profiles: {{studio: {{base_url: '{base_url}', accounts: {accounts}}}}}\n", "utf-8")
-    return Patient(folder / ".batchkiln" / "queue.db", config, "studio", {})
+    return CheckContext(folder / ".batchkiln" / "queue.db", config, "studio", {})
 
 
 def test_without_a_terminal_a_price_has_to_be_agreed_to_beforehand(tmp_path: Path) -> None:
@@ -292,8 +292,8 @@ def test_a_person_is_asked_on_a_terminal(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-async def _learned(patient: Patient) -> list[Finding]:
-    return [finding async for finding in examine(patient) if finding.check == "learned shapes"]
+async def _learned(patient: CheckContext) -> list[CheckResult]:
+    return [finding async for finding in run_checks(patient) if finding.check == "learned shapes"]
 
 
 # --- one paid picture ---

@@ -10,24 +10,25 @@ from sqlite3 import Connection
 import pytest
 from PIL import Image
 
-from batchkiln.cli.plan_view import plan_document, short_lines
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import apply_manifests
+from batchkiln.cli.plan_text import plan_document, short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
-from batchkiln.core.instants import Now, to_milliseconds
-from batchkiln.core.views import RequestKind
-from batchkiln.core.windows import Limits
-from batchkiln.planning.notes import noting_beside
+from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
-from batchkiln.planning.prices import Desk, Manner
-from batchkiln.planning.warnings import cautions
-from batchkiln.queue.connection import Database
-from batchkiln.queue.intake import ApplyOptions
-from batchkiln.queue.lock import QueueLock
-from batchkiln.queue.windows import logged_requests
-from batchkiln.views.overview import read_overview
-from batchkiln.wiring.applying import apply_manifests
-from batchkiln.wiring.setting import Setting
+from batchkiln.planning.plan_warnings import cautions
+from batchkiln.planning.quotes import QuoteOptions, QuoteSession
+from batchkiln.planning.request_log import noting_beside
+from batchkiln.presentation.overview import read_overview
+from batchkiln.store import Store
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.store.database import Database
+from batchkiln.store.lock import QueueLock
+from batchkiln.store.usage import logged_requests
 
 from .conftest import KEY, OLD_KEY, Ground, GroundMaker
 
@@ -46,25 +47,24 @@ SQUARE = 'parameters: {resolution: 512x512, aspect_ratio: "16:9"}'
 
 
 async def planned(
-    setting: Setting, *paths: str, options: ApplyOptions | None = None, manner: Manner | None = None
+    setting: AppContext, *paths: str, options: ApplyOptions | None = None, manner: QuoteOptions | None = None
 ) -> Plan:
     """Plan as the command does: the queue may be there or not."""
-    opener = Database.open_for_reading if setting.queue.exists() else Database.open_empty
-    database = await opener(setting.queue)
+    store = await Store.open_if_there(setting.queue)
     try:
         return await make_plan(
-            database, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO(), manner=manner
+            store, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO(), manner=manner
         )
     finally:
-        await database.close()
+        await store.close()
 
 
 async def enqueue(ground: Ground, *paths: str) -> None:
-    database = await Database.open_for_writing(ground.queue)
+    store = await Store.open_for_writing(ground.queue)
     try:
-        await apply_manifests(database, ground.setting, paths, options=ApplyOptions(), stdin=io.BytesIO())
+        await apply_manifests(store, ground.setting, paths, options=ApplyOptions(), stdin=io.BytesIO())
     finally:
-        await database.close()
+        await store.close()
 
 
 def codes(plan: Plan) -> list[str]:
@@ -131,7 +131,7 @@ async def test_status_and_plan_foretell_the_same_end(make_ground: GroundMaker) -
         lambda connection: connection.execute("INSERT INTO quote SELECT 'studio', price_key, 2, 1 FROM recipe").rowcount
     )
     plan = await planned(ground.setting, manifest)
-    overview = await database.read(read_overview, ground.setting.config, ["foxes"], machine_now())
+    overview = await Store(database).read(read_overview, ground.setting.config, ["foxes"], machine_now())
     await database.close()
 
     foretold = overview.jobs[0].estimated_end_at
@@ -178,10 +178,10 @@ async def test_what_another_process_has_asked_counts_in_the_window(
     """Reads that the queue has noted leave fewer places; the plan waits until they are free."""
     pauses: list[float] = []
 
-    async def pause(_: Desk, seconds: float) -> None:
+    async def pause(_: QuoteSession, seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(Desk, "pause", pause)
+    monkeypatch.setattr(QuoteSession, "pause", pause)
     ground = await make_ground(limits=Limits(reads_per_minute=4))
     manifest = ground.manifest(TWO_MODELS)
     await enqueue(ground, manifest)
@@ -207,7 +207,7 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     items = await driver.read(_all_of, "item")
 
     async with noting_beside(ground.setting) as note:
-        plan = await planned(ground.setting, manifest, manner=Manner(note=note))
+        plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
 
     noted = await driver.read(logged_requests, "studio", 60)
     reads = await driver.read(lambda connection: connection.execute("SELECT sum(reads) FROM account_day").fetchone()[0])
@@ -232,7 +232,7 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
 
     monkeypatch.setattr(Database, "open_for_writing", refuse)
     async with noting_beside(ground.setting) as note:
-        plan = await planned(ground.setting, manifest, manner=Manner(note=note))
+        plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
 
     assert plan.unpriced == 0
     assert plan.book.hindrances == []
@@ -242,10 +242,10 @@ async def test_what_cannot_be_noted_is_not_sent(make_ground: GroundMaker) -> Non
     """The disk is full in the middle: the plan says so, and asks nothing more. Law 5."""
     ground = await make_ground()
 
-    async def full(_: str, __: str, ___: Now) -> None:
+    async def full(_: str, __: str, ___: ClockReading) -> None:
         raise QueueBusy("the disk is full")
 
-    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), manner=Manner(note=full))
+    plan = await planned(ground.setting, ground.manifest(TWO_MODELS), manner=QuoteOptions(note=full))
 
     assert await ground.sent() == []
     assert "the disk is full" in plan.book.hindrances[0].reason
@@ -389,7 +389,9 @@ async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR09
 async def test_the_local_service_prices_images_and_is_gone_afterwards(tmp_path: Path) -> None:
     """Without any configuration, also of items with images: uploads go to a service that nobody else has."""
     Image.new("RGB", (300, 300)).save(tmp_path / "a.png")
-    setting = Setting(tmp_path / "q" / "queue.db", Config({"local": Profile("local")}, "local"), working_dir=tmp_path)
+    setting = AppContext(
+        tmp_path / "q" / "queue.db", Config({"local": Profile("local")}, "local"), working_dir=tmp_path
+    )
     text = (
         "version: 1\njob: j\nitems:\n  - {id: i, prompt: x, model: epsilon-2, mode: image-to-image, inputs: [a.png],"
         ' parameters: {resolution: 512x512, aspect_ratio: "1:1"}}\n'

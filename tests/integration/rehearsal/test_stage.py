@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import Applied
 from batchkiln.cli.rehearsal_report import rehearsal_document
 from batchkiln.config import Config, load_config
 from batchkiln.core.errors import InputError
+from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import Limits
-from batchkiln.rehearsal import stage
-from batchkiln.rehearsal.network import End, MemoryNetwork, Weather
-from batchkiln.rehearsal.stage import Outcome, Wish, rehearse
-from batchkiln.rehearsal.troubles import NEVER
+from batchkiln.rehearsal import simulation
+from batchkiln.rehearsal.fault_profiles import Level
+from batchkiln.rehearsal.incidents import NEVER
+from batchkiln.rehearsal.network import End, MemoryNetwork, NetworkConditions
+from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.rehearsal.weather import Level
-from batchkiln.wiring.applying import Applied
-from batchkiln.wiring.setting import Setting
-from simulation.canaries import Canaries
-from simulation.quiet import silence
+from simulation.log_silencing import silence
+from simulation.secret_scan import Canaries
 
 START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 MANIFEST = """
@@ -45,19 +45,19 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def setting(folder: Path, limits: Limits | None = None) -> Setting:
+def setting(folder: Path, limits: Limits | None = None) -> AppContext:
     config = load_config(None, {})
     local = replace(config.profiles["local"], limits=limits or Limits())
-    return Setting(folder / "queue.db", Config({"local": local}, "local"), working_dir=folder)
+    return AppContext(folder / "queue.db", Config({"local": local}, "local"), working_dir=folder)
 
 
 def played(
     folder: Path, *, level: Level = "none", seed: int = 3, repeat: int = 5, limits: Limits | None = None
-) -> Outcome:
+) -> RehearsalResult:
     """Rehearse a manifest whose outputs would go to an absolute folder."""
     manifest = folder / "animals.yaml"
     manifest.write_text(MANIFEST.format(job="animals", out=folder / "out", repeat=repeat))
-    wish = Wish([str(manifest)], level, seed, START, io.BytesIO())
+    wish = RehearsalOptions([str(manifest)], level, seed, START, io.BytesIO())
     return rehearse(setting(folder, limits), wish)
 
 
@@ -88,8 +88,8 @@ def test_no_key_of_the_users_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     manifest.write_text(MANIFEST.format(job="animals", out="out", repeat=1))
 
     outcome = rehearse(
-        Setting(tmp_path / "queue.db", config, working_dir=tmp_path),
-        Wish([str(manifest)], "none", 1, START, io.BytesIO()),
+        AppContext(tmp_path / "queue.db", config, working_dir=tmp_path),
+        RehearsalOptions([str(manifest)], "none", 1, START, io.BytesIO()),
     )
 
     assert outcome.profile.name == "env"
@@ -100,12 +100,12 @@ def test_no_secret_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Keys and signed links that went over the network in memory are in no report (Law 8)."""
     canaries = Canaries()
 
-    def listened_to(weather: Weather) -> MemoryNetwork:
+    def listened_to(weather: NetworkConditions) -> MemoryNetwork:
         network = MemoryNetwork(weather)
         network.on_bytes.append(canaries.see)
         return network
 
-    monkeypatch.setattr(stage, "MemoryNetwork", listened_to)
+    monkeypatch.setattr(simulation, "MemoryNetwork", listened_to)
     outcome = played(tmp_path, level="rough", repeat=10)
 
     told = f"{rehearsal_document(outcome, level='rough', seed=3)} {outcome}".encode()
@@ -148,7 +148,7 @@ def test_item_over_its_cap_is_told(tmp_path: Path) -> None:
     text = MANIFEST.format(job="dear", out="out", repeat=1).replace("defaults: {", "defaults: {max_cost_credits: 1, ")
     manifest.write_text(text)
 
-    outcome = rehearse(setting(tmp_path), Wish([str(manifest)], "none", 1, START, io.BytesIO()))
+    outcome = rehearse(setting(tmp_path), RehearsalOptions([str(manifest)], "none", 1, START, io.BytesIO()))
 
     assert outcome.jobs[0].items[ItemState.REJECTED] == 2
     assert not outcome.is_all_done
@@ -165,7 +165,7 @@ def test_manifests_for_two_services_are_refused(tmp_path: Path) -> None:
     manifests = [str(tmp_path / "local.yaml"), str(tmp_path / "studio.yaml")]
 
     with pytest.raises(InputError, match="one service at a time"):
-        rehearse(given, Wish(manifests, "none", 1, START, io.BytesIO()))
+        rehearse(given, RehearsalOptions(manifests, "none", 1, START, io.BytesIO()))
 
 
 def test_ten_days_of_waiting_are_played(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_signal_is_taken_at_once_while_manifests_are_read(tmp_path: Path, monk
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it read on")
 
-    monkeypatch.setattr(stage, "apply_manifests", reading)
+    monkeypatch.setattr(simulation, "apply_manifests", reading)
 
     with pytest.raises(KeyboardInterrupt):
         played(tmp_path)

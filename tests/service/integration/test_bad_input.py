@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 
 from batchkiln_service import Limits
 from batchkiln_service.db.credits import audit
+from support.examples import examples
 
 from .raw import told
 from .world import CLIP, IMAGE, World, WorldMaker
 
 FUZZ = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 KEY = b"Authorization: Bearer key-one-of-main"
 JSON = b"Content-Type: application/json"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import av
 import pytest
 
-from support.following import follow, put_program
+from support.manual_commands import follow, put_program
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = (ROOT / "docs" / "service-with-curl.md").read_text("utf-8")

@@ -18,6 +18,7 @@ from batchkiln_service.db.database import connect
 from batchkiln_service.db.fault_counts import record_applied
 from batchkiln_service.db.report import Report, Spread
 from batchkiln_service.rules.windows import Calendar
+from support.examples import examples
 
 DAY_MS = 86_400_000
 BEGIN_MS = 20_000 * DAY_MS
@@ -74,7 +75,7 @@ def books() -> Iterator[Books]:
         yield made
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(st.sampled_from(["main", "other"]), st.integers(0, 4 * MINUTE_MS)), max_size=40))
 def test_busiest_minute_is_the_fullest_of_all_alignments(arrivals: list[tuple[str, int]]) -> None:
     """No sliding minute, wherever it begins, holds more requests than the report says. Service section 8."""
@@ -101,7 +102,7 @@ SPANS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SPANS)
 def test_overlaps_are_the_pairs_that_share_time(spans: list[Span]) -> None:
     """Pairs of one account whose times intersect are all found, none twice; touching is no overlap."""
@@ -134,7 +135,7 @@ def test_overlaps_are_the_pairs_that_share_time(spans: list[Span]) -> None:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SPANS)
 def test_idle_time_is_what_no_generation_covers(spans: list[Span]) -> None:
     """Busy and idle time of a slot add up to its span, however generations overlap."""

@@ -13,8 +13,9 @@ from batchkiln_service.dialects.error_replies import body_shape, meant, media_ty
 from batchkiln_service.dialects.naming import Ids, asset_ids, generation_ids
 from batchkiln_service.dialects.openapi_rewrite import describe
 from batchkiln_service.dialects.sample_files import EXTENSIONS, small_file
+from support.examples import examples
 
-SEEDS = range(400)
+SEEDS = range(examples(400))
 FORMS = ("prefix_hex", "uuid", "int", "digits", "base62", "long", "upper")
 PLACES = {
     Endpoint.MODELS: ("get", "/models"),

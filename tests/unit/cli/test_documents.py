@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from batchkiln.cli.documents import job_document
+from batchkiln.cli.json_output import job_document
 from batchkiln.core.states import ItemState
-from batchkiln.queue.summaries import Credits
-from batchkiln.views.warnings import warnings_of
-from unit.views.builders import NOW, job_view, under_way
+from batchkiln.presentation.alerts import alerts_of
+from batchkiln.store.jobs import Credits
+from support.view_builders import NOW, job_view, under_way
 
 
 def test_the_promised_names_are_there() -> None:
@@ -29,7 +29,7 @@ def test_a_paid_output_near_the_end_of_its_retention_is_warned_of() -> None:
     near = under_way(ItemState.DOWNLOADING, retention_ends_at=NOW + timedelta(days=2))
     far = under_way(ItemState.DOWNLOADING, retention_ends_at=NOW + timedelta(days=4))
 
-    (warning,) = warnings_of(job_view({}, under_way=[near, far]))
+    (warning,) = alerts_of(job_view({}, under_way=[near, far]))
 
     assert "2030-01-03" in warning
 
@@ -38,7 +38,7 @@ def test_a_generation_that_stays_pending_is_for_the_support() -> None:
     """It is told with its id, polled on and never replaced. Service rule 4.5."""
     stuck = under_way(ItemState.ACTIVE, since=NOW - timedelta(hours=2), status="pending")
 
-    (warning,) = warnings_of(job_view({}, under_way=[stuck]))
+    (warning,) = alerts_of(job_view({}, under_way=[stuck]))
 
     assert "support" in warning
     assert "gen_1" in warning
@@ -47,4 +47,4 @@ def test_a_generation_that_stays_pending_is_for_the_support() -> None:
 
 def test_a_generation_of_some_minutes_is_no_matter() -> None:
     """A clip may well take that long."""
-    assert warnings_of(job_view({}, under_way=[under_way(ItemState.ACTIVE, since=NOW - timedelta(minutes=5))])) == []
+    assert alerts_of(job_view({}, under_way=[under_way(ItemState.ACTIVE, since=NOW - timedelta(minutes=5))])) == []

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.cli.ending import resume_command, say_ending
+from batchkiln.api.run_result import RunResult
 from batchkiln.cli.options import Common
+from batchkiln.cli.run_summary import resume_command, say_ending
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.instants import EPOCH
-from batchkiln.core.planner import Reason
-from batchkiln.core.replies import AccountBlocked, AccountProblem, ServiceError
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.states import ItemState
-from batchkiln.interface.ending import Ending
-from unit.views.builders import job_view
+from batchkiln.core.timestamps import EPOCH
+from support.view_builders import job_view
 
 DONE = job_view({ItemState.DONE: 3})
 LEFT = job_view({ItemState.DONE: 1, ItemState.QUEUED: 2})
 REFUSED = (
     "studio",
     "main",
-    AccountBlocked(AccountProblem.UPGRADE_REQUIRED, ServiceError("api_key_upgrade_required", "old")),
+    AccountBlocked(AccountProblem.UPGRADE_REQUIRED, ErrorInfo("api_key_upgrade_required", "old")),
 )
 
 
@@ -38,35 +38,35 @@ def common(*arguments: str, is_json: bool = False) -> Common:
 
 def test_all_done_is_zero() -> None:
     """Every item done: 0."""
-    assert Ending((DONE,)).exit_status is ExitStatus.OK
+    assert RunResult((DONE,)).exit_status is ExitStatus.OK
 
 
 def test_canceled_items_do_not_count_against_a_job() -> None:
     """What a person canceled is no failure."""
-    assert Ending((job_view({ItemState.DONE: 1, ItemState.CANCELED: 2}),)).exit_status is ExitStatus.OK
+    assert RunResult((job_view({ItemState.DONE: 1, ItemState.CANCELED: 2}),)).exit_status is ExitStatus.OK
 
 
 @pytest.mark.parametrize("state", [ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD])
 def test_an_item_that_did_not_get_done_is_three(state: ItemState) -> None:
     """Failed, rejected, expired or held items: 3."""
-    assert Ending((DONE, job_view({state: 1}))).exit_status is ExitStatus.ITEMS_NOT_DONE
+    assert RunResult((DONE, job_view({state: 1}))).exit_status is ExitStatus.ITEMS_NOT_DONE
 
 
 def test_an_account_that_cannot_work_is_four_while_work_is_left() -> None:
     """A refused key with items left: 4."""
-    assert Ending((LEFT,), blocked=(REFUSED,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+    assert RunResult((LEFT,), blocked=(REFUSED,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
 
 
 def test_an_account_that_cannot_work_is_no_matter_once_all_is_done() -> None:
     """A refused key with nothing left: 0."""
-    assert Ending((DONE,), blocked=(REFUSED,)).exit_status is ExitStatus.OK
+    assert RunResult((DONE,), blocked=(REFUSED,)).exit_status is ExitStatus.OK
 
 
 def test_a_charge_above_the_maximum_is_four_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     """Its job was paused, so that nothing counts as left: 4 all the same, the reason, and the command that frees it."""
-    said = ServiceError("overcharged", "15 credits were charged above the maximum of 10 that was sent")
+    said = ErrorInfo("overcharged", "15 credits were charged above the maximum of 10 that was sent")
     overcharged = ("studio", "main", AccountBlocked(AccountProblem.OVERCHARGED, said))
-    ending = Ending((job_view({ItemState.DONE: 1, ItemState.QUEUED: 2}, is_paused=True),), blocked=(overcharged,))
+    ending = RunResult((job_view({ItemState.DONE: 1, ItemState.QUEUED: 2}, is_paused=True),), blocked=(overcharged,))
 
     say_ending(ending, common("run", "birds.yaml"))
 
@@ -76,25 +76,25 @@ def test_a_charge_above_the_maximum_is_four_and_says_how_to_go_on(capsys: pytest
     assert "batchkiln unpause birds" in told
 
 
-@pytest.mark.parametrize("reason", [Reason.HELD, Reason.NO_KEY])
-def test_a_slot_held_for_a_key_is_four(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [WaitReason.HELD, WaitReason.NO_KEY])
+def test_a_slot_held_for_a_key_is_four(reason: WaitReason) -> None:
     """The account's one place belongs to an item whose key is missing, and others wait: 4."""
-    assert Ending((LEFT,), rests=(reason,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
+    assert RunResult((LEFT,), rests=(reason,)).exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
 
 
 def test_stopped_as_wished_with_work_left_is_five() -> None:
     """--until or --max-credits, with work left: 5."""
-    assert Ending((LEFT,), may_end_early=True).exit_status is ExitStatus.STOPPED_WITH_WORK_LEFT
+    assert RunResult((LEFT,), may_end_early=True).exit_status is ExitStatus.STOPPED_WITH_WORK_LEFT
 
 
 def test_a_limit_that_was_not_needed_changes_nothing() -> None:
     """--max-credits with all done: 0."""
-    assert Ending((DONE,), may_end_early=True).exit_status is ExitStatus.OK
+    assert RunResult((DONE,), may_end_early=True).exit_status is ExitStatus.OK
 
 
 def test_a_paused_job_with_items_queued_is_three_and_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     """A paused job cannot end: 3, and the command that lets it go on."""
-    ending = Ending((job_view({ItemState.QUEUED: 2}, is_paused=True),))
+    ending = RunResult((job_view({ItemState.QUEUED: 2}, is_paused=True),))
 
     say_ending(ending, common("run", "birds.yaml"))
 
@@ -105,12 +105,12 @@ def test_a_paused_job_with_items_queued_is_three_and_says_how_to_go_on(capsys: p
 @pytest.mark.parametrize("status", [130, 143])
 def test_a_signal_wins(status: int) -> None:
     """Interrupted after saving everything: 130 or 143."""
-    assert Ending((LEFT,), blocked=(REFUSED,), signal_status=status).exit_status == status
+    assert RunResult((LEFT,), blocked=(REFUSED,), signal_status=status).exit_status == status
 
 
 def test_a_refused_account_is_told_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     """An old key is named as what it is, with the way out, and the command to go on. Service rule 5.4."""
-    say_ending(Ending((LEFT,), blocked=(REFUSED,)), common("run", "my birds.yaml"))
+    say_ending(RunResult((LEFT,), blocked=(REFUSED,)), common("run", "my birds.yaml"))
 
     told = capsys.readouterr().err
     assert "studio/main" in told
@@ -122,7 +122,7 @@ def test_a_refused_account_is_told_what_to_do(capsys: pytest.CaptureFixture[str]
 
 def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     """With --json standard output has no sentence."""
-    say_ending(Ending((LEFT,)), common("run", "birds.yaml", is_json=True))
+    say_ending(RunResult((LEFT,)), common("run", "birds.yaml", is_json=True))
 
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -137,7 +137,7 @@ def test_a_manifest_from_standard_input_is_gone_on_with_by_work() -> None:
 def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     """Law 10: told as what it is, with what was charged, the lines to paste and the command that goes on."""
     entry = Misunderstood(Call.QUOTE, EPOCH, "names no price", '{"amount": string}', 200, "replies: {quote: /amount}")
-    ending = Ending((LEFT,), rests=(Reason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
+    ending = RunResult((LEFT,), rests=(WaitReason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
 
     say_ending(ending, common("work"))
 

@@ -8,8 +8,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.output import say, tell
-from batchkiln.cli.tables import SafeConsole
+from batchkiln.cli.output import print_result, print_status
+from batchkiln.cli.text_tables import SafeConsole
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
 
@@ -22,8 +22,8 @@ def _print_table(text: str) -> None:
 
 
 WAYS: dict[str, Callable[[str], None]] = {
-    "say": say,
-    "tell": tell,
+    "say": print_result,
+    "tell": print_status,
     "print": lambda text: SafeConsole(width=200).print(text),
     "text": lambda text: SafeConsole(width=200, stderr=True).print(Text(text, style="red")),
     "table": _print_table,
@@ -46,7 +46,7 @@ def test_what_would_move_the_cursor_does_not_arrive(way: str, monkeypatch: pytes
 
 def test_lines_and_columns_stay(capsys: pytest.CaptureFixture[str]) -> None:
     """A message of several lines keeps them, its tabs and its letters."""
-    say("red  fox\n\t\N{FOX FACE} é")
+    print_result("red  fox\n\t\N{FOX FACE} é")
 
     assert capsys.readouterr().out == "red  fox\n\t\N{FOX FACE} é\n"
 

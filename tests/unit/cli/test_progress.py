@@ -9,18 +9,18 @@ import pytest
 from rich.console import Console
 
 from batchkiln.cli.live import panel
-from batchkiln.cli.progress import STILL_AFTER_SECONDS, LaneState, Pauses, PlainDisplay, ProgressState, plain_line
-from batchkiln.core.planner import Reason
+from batchkiln.cli.progress import STILL_AFTER_SECONDS, Pauses, PlainDisplay, ProgressState, WorkerState, plain_line
+from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
-from batchkiln.views.words import REASONS
-from unit.views.builders import NOW, job_view, under_way
+from batchkiln.presentation.formatting import REASONS
+from support.view_builders import NOW, job_view, under_way
 
 ACTIVE = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=72))
 STATE = {ItemState.DONE: 5, ItemState.FAILED: 1, ItemState.ACTIVE: 1, ItemState.QUEUED: 3}
 
 
-def lane(reason: Reason | None = None) -> LaneState:
-    return LaneState(
+def worker(reason: WaitReason | None = None) -> WorkerState:
+    return WorkerState(
         account="local/main",
         credits_today=620,
         credits_limit=2000,
@@ -33,10 +33,10 @@ def lane(reason: Reason | None = None) -> LaneState:
     )
 
 
-def state(reason: Reason | None = None, *, done: int = 5) -> ProgressState:
+def state(reason: WaitReason | None = None, *, done: int = 5) -> ProgressState:
     ends_at = NOW + timedelta(days=1)
     view = job_view({**STATE, ItemState.DONE: done}, under_way=[ACTIVE], ends_at=ends_at)
-    return ProgressState((view,), (lane(reason),))
+    return ProgressState((view,), (worker(reason),))
 
 
 def drawn(shown: ProgressState) -> str:
@@ -74,7 +74,7 @@ def test_what_needs_a_person_is_not_called_failed() -> None:
 
 def test_a_run_without_a_job_says_that_it_waits() -> None:
     """`watch` in an empty folder does not count to nothing."""
-    idle = ProgressState((), (lane(),))
+    idle = ProgressState((), (worker(),))
 
     assert plain_line(idle).startswith("nothing to do; ")
     assert "0/0" not in drawn(idle)
@@ -90,7 +90,7 @@ def test_the_bar_begins_at_what_is_already_done() -> None:
 
 def test_a_wait_is_told_with_its_reason_and_end() -> None:
     """A person sees why nothing happens, and until when."""
-    told = drawn(state(Reason.DAY_CREDITS))
+    told = drawn(state(WaitReason.DAY_CREDITS))
 
     assert "today's credits" in told
     assert "until 2030-01-02 00:00 UTC" in told
@@ -98,20 +98,20 @@ def test_a_wait_is_told_with_its_reason_and_end() -> None:
 
 def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
     """Polling is work, not a wait."""
-    assert "waits" not in drawn(state(Reason.POLL_INTERVAL))
+    assert "waits" not in drawn(state(WaitReason.POLL_INTERVAL))
 
 
 def test_what_the_service_said_is_told_beside_the_wait() -> None:
     """A person reads why the service asked for a pause, and not of troubles long over."""
-    throttled = replace(lane(Reason.THROTTLED), trouble="429: rate_limited")
+    throttled = replace(worker(WaitReason.THROTTLED), trouble="429: rate_limited")
 
     assert "429: rate_limited" in (throttled.wait or "")
-    assert "429" not in (replace(throttled, reason=Reason.DAY_CREDITS).wait or "")
+    assert "429" not in (replace(throttled, reason=WaitReason.DAY_CREDITS).wait or "")
 
 
 def test_every_reason_has_words() -> None:
     """No wait is shown as a code."""
-    assert set(REASONS) == set(Reason)
+    assert set(REASONS) == set(WaitReason)
 
 
 def test_plain_lines_come_on_change_and_not_more_often_than_every_five_seconds(
@@ -146,9 +146,9 @@ def test_an_end_is_only_told_when_all_jobs_have_one() -> None:
 
 def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:
     """Whose credits they are."""
-    two = (lane(), replace(lane(), account="local/second"))
+    two = (worker(), replace(worker(), account="local/second"))
 
-    line = plain_line(replace(state(), lanes=two))
+    line = plain_line(replace(state(), workers=two))
 
     assert "local/second: credits today 620 of 2,000" in line
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, time
 import click
 import pytest
 
+from batchkiln.api.run_options import Until
 from batchkiln.cli.until import UNTIL
-from batchkiln.interface.wishes import Until
-from batchkiln.scheduler.control import Control
+from batchkiln.worker.run_state import RunState
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -43,7 +43,7 @@ def test_a_time_of_day_is_the_next_such_time(hour: int, day: int) -> None:
 
 def test_budget_stops_at_the_reset() -> None:
     """--until budget ends the run where it would wait for the next day's credits."""
-    control = Control()
+    control = RunState()
 
     Until(is_budget=True).set_up(control, lambda: NOON)
 
@@ -53,7 +53,7 @@ def test_budget_stops_at_the_reset() -> None:
 
 def test_a_time_stops_new_attempts_from_then_on() -> None:
     """--until TIME begins nothing new after it."""
-    control = Control()
+    control = RunState()
 
     Until(at=time(18)).set_up(control, lambda: NOON)
 

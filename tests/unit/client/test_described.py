@@ -9,9 +9,9 @@ import pytest
 
 from batchkiln.client.described import OpenField, learned_hints, open_fields
 from batchkiln.client.guide import Hints
-from batchkiln.core.replies import Described
-from batchkiln.core.reply_rules import ReplyField
-from batchkiln.doctor.findings import Level
+from batchkiln.core.response_rules import ReplyField
+from batchkiln.core.responses import Described
+from batchkiln.doctor.check_results import Level
 from batchkiln.doctor.service import check_description
 from batchkiln_service.api.openapi import description
 

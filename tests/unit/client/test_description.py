@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.description import Difference, differences
+from batchkiln.client.openapi_check import Difference, differences
 from batchkiln_service.api.openapi import description
 
 WHOLE: Any = json.loads(description())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.client.keys import Keys, fingerprint
+from batchkiln.client.api_keys import Keys, fingerprint
 from batchkiln.core.errors import InputError, InvariantBroken
 
 KEY = "sk-canary-1"

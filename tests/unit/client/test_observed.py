@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.observed import ObservingClient
-from batchkiln.client.raw import RawReply
 
 
 def seen(document: object, *, status: int = 200) -> ObservingClient:

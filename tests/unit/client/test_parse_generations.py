@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_create, parse_quote, parse_read
-from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,
@@ -15,8 +15,8 @@ from batchkiln.core.replies import (
     EdgeBlocked,
     GenerationRecord,
     GenerationStatus,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     NotFound,
     NotUnderstood,
     OutputLink,
@@ -243,7 +243,7 @@ def test_a_refusal_says_what_it_is_about(status: int, document: object, kind: Re
 @pytest.mark.parametrize("body", [b"<html><title>Nope</title></html>", b"bad request", b"", b"[]", b'{"error": '])
 def test_a_refusal_that_is_no_json_object_is_no_outcome(status: int, body: bytes) -> None:
     """A proxy may have spoken, so the attempt is replayed and not given up. Law 2."""
-    assert isinstance(parse_create(answer(status, body)), NoReply)
+    assert isinstance(parse_create(answer(status, body)), NoResponse)
 
 
 @pytest.mark.parametrize(
@@ -268,13 +268,13 @@ def test_a_refusal_that_is_no_json_object_is_no_outcome(status: int, body: bytes
 )
 def test_a_create_that_names_no_generation_has_no_outcome(status: int, document: object) -> None:
     """Neither accepted nor refused: it may have been charged, so it stays unresolved. Service rule 4.2."""
-    assert isinstance(parse_create(answer(status, document)), NotUnderstood | NoReply)
+    assert isinstance(parse_create(answer(status, document)), NotUnderstood | NoResponse)
 
 
 def test_a_conflict_is_the_key_unless_it_speaks_of_another_generation() -> None:
     """409 means other bytes under our key; another active generation is waited out. Service rule 4.3."""
-    assert isinstance(parse_create(answer(409, failure("idempotency_conflict"))), KeyConflict)
-    assert isinstance(parse_create(answer(409, b"<html>")), KeyConflict)
+    assert isinstance(parse_create(answer(409, failure("idempotency_conflict"))), IdempotencyConflict)
+    assert isinstance(parse_create(answer(409, b"<html>")), IdempotencyConflict)
     assert isinstance(parse_create(answer(409, failure("idempotency", "concurrent use of the key"))), Busy)
     assert isinstance(parse_create(answer(409, failure("active_generation_exists"))), Busy)
     assert isinstance(parse_create(answer(422, failure("busy", "Another generation is in progress"))), Busy)
@@ -327,12 +327,12 @@ def test_every_5xx_is_unavailable(status: int) -> None:
     [
         (404, failure("not_found"), NotFound),
         (410, failure("gone"), NotFound),
-        (404, b"<html>", NoReply),
-        (400, failure("bad"), NoReply),
+        (404, b"<html>", NoResponse),
+        (400, failure("bad"), NoResponse),
         (400, failure("invalid_generation_id"), NotFound),
         (422, failure("unknown_id"), NotFound),
-        (409, failure("bad"), NoReply),
-        (200, b"<html>", NoReply),
+        (409, failure("bad"), NoResponse),
+        (200, b"<html>", NoResponse),
         (200, {}, NotUnderstood),
         (200, {"status": "failed", "message": "internal"}, NotUnderstood),
     ],
@@ -369,4 +369,4 @@ def test_a_price_in_any_sensible_shape(document: object, cost: int) -> None:
 )
 def test_a_quote_without_a_price_is_no_reply(document: object) -> None:
     """An item is never sent on a guess of its price."""
-    assert isinstance(parse_quote(answer(200, document)), NotUnderstood | NoReply)
+    assert isinstance(parse_quote(answer(200, document)), NotUnderstood | NoResponse)

@@ -5,17 +5,17 @@ import json
 import pytest
 
 from batchkiln.client.catalog import parse_catalog
+from batchkiln.client.error_responses import read_error
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_balance, parse_complete, parse_describe, parse_prepare
-from batchkiln.client.raw import RawReply
 from batchkiln.client.redact import safe_text
-from batchkiln.client.refusals import read_error
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     AssetsReady,
     BalanceRead,
     CatalogRead,
     Described,
     ModelEntry,
-    NoReply,
+    NoResponse,
     NotUnderstood,
     RefusalKind,
     Refused,
@@ -80,7 +80,7 @@ def test_tickets_in_any_sensible_shape(document: object) -> None:
 )
 def test_a_preparation_without_a_ticket_for_each_file_is_no_reply(document: object) -> None:
     """No file is sent on a guess of where it belongs."""
-    assert isinstance(parse_prepare(answer(document), ["a.png", "b.png"]), NotUnderstood | NoReply)
+    assert isinstance(parse_prepare(answer(document), ["a.png", "b.png"]), NotUnderstood | NoResponse)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_an_asset_that_failed_its_check_is_gone() -> None:
 @pytest.mark.parametrize("document", [{}, {"assets": []}, {"assets": [{"id": "a1"}]}, b"<html>"])
 def test_a_completion_without_each_url_is_no_reply(document: object) -> None:
     """An asset without a url cannot be used."""
-    assert isinstance(parse_complete(answer(document), ["a1"]), NotUnderstood | NoReply)
+    assert isinstance(parse_complete(answer(document), ["a1"]), NotUnderstood | NoResponse)
 
 
 @pytest.mark.parametrize(
@@ -208,14 +208,14 @@ def test_what_a_catalog_does_not_tell_is_left_empty() -> None:
 
     assert parse_catalog(answer({"models": ["beta-3.0", {"x": 1}, 7, None]})) == CatalogRead((bare,))
     assert parse_catalog(answer({"hello": "world"})) == CatalogRead(())
-    assert isinstance(parse_catalog(answer(b"<html>")), NoReply)
+    assert isinstance(parse_catalog(answer(b"<html>")), NoResponse)
 
 
 def test_the_description_tells_its_title() -> None:
     """A document without one is still an answer; a page is not."""
     assert parse_describe(answer({"info": {"title": "T", "version": 1}})) == Described("T", "1")
     assert parse_describe(answer({"openapi": "3.1.0"})) == Described(None, None)
-    assert isinstance(parse_describe(answer(b"<html>")), NoReply)
+    assert isinstance(parse_describe(answer(b"<html>")), NoResponse)
 
 
 @pytest.mark.parametrize(

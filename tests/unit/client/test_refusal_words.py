@@ -5,22 +5,22 @@ from datetime import timedelta
 
 import pytest
 
+from batchkiln.client.error_responses import read_error
 from batchkiln.client.guide import Guide
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_create, parse_prepare, parse_quote, parse_read
-from batchkiln.client.raw import RawReply
-from batchkiln.client.refusals import read_error
-from batchkiln.client.waits import retry_after
-from batchkiln.core.replies import (
+from batchkiln.client.retry_after import retry_after
+from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyRules
+from batchkiln.core.responses import (
     AccountBlocked,
     AccountProblem,
     Busy,
     CreateReply,
-    KeyConflict,
+    IdempotencyConflict,
     RefusalKind,
     Refused,
     Throttled,
 )
-from batchkiln.core.reply_rules import RefusalMeaning, RefusalRule, ReplyRules
 
 BUSY, CONFLICT, NO_CREDITS, LIMIT, INVALID, ASSET, OVER, FORBIDDEN = (
     *("busy", "conflict", "no credits", "limit", "invalid", "asset", "over quote", "forbidden"),
@@ -35,7 +35,7 @@ def kind_of(reply: CreateReply) -> str:
     match reply:
         case Busy():
             return BUSY
-        case KeyConflict():
+        case IdempotencyConflict():
             return CONFLICT
         case Throttled():
             return LIMIT

@@ -7,10 +7,10 @@ import pytest
 
 from batchkiln.client.described import learned_hints
 from batchkiln.client.guide import Guide, Hints, search
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_complete, parse_prepare, parse_read
-from batchkiln.client.raw import RawReply
-from batchkiln.core.replies import AssetsReady, NotUnderstood, RecordRead, UploadsPrepared
-from batchkiln.core.reply_rules import ReplyField, ReplyRules
+from batchkiln.core.response_rules import ReplyField, ReplyRules
+from batchkiln.core.responses import AssetsReady, NotUnderstood, RecordRead, UploadsPrepared
 
 LINKS = ["https://s.example/1?sig=a", "https://s.example/2?sig=b"]
 HEADERS: list[Any] = [{"Content-Length": "3"}, {"Content-Length": "4"}]

@@ -8,11 +8,13 @@ import pytest
 
 from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.guide import Guide, Hints
+from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote, parse_read
-from batchkiln.client.raw import RawReply
+from batchkiln.client.retry_after import retry_after
 from batchkiln.client.uploads import told_as_numbers
-from batchkiln.client.waits import retry_after
-from batchkiln.core.replies import (
+from batchkiln.core.error_text import describe_error
+from batchkiln.core.response_rules import ReplyField, ReplyRules
+from batchkiln.core.responses import (
     Accepted,
     AssetsReady,
     BalanceRead,
@@ -24,8 +26,6 @@ from batchkiln.core.replies import (
     RecordRead,
     UploadsPrepared,
 )
-from batchkiln.core.reply_rules import ReplyField, ReplyRules
-from batchkiln.core.troubles import describe_trouble
 
 PUT_A, PUT_B = "https://s.example/put/a?sig=1", "https://s.example/put/b?sig=2"
 URL_A, URL_B = "https://s.example/a", "https://s.example/b"
@@ -154,7 +154,7 @@ def test_a_price_of_two_readings_is_not_guessed(document: object) -> None:
 
     assert isinstance(reply, NotUnderstood)
     assert str(reply.remedy).startswith("replies: {fields: {price: '")
-    assert "500" not in describe_trouble(reply)
+    assert "500" not in describe_error(reply)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_an_identifier_of_two_readings_is_not_guessed() -> None:
 
     assert isinstance(reply, NotUnderstood)
     assert reply.remedy == "replies: {fields: {asset_id: 'files[].blob'}}"
-    assert not {"x-1a2b3c", "sig", "put/a"} & set(describe_trouble(reply).replace("'", " ").split())
+    assert not {"x-1a2b3c", "sig", "put/a"} & set(describe_error(reply).replace("'", " ").split())
 
 
 @pytest.mark.parametrize(

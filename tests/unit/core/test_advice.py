@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.core.advice import item_arguments
+from batchkiln.core.shell_quoting import item_arguments
 
 
 @pytest.mark.parametrize(

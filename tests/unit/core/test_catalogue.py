@@ -6,7 +6,7 @@ import pytest
 
 from batchkiln.core.catalogue import Catalogue, against_prompt
 from batchkiln.core.job import Mode, Recipe
-from batchkiln.core.replies import ModelEntry
+from batchkiln.core.responses import ModelEntry
 
 
 def entry(name: str = "epsilon-2", **fields: Any) -> ModelEntry:  # noqa: ANN401  any field of the dataclass

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.dataset import ITEMS_PER_FOLDER, Splits, folder, key, stem
+from batchkiln.core.sample_names import ITEMS_PER_FOLDER, Splits, media_dir, sample_key, sample_stem
 
 NAMES = st.text(
     st.characters(exclude_categories=["Cc", "Cs"]) | st.sampled_from("ab.-~2/"), min_size=1, max_size=40
@@ -47,25 +47,29 @@ def test_the_order_of_splits_makes_no_difference() -> None:
 def test_no_two_outputs_share_a_name(one: str, other: str, first: int, second: int) -> None:
     """Whatever the ids look like, also like a second output of another item."""
     if (one, first) != (other, second):
-        assert stem(one, first) != stem(other, second)
-        assert key(one, first) != key(other, second)
+        assert sample_stem(one, first) != sample_stem(other, second)
+        assert sample_key(one, first) != sample_key(other, second)
 
 
 @given(NAMES, st.integers(1, 3))
 def test_keys_have_no_dots_and_names_no_folders(name: str, output: int) -> None:
     """A dot ends a WebDataset key; a slash would be a folder."""
-    assert "." not in key(name, output)
-    assert not set("/\\:") & set(key(name, output) + stem(name, output))
+    assert "." not in sample_key(name, output)
+    assert not set("/\\:") & set(sample_key(name, output) + sample_stem(name, output))
 
 
 def test_plain_ids_are_names_as_they_are() -> None:
     """What needs no change is not changed; a later output cannot be taken for another item."""
-    assert (stem("red-fox", 1), key("red-fox", 1), stem("v1.2", 1)) == ("red-fox", "red-fox", "v1.2")
-    assert stem("fox", 2).startswith("fox_2~")
+    assert (sample_stem("red-fox", 1), sample_key("red-fox", 1), sample_stem("v1.2", 1)) == (
+        "red-fox",
+        "red-fox",
+        "v1.2",
+    )
+    assert sample_stem("fox", 2).startswith("fox_2~")
 
 
 def test_folders_are_numbered_from_the_ten_thousandth_on() -> None:
     """Small datasets have no numbered folders; in large ones each has a bound."""
-    assert folder(ITEMS_PER_FOLDER - 1) == ""
-    assert folder(ITEMS_PER_FOLDER) == "0001/"
-    assert folder(999_999) == "0099/"
+    assert media_dir(ITEMS_PER_FOLDER - 1) == ""
+    assert media_dir(ITEMS_PER_FOLDER) == "0001/"
+    assert media_dir(999_999) == "0099/"

@@ -5,29 +5,29 @@ from random import Random
 
 import pytest
 
-from batchkiln.core.durations import Durations, Shape, Sighting
+from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
 
 USUAL = 20.0
 
 
-def sightings_of(seconds: list[float], *, gap: float = 10.0, offset: float = 0.0) -> list[Sighting]:
+def sightings_of(seconds: list[float], *, gap: float = 10.0, offset: float = 0.0) -> list[Observation]:
     """Return what reads at every `gap` seconds would have seen."""
     found = []
     for duration in seconds:
         ended = offset + gap * max(1, ceil((duration - offset) / gap))
-        found.append(Sighting(max(0.0, ended - gap), ended))
+        found.append(Observation(max(0.0, ended - gap), ended))
     return found
 
 
 def seconds_of(median: float, spread: float, count: int) -> list[float]:
     chance = Random(7)
-    shape = Shape(median, spread)
+    shape = LogNormal(median, spread)
     return [shape.median_seconds * 2.718281828 ** (shape.spread * chance.gauss(0, 1)) for _ in range(count)]
 
 
 def test_without_any_the_usual_is_expected() -> None:
     """The guess is wide, so the mean is above the median."""
-    assert USUAL < Durations(USUAL).mean_seconds < 2 * USUAL
+    assert USUAL < DurationModel(USUAL).mean_seconds < 2 * USUAL
 
 
 @pytest.mark.parametrize("median", [12.0, 15.0, 47.0, 90.0, 400.0])
@@ -36,7 +36,7 @@ def test_mean_is_learned_from_intervals(median: float, spread: float) -> None:
     """Reads tell it only to ten seconds each, together they tell more; far from the guess as well."""
     seconds = seconds_of(median, spread, 64)
 
-    known = Durations(USUAL, [*sightings_of(seconds[::2]), *sightings_of(seconds[1::2], offset=5.0)])
+    known = DurationModel(USUAL, [*sightings_of(seconds[::2]), *sightings_of(seconds[1::2], offset=5.0)])
 
     assert known.mean_seconds == pytest.approx(sum(seconds) / 64, rel=0.12)
 
@@ -44,14 +44,14 @@ def test_mean_is_learned_from_intervals(median: float, spread: float) -> None:
 def test_odd_ones_move_little() -> None:
     """A service that was down for an hour has told nothing about the next generation."""
     seen = sightings_of(seconds_of(15.0, 0.1, 40), gap=2.0)
-    seen[20:20] = [Sighting(3000.0, 3600.0), Sighting(0.0, 0.5)]
+    seen[20:20] = [Observation(3000.0, 3600.0), Observation(0.0, 0.5)]
 
-    assert Durations(USUAL, seen).mean_seconds == pytest.approx(15.0, rel=0.05)
+    assert DurationModel(USUAL, seen).mean_seconds == pytest.approx(15.0, rel=0.05)
 
 
 def test_a_service_that_has_changed_is_learned_anew() -> None:
     """Another machine there, and everything takes four times as long: soon known."""
-    known = Durations(USUAL, sightings_of(seconds_of(15.0, 0.05, 64)))
+    known = DurationModel(USUAL, sightings_of(seconds_of(15.0, 0.05, 64)))
 
     for sighting in sightings_of(seconds_of(60.0, 0.05, 16)):
         known.add(sighting)
@@ -61,7 +61,7 @@ def test_a_service_that_has_changed_is_learned_anew() -> None:
 
 def test_drawn_shapes_are_the_likely_ones() -> None:
     """Whatever number is drawn, after many successes the shape is near the truth."""
-    known = Durations(USUAL, sightings_of(seconds_of(30.0, 0.1, 64), gap=3.0))
+    known = DurationModel(USUAL, sightings_of(seconds_of(30.0, 0.1, 64), gap=3.0))
 
     medians = [known.drawn(number / 20).median_seconds for number in range(21)]
 
@@ -70,7 +70,7 @@ def test_drawn_shapes_are_the_likely_ones() -> None:
 
 def test_reads_at_one_moment_leave_in_doubt_what_they_cannot_tell() -> None:
     """All had ended by 20 s, says nothing of when: the shapes drawn differ, so that other moments are tried."""
-    known = Durations(USUAL, [Sighting(0.0, 20.0)] * 30)
+    known = DurationModel(USUAL, [Observation(0.0, 20.0)] * 30)
 
     medians = [known.drawn(number / 20).median_seconds for number in range(21)]
 
@@ -80,15 +80,15 @@ def test_reads_at_one_moment_leave_in_doubt_what_they_cannot_tell() -> None:
 
 def test_the_likelier_are_drawn_more_often_than_by_their_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
     """A draw serves to find out, and each that is far from the truth costs seconds: half of the medians are nearer."""
-    known = Durations(USUAL, [Sighting(0.0, 16.0), Sighting(14.0, 16.0)] * 4)
+    known = DurationModel(USUAL, [Observation(0.0, 16.0), Observation(14.0, 16.0)] * 4)
 
     sharpened = _middle_half(known)
-    monkeypatch.setattr("batchkiln.core.durations._SHARPNESS", 1.0)
+    monkeypatch.setattr("batchkiln.core.duration_model._SHARPNESS", 1.0)
 
     assert 0 < sharpened < 0.9 * _middle_half(known)
 
 
-def _middle_half(known: Durations) -> float:
+def _middle_half(known: DurationModel) -> float:
     """Return over how many seconds the middle half of the medians that are drawn is spread."""
     medians = sorted(known.drawn(number / 1000).median_seconds for number in range(1001))
     return medians[750] - medians[250]

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from batchkiln.core.budget import Obstacle
+from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.forecast import CalendarDay, Forecast, ItemClass, JobLoad, Unpayable, forecast
-from batchkiln.core.windows import DayUsage, Limits, ServiceDay
+from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2030, 1, 2, tzinfo=UTC)
@@ -193,7 +193,7 @@ def test_a_cap_below_the_quote_is_told() -> None:
     """Such items are rejected at once, and take no time (contract, section 7)."""
     told = foretell(ItemClass(3, 12, 30, cap=10))
 
-    assert told.unpayable == (Unpayable("birds", Obstacle.OVER_CAP, 3, 12, 10),)
+    assert told.unpayable == (Unpayable("birds", BudgetLimit.OVER_CAP, 3, 12, 10),)
     assert told.ends["birds"] == NOON
 
 
@@ -202,15 +202,15 @@ def test_a_price_above_a_daily_budget_is_told() -> None:
     over_day = foretell(ItemClass(1, 2001, 30)).unpayable
     over_job_day = foretell(ItemClass(1, 12, 30), credits_per_day=10).unpayable
 
-    assert over_day == (Unpayable("birds", Obstacle.OVER_DAY, 1, 2001, 2000),)
-    assert over_job_day == (Unpayable("birds", Obstacle.OVER_JOB_DAY, 1, 12, 10),)
+    assert over_day == (Unpayable("birds", BudgetLimit.OVER_DAY, 1, 2001, 2000),)
+    assert over_job_day == (Unpayable("birds", BudgetLimit.OVER_JOB_DAY, 1, 12, 10),)
 
 
 def test_what_the_jobs_budget_no_longer_covers_is_told() -> None:
     """The first items use the budget up; the others are rejected (Law 6)."""
     told = foretell(ItemClass(5, 10, 30), credits_left=25)
 
-    assert told.unpayable == (Unpayable("birds", Obstacle.OVER_JOB_BUDGET, 3, 10, 5),)
+    assert told.unpayable == (Unpayable("birds", BudgetLimit.OVER_JOB_BUDGET, 3, 10, 5),)
     assert [(day.items, day.credits) for day in told.days] == [(2, 20)]
 
 

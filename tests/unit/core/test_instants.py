@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.instants import EPOCH, ClockOffset, Now, from_milliseconds, to_milliseconds
+from batchkiln.core.timestamps import EPOCH, ClockOffset, ClockReading, from_milliseconds, to_milliseconds
 from support.builders import NOON
 
 NOON_SECONDS = (NOON - EPOCH).total_seconds()
@@ -15,22 +15,22 @@ STEPS = st.lists(st.tuples(st.floats(0, 50), st.floats(0, 3), st.floats(0, 1)), 
 
 def observed(true_offset: float, replies: list[tuple[float, float, float]]) -> tuple[ClockOffset, float]:
     """Observe replies (gap, length, where in it the service looked at its clock); give what is known, and when."""
-    offset, steady = ClockOffset(true_offset, true_offset), 0.0
+    offset, monotonic = ClockOffset(true_offset, true_offset), 0.0
     for gap, length, where in replies:
-        sent_at = steady + gap
-        steady = sent_at + length
+        sent_at = monotonic + gap
+        monotonic = sent_at + length
         shown = int(true_offset + sent_at + length * where)
         date = EPOCH + timedelta(seconds=shown)
-        offset = offset.observe(date, sent_at=sent_at, received_at=steady, expected=true_offset)
-    return offset, steady
+        offset = offset.observe(date, sent_at=sent_at, received_at=monotonic, expected=true_offset)
+    return offset, monotonic
 
 
 @given(true_offset=st.floats(1e9, 2e9), replies=STEPS)
 def test_interval_always_holds_the_true_offset(true_offset: float, replies: list[tuple[float, float, float]]) -> None:
     """Law 5: with dates cut to the second, the service's clock is never outside of what is believed."""
-    offset, steady = observed(true_offset, replies)
-    now = offset.now(steady)
-    true = EPOCH + timedelta(seconds=true_offset + steady)
+    offset, monotonic = observed(true_offset, replies)
+    now = offset.now(monotonic)
+    true = EPOCH + timedelta(seconds=true_offset + monotonic)
 
     assert now.instant - timedelta(microseconds=2) <= true <= now.latest + timedelta(microseconds=2)
 
@@ -39,7 +39,7 @@ KNOWN = ClockOffset(NOON_SECONDS - 0.1, NOON_SECONDS + 1.0, is_observed=True)
 
 
 def hear(offset: ClockOffset, *words: tuple[float, datetime], expected: float | None = None) -> ClockOffset:
-    """Hear dates, each in a reply that took a tenth of a second from its steady moment on."""
+    """Hear dates, each in a reply that took a tenth of a second from its monotonic moment on."""
     for sent_at, date in words:
         offset = offset.observe(date, sent_at=sent_at, received_at=sent_at + 0.1, expected=expected)
     return offset
@@ -102,7 +102,7 @@ def test_a_small_step_is_followed_at_once() -> None:
 
 
 def test_a_jump_that_this_machines_clock_made_too_is_followed_at_once() -> None:
-    """After a suspend the steady clock has stood still, and both others have not."""
+    """After a suspend the monotonic clock has stood still, and both others have not."""
     jumped = hear(KNOWN, (1.0, NOON + timedelta(hours=9)), expected=NOON_SECONDS + 9 * 3600)
 
     assert abs(jumped.lowest - NOON_SECONDS - 9 * 3600) < 2
@@ -131,8 +131,8 @@ def test_stored_instants_come_back(milliseconds: int) -> None:
 
 
 def test_steady_moments_and_instants_convert_both_ways() -> None:
-    """Waits are measured on the steady clock, shown as instants."""
-    now = Now(100.0, NOON, NOON + timedelta(seconds=1))
+    """Waits are measured on the monotonic clock, shown as instants."""
+    now = ClockReading(100.0, NOON, NOON + timedelta(seconds=1))
 
-    assert now.steady_of(NOON + timedelta(seconds=5)) == 105.0
+    assert now.monotonic_of(NOON + timedelta(seconds=5)) == 105.0
     assert now.instant_of(105.0) == NOON + timedelta(seconds=5)

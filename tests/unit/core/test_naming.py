@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchkiln.core import naming
+from batchkiln.core import filenames
 
 DEFAULT = "{job}/{item}.{ext}"
 ANY_TEXT = st.text() | st.text(st.sampled_from('./\\~- :\x00aAb"{}é\u0301'), max_size=8)
 
 
 def named(pattern: str = DEFAULT, *, item: str = "fox", index: int = 3, output: int = 1, ext: str = "png") -> str:
-    return naming.render(pattern, job="job", item=item, index=index, output=output, model="epsilon-2", ext=ext)
+    return filenames.render(pattern, job="job", item=item, index=index, output=output, model="epsilon-2", ext=ext)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_fields_and_later_outputs(pattern: str, output: int, expected: str) -> N
 )
 def test_bad_patterns_are_refused(pattern: str) -> None:
     """A pattern that leaves the folder, or cannot be read, is an error and not a surprise at download."""
-    with pytest.raises(naming.PatternError):
-        naming.fields(pattern)
+    with pytest.raises(filenames.PatternError):
+        filenames.fields(pattern)
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_hostile_ids_become_one_component(item: str) -> None:
 
 def test_a_value_cannot_bring_in_a_field() -> None:
     """Braces in a variable stay braces, whatever stands between them."""
-    prerendered = naming.prerender("{kind}-{index}/{item}.{ext}", {"kind": "{item}{{%s"})
+    prerendered = filenames.prerender("{kind}-{index}/{item}.{ext}", {"kind": "{item}{{%s"})
 
-    assert not naming.needs_variables(prerendered)
+    assert not filenames.needs_variables(prerendered)
     assert named(prerendered) == "{item}{{%s-3/fox.png"
 
 
 def test_needs_variables() -> None:
     """Only fields that are not built in need an item's variables."""
-    assert not naming.needs_variables("{job}{item}{index}{output}{model}.{ext}")
-    assert naming.needs_variables("{kind}/{item}.{ext}")
+    assert not filenames.needs_variables("{job}{item}{index}{output}{model}.{ext}")
+    assert filenames.needs_variables("{kind}/{item}.{ext}")
 
 
 @pytest.mark.parametrize(
@@ -100,23 +100,23 @@ def test_needs_variables() -> None:
 )
 def test_identifies_item(pattern: str, *, expected: bool) -> None:
     """Only a pattern from which the item can be read back rules collisions out."""
-    assert naming.identifies_item(pattern) is expected
+    assert filenames.identifies_item(pattern) is expected
 
 
 def test_a_changed_id_differs_from_an_id_that_looks_like_it() -> None:
     """An id that already ends like a hash is hashed too, so nobody can take another's name."""
-    changed = naming.safe_value("a/b")
+    changed = filenames.safe_value("a/b")
 
-    assert naming.safe_value(changed) != changed
+    assert filenames.safe_value(changed) != changed
 
 
 @settings(deadline=None)
 @given(item=ANY_TEXT, kind=ANY_TEXT, model=ANY_TEXT, ext=ANY_TEXT, output=st.integers(1, 99))
 def test_names_stay_inside_the_folder(item: str, kind: str, model: str, ext: str, output: int) -> None:
     """No value leads out of the folder, hides a component or holds a control character."""
-    pattern = naming.prerender("x{kind}/{model}/{kind}{item}.{ext}", {"kind": kind})
+    pattern = filenames.prerender("x{kind}/{model}/{kind}{item}.{ext}", {"kind": kind})
 
-    name = naming.render(pattern, job="j", item=item, index=0, output=output, model=model, ext=ext)
+    name = filenames.render(pattern, job="j", item=item, index=0, output=output, model=model, ext=ext)
 
     components = name.split("/")
     assert len(components) == 3

@@ -18,27 +18,27 @@ from batchkiln.core.outcomes import (
     replay_wait_seconds,
     was_in_doubt,
 )
-from batchkiln.core.replies import (
+from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,
     Busy,
     CreateReply,
     EdgeBlocked,
+    ErrorInfo,
     GenerationRecord,
     GenerationStatus,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     NotUnderstood,
     RefusalKind,
     Refused,
-    ServiceError,
     Throttled,
     Unavailable,
 )
 from batchkiln.core.states import TRANSITIONS, Event, ItemState, apply
 
-NO = ServiceError("no", "no")
+NO = ErrorInfo("no", "no")
 RECORD = GenerationRecord("g", GenerationStatus.PENDING, "pending", None, None, (), None)
 REPLIES: list[CreateReply] = [
     Accepted(RECORD),
@@ -47,10 +47,10 @@ REPLIES: list[CreateReply] = [
     Throttled(None, NO),
     EdgeBlocked(),
     Busy(None, NO),
-    KeyConflict(NO),
+    IdempotencyConflict(NO),
     Unavailable(None, NO),
-    NoReply("lost"),
-    NoReply("an HTML page", 400),
+    NoResponse("lost"),
+    NoResponse("an HTML page", 400),
     NotUnderstood("names no generation", "{}", 202),
 ]
 FRESH = Attempt(
@@ -147,6 +147,6 @@ def test_third_refusal_alike_pauses() -> None:
 
 def test_event_of_a_hold_depends_on_what_was_said() -> None:
     """A person is told what kept the service from deciding."""
-    assert hold_after_long(KeyConflict(NO), FRESH) is Event.KEY_CONFLICT
+    assert hold_after_long(IdempotencyConflict(NO), FRESH) is Event.KEY_CONFLICT
     assert hold_after_long(Refused(RefusalKind.INVALID, NO), IN_DOUBT) is Event.REFUSED_IN_DOUBT
     assert hold_after_long(Unavailable(timedelta(seconds=1), NO), FRESH) is Event.SET_ASIDE

@@ -3,7 +3,7 @@
 import pytest
 
 from batchkiln.core.output_links import compare, extension_of, free_number, mark_of
-from batchkiln.core.replies import OutputLink
+from batchkiln.core.responses import OutputLink
 
 
 def link(url: str, identity: str | None = None) -> OutputLink:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.packing import dearest_of_fullest
+from batchkiln.core.packing import best_next_cost
 
 DAY = 2000
 
@@ -19,7 +19,7 @@ def days_needed(prices: list[int]) -> int:
     left, days = Counter(prices), 0
     while left:
         room, days = DAY, days + 1
-        while (price := dearest_of_fullest(left, room)) is not None:
+        while (price := best_next_cost(left, room)) is not None:
             room -= price
             left -= Counter([price])
     return days
@@ -57,11 +57,11 @@ def test_the_dearest_of_a_fullest_selection(counts: dict[int, int], room: int) -
     }
     dearest = max(picked, default=0) or None
 
-    assert dearest_of_fullest(counts, room) == dearest
+    assert best_next_cost(counts, room) == dearest
 
 
 def test_what_costs_nothing_goes_last() -> None:
     """It fits every day."""
-    assert dearest_of_fullest({0: 3, 5: 1}, 10) == 5
-    assert dearest_of_fullest({0: 3, 5: 1}, 4) == 0
-    assert dearest_of_fullest({5: 1}, 4) is None
+    assert best_next_cost({0: 3, 5: 1}, 10) == 5
+    assert best_next_cost({0: 3, 5: 1}, 4) == 0
+    assert best_next_cost({5: 1}, 4) is None

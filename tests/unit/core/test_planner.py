@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
-from batchkiln.core.budget import JobMoney, Obstacle
+from batchkiln.core.budget import BudgetLimit, JobCredits
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.instants import EPOCH
 from batchkiln.core.job import AttemptState, Order
 from batchkiln.core.planner import (
     AskQuote,
     Candidate,
-    Due,
+    NotBefore,
     Poll,
     QueueView,
-    Reason,
     Reject,
     Replay,
-    Rest,
     Submit,
     Upload,
+    WaitReason,
+    WaitUntil,
     choose_action,
     choose_preparation,
 )
-from batchkiln.core.windows import DayUsage, Limits, SlidingLog
+from batchkiln.core.rate_limits import DayUsage, Limits, SlidingWindow
+from batchkiln.core.timestamps import EPOCH
 from support.builders import NEVER, account_view, attempt, candidate, filled, now_at
 
 NOW = now_at(1000.0)
@@ -38,7 +38,7 @@ def queue(*candidates: Any, **fields: Any) -> QueueView:
     return QueueView(fields.pop("unresolved", None), candidates, **fields)
 
 
-def chosen(view: QueueView, **account: Any) -> tuple[type, int | None, float, Reason]:
+def chosen(view: QueueView, **account: Any) -> tuple[type, int | None, float, WaitReason]:
     """Return what is chosen: its kind, the item or attempt, when, and what it waits for."""
     action = choose_action(view, account_view(**account), NOW)
     subject = getattr(action, "candidate", None) or getattr(action, "attempt", None)
@@ -51,34 +51,34 @@ def test_unresolved_attempt_is_replayed_before_anything(may_start: bool, is_slot
     """Law 2: an unknown outcome comes first, also when nothing new may begin. Service rule 4.2."""
     view = queue(READY, unresolved=SENT, is_slot_held=is_slot_held)
 
-    assert chosen(view, may_start=may_start, credits_left=0) == (Replay, 1, 1000.0, Reason.NOW)
+    assert chosen(view, may_start=may_start, credits_left=0) == (Replay, 1, 1000.0, WaitReason.NOW)
 
 
 def test_active_generation_is_polled_not_before_the_interval() -> None:
     """Law 3: the known id is read, ten seconds after the last request about it. Service rule 4.4."""
     view = queue(READY, unresolved=ACTIVE)
 
-    assert chosen(view, last_touched_at=995.0) == (Poll, 1, 1005.0, Reason.POLL_INTERVAL)
-    assert chosen(view, last_touched_at=None) == (Poll, 1, 1000.0, Reason.NOW)
+    assert chosen(view, last_touched_at=995.0) == (Poll, 1, 1005.0, WaitReason.POLL_INTERVAL)
+    assert chosen(view, last_touched_at=None) == (Poll, 1, 1000.0, WaitReason.NOW)
     assert chosen(view, last_touched_at=900.0, may_start=False)[0] is Poll
 
 
 @pytest.mark.parametrize(
     ("fields", "at", "reason"),
     [
-        ({}, 1000.0, Reason.NOW),
-        ({"creates": filled(SlidingLog(limit=1, span_seconds=60), 990.0)}, 1050.0, Reason.MINUTE_WINDOW),
-        ({"machine": filled(SlidingLog(limit=1, span_seconds=60), 990.0)}, 1050.0, Reason.MINUTE_WINDOW),
-        ({"creates_held": Due(1200.0, Reason.THROTTLED)}, 1200.0, Reason.THROTTLED),
-        ({"machine_held": Due(1060.0, Reason.EDGE_FIREWALL)}, 1060.0, Reason.EDGE_FIREWALL),
-        ({"usage": DayUsage(creates=1000)}, 43_200.0, Reason.DAY_REQUESTS),
-        ({"reads_held": Due(1200.0, Reason.THROTTLED)}, 1000.0, Reason.NOW),
-        ({"usage": DayUsage(reads=20_000)}, 1000.0, Reason.NOW),
+        ({}, 1000.0, WaitReason.NOW),
+        ({"creates": filled(SlidingWindow(limit=1, span_seconds=60), 990.0)}, 1050.0, WaitReason.MINUTE_WINDOW),
+        ({"machine": filled(SlidingWindow(limit=1, span_seconds=60), 990.0)}, 1050.0, WaitReason.MINUTE_WINDOW),
+        ({"creates_held": NotBefore(1200.0, WaitReason.THROTTLED)}, 1200.0, WaitReason.THROTTLED),
+        ({"machine_held": NotBefore(1060.0, WaitReason.EDGE_FIREWALL)}, 1060.0, WaitReason.EDGE_FIREWALL),
+        ({"usage": DayUsage(creates=1000)}, 43_200.0, WaitReason.DAY_REQUESTS),
+        ({"reads_held": NotBefore(1200.0, WaitReason.THROTTLED)}, 1000.0, WaitReason.NOW),
+        ({"usage": DayUsage(reads=20_000)}, 1000.0, WaitReason.NOW),
     ],
 )
 @pytest.mark.parametrize("view", [queue(READY), queue(unresolved=SENT)])
 def test_create_and_replay_wait_for_the_same_windows(
-    view: QueueView, fields: dict[str, Any], at: float, reason: Reason
+    view: QueueView, fields: dict[str, Any], at: float, reason: WaitReason
 ) -> None:
     """Law 5: replays count toward the limits like any create. Service section 8."""
     assert chosen(view, **fields)[2:] == (at, reason)
@@ -87,14 +87,14 @@ def test_create_and_replay_wait_for_the_same_windows(
 @pytest.mark.parametrize(
     ("fields", "at", "reason"),
     [
-        ({"reads": filled(SlidingLog(limit=1, span_seconds=60), 990.0)}, 1050.0, Reason.MINUTE_WINDOW),
-        ({"reads_held": Due(1200.0, Reason.THROTTLED)}, 1200.0, Reason.THROTTLED),
-        ({"machine_held": Due(1060.0, Reason.EDGE_FIREWALL)}, 1060.0, Reason.EDGE_FIREWALL),
-        ({"usage": DayUsage(reads=20_000)}, 43_200.0, Reason.DAY_REQUESTS),
-        ({"creates_held": Due(1200.0, Reason.THROTTLED)}, 1000.0, Reason.NOW),
+        ({"reads": filled(SlidingWindow(limit=1, span_seconds=60), 990.0)}, 1050.0, WaitReason.MINUTE_WINDOW),
+        ({"reads_held": NotBefore(1200.0, WaitReason.THROTTLED)}, 1200.0, WaitReason.THROTTLED),
+        ({"machine_held": NotBefore(1060.0, WaitReason.EDGE_FIREWALL)}, 1060.0, WaitReason.EDGE_FIREWALL),
+        ({"usage": DayUsage(reads=20_000)}, 43_200.0, WaitReason.DAY_REQUESTS),
+        ({"creates_held": NotBefore(1200.0, WaitReason.THROTTLED)}, 1000.0, WaitReason.NOW),
     ],
 )
-def test_poll_waits_for_the_windows_of_reads(fields: dict[str, Any], at: float, reason: Reason) -> None:
+def test_poll_waits_for_the_windows_of_reads(fields: dict[str, Any], at: float, reason: WaitReason) -> None:
     """Law 5: polls are reads, and no creates."""
     assert chosen(queue(unresolved=ACTIVE), **fields)[2:] == (at, reason)
 
@@ -102,54 +102,54 @@ def test_poll_waits_for_the_windows_of_reads(fields: dict[str, Any], at: float, 
 @pytest.mark.parametrize(
     ("candidates", "account", "expected"),
     [
-        ([], {}, (Rest, None, NEVER, Reason.NOTHING)),
-        ([candidate(cost=None)], {}, (Rest, None, NEVER, Reason.PREPARING)),
-        ([candidate(is_ready=False)], {}, (Rest, None, NEVER, Reason.PREPARING)),
-        ([READY], {"may_start": False}, (Rest, None, NEVER, Reason.ENOUGH)),
-        ([READY], {"credits_left": 9}, (Rest, None, NEVER, Reason.ENOUGH)),
-        ([READY], {"credits_left": 10}, (Submit, 1, 1000.0, Reason.NOW)),
-        ([READY], {"usage": DayUsage(credits=1991)}, (Rest, None, 43_200.0, Reason.DAY_CREDITS)),
-        ([READY], {"usage": DayUsage(credits=1990)}, (Submit, 1, 1000.0, Reason.NOW)),
+        ([], {}, (WaitUntil, None, NEVER, WaitReason.NOTHING)),
+        ([candidate(cost=None)], {}, (WaitUntil, None, NEVER, WaitReason.PREPARING)),
+        ([candidate(is_ready=False)], {}, (WaitUntil, None, NEVER, WaitReason.PREPARING)),
+        ([READY], {"may_start": False}, (WaitUntil, None, NEVER, WaitReason.ENOUGH)),
+        ([READY], {"credits_left": 9}, (WaitUntil, None, NEVER, WaitReason.ENOUGH)),
+        ([READY], {"credits_left": 10}, (Submit, 1, 1000.0, WaitReason.NOW)),
+        ([READY], {"usage": DayUsage(credits=1991)}, (WaitUntil, None, 43_200.0, WaitReason.DAY_CREDITS)),
+        ([READY], {"usage": DayUsage(credits=1990)}, (Submit, 1, 1000.0, WaitReason.NOW)),
         (
-            [candidate(money=JobMoney(budget_per_day=15, today=6))],
+            [candidate(money=JobCredits(budget_per_day=15, today=6))],
             {},
-            (Rest, None, 43_200.0, Reason.JOB_DAY_CREDITS),
+            (WaitUntil, None, 43_200.0, WaitReason.JOB_DAY_CREDITS),
         ),
         (
-            [candidate(money=JobMoney(budget=15, reserved=6), job_is_working=True)],
+            [candidate(money=JobCredits(budget=15, reserved=6), job_is_working=True)],
             {},
-            (Rest, None, NEVER, Reason.SETTLING),
+            (WaitUntil, None, NEVER, WaitReason.SETTLING),
         ),
-        ([candidate(cap=9)], {}, (Rest, None, NEVER, Reason.SETTLING)),
+        ([candidate(cap=9)], {}, (WaitUntil, None, NEVER, WaitReason.SETTLING)),
         (
             [candidate(item_id=1, cost=60), candidate(item_id=2, index=2, cost=10)],
             {"usage": DayUsage(credits=1950)},
-            (Submit, 2, 1000.0, Reason.NOW),
+            (Submit, 2, 1000.0, WaitReason.NOW),
         ),
         (
             [candidate(item_id=1, cost=60), candidate(item_id=2, index=2, cost=10)],
             {},
-            (Submit, 1, 1000.0, Reason.NOW),
+            (Submit, 1, 1000.0, WaitReason.NOW),
         ),
         (
             [candidate(item_id=1, cost=None), candidate(item_id=2, index=2)],
             {},
-            (Submit, 2, 1000.0, Reason.NOW),
+            (Submit, 2, 1000.0, WaitReason.NOW),
         ),
         (
             [candidate(item_id=1), candidate(item_id=2, index=2, priority=1)],
             {},
-            (Submit, 2, 1000.0, Reason.NOW),
+            (Submit, 2, 1000.0, WaitReason.NOW),
         ),
         (
             [candidate(item_id=1, job_id=2, index=0), candidate(item_id=2, index=2, priority=0)],
             {},
-            (Submit, 2, 1000.0, Reason.NOW),
+            (Submit, 2, 1000.0, WaitReason.NOW),
         ),
         (
             [candidate(item_id=1, order=Order.PACK), candidate(item_id=2, index=2, cost=20, order=Order.PACK)],
             {},
-            (Submit, 2, 1000.0, Reason.NOW),
+            (Submit, 2, 1000.0, WaitReason.NOW),
         ),
     ],
 )
@@ -160,15 +160,15 @@ def test_new_work(candidates: list[Any], account: dict[str, Any], expected: tupl
 
 def test_held_slot_rests() -> None:
     """Law 4: an attempt that a person has to end still takes the account's one place."""
-    assert chosen(queue(READY, is_slot_held=True)) == (Rest, None, NEVER, Reason.HELD)
+    assert chosen(queue(READY, is_slot_held=True)) == (WaitUntil, None, NEVER, WaitReason.HELD)
 
 
 @pytest.mark.parametrize(
     ("candidates", "account", "expected"),
     [
-        ([], {}, (Rest, None)),
-        ([READY], {}, (Rest, None)),
-        ([candidate(cost=None)], {"may_start": False}, (Rest, None)),
+        ([], {}, (WaitUntil, None)),
+        ([READY], {}, (WaitUntil, None)),
+        ([candidate(cost=None)], {"may_start": False}, (WaitUntil, None)),
         ([candidate(cost=None)], {}, (AskQuote, 1)),
         ([candidate(cost=None, is_ready=False, missing_inputs=(1,))], {}, (Upload, 1)),
         ([candidate(missing_inputs=(7,))], {}, (Upload, 1)),
@@ -179,8 +179,8 @@ def test_held_slot_rests() -> None:
         ),
         ([candidate(cap=9)], {}, (Reject, 1)),
         ([candidate(cost=None), candidate(item_id=2, index=2, cap=9)], {}, (Reject, 2)),
-        ([candidate(money=JobMoney(budget=15, charged=6))], {}, (Reject, 1)),
-        ([candidate(money=JobMoney(budget=15, charged=6), job_is_working=True)], {}, (Rest, None)),
+        ([candidate(money=JobCredits(budget=15, charged=6))], {}, (Reject, 1)),
+        ([candidate(money=JobCredits(budget=15, charged=6), job_is_working=True)], {}, (WaitUntil, None)),
         (
             [candidate(is_ready=False, missing_inputs=(1,)), candidate(item_id=2, index=2, cost=None)],
             {"usage": DayUsage(upload_files=100)},
@@ -199,16 +199,16 @@ def test_rejection_names_its_obstacle() -> None:
     """The reason is told to a person."""
     choice = choose_preparation(queue(candidate(cap=9)), account_view(), NOW)
 
-    assert choice == Reject(candidate(cap=9), Obstacle.OVER_CAP)
+    assert choice == Reject(candidate(cap=9), BudgetLimit.OVER_CAP)
 
 
 def test_quotes_leave_places_for_polls() -> None:
     """A poll every ten seconds always finds its place in the minute."""
-    reads = filled(SlidingLog(limit=60, span_seconds=60), *[990.0] * 52)
+    reads = filled(SlidingWindow(limit=60, span_seconds=60), *[990.0] * 52)
 
     choice = choose_preparation(queue(candidate(cost=None)), account_view(reads=reads), NOW)
 
-    assert choice == AskQuote(candidate(cost=None), Due(1050.0, Reason.MINUTE_WINDOW))
+    assert choice == AskQuote(candidate(cost=None), NotBefore(1050.0, WaitReason.MINUTE_WINDOW))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_quotes_leave_places_for_polls() -> None:
 )
 def test_upload_waits_for_two_creates_and_leaves_two(usage: DayUsage, used: int, at: float) -> None:
     """Law 5: an upload is two requests of the creates' window; a replay and a create keep their places."""
-    creates = filled(SlidingLog(limit=10, span_seconds=60), *[990.0] * used)
+    creates = filled(SlidingWindow(limit=10, span_seconds=60), *[990.0] * used)
     wanted = candidate(is_ready=False, missing_inputs=(1,))
 
     choice = choose_preparation(queue(wanted), account_view(usage=usage, creates=creates, limits=Limits()), NOW)
@@ -249,10 +249,10 @@ def test_what_needs_a_call_that_rests_waits_for_a_person(lacking: Candidate, cal
     """Law 10: neither the slot nor the preparation has anything to do, and both know why."""
     account = account_view(**not_understood(*calls))
 
-    assert choose_action(queue(lacking), account, NOW) == Rest(Due(NEVER, Reason.NOT_UNDERSTOOD))
+    assert choose_action(queue(lacking), account, NOW) == WaitUntil(NotBefore(NEVER, WaitReason.NOT_UNDERSTOOD))
     preparation = choose_preparation(queue(lacking), account, NOW)
     assert not isinstance(preparation, Reject)
-    assert preparation.due == Due(NEVER, Reason.NOT_UNDERSTOOD)
+    assert preparation.due == NotBefore(NEVER, WaitReason.NOT_UNDERSTOOD)
 
 
 def test_what_is_paid_never_rests() -> None:
@@ -265,7 +265,7 @@ def test_what_is_paid_never_rests() -> None:
 
 def test_nothing_new_is_sent_where_creates_are_not_understood() -> None:
     """Law 10: the next one may be paid, and not be understood either. Reads that are not understood stop nothing."""
-    assert chosen(queue(READY), **not_understood(Call.CREATE))[2:] == (NEVER, Reason.NOT_UNDERSTOOD)
+    assert chosen(queue(READY), **not_understood(Call.CREATE))[2:] == (NEVER, WaitReason.NOT_UNDERSTOOD)
     assert chosen(queue(READY), **not_understood(Call.READ))[0] is Submit
 
 
@@ -273,6 +273,6 @@ def test_recipe_whose_price_cannot_be_had_lets_others_go_first() -> None:
     """One that fails waits in its own time, and is asked after the others also where both are due."""
     failing, other = candidate(cost=None), candidate(item_id=2, index=2, cost=None, recipe_id=2)
 
-    for held in (Due(1200.0, Reason.NO_PRICE), Due(900.0, Reason.NO_PRICE)):
+    for held in (NotBefore(1200.0, WaitReason.NO_PRICE), NotBefore(900.0, WaitReason.NO_PRICE)):
         account = account_view(quotes_held={failing.recipe_id: held})
-        assert choose_preparation(queue(failing, other), account, NOW) == AskQuote(other, Due(1000.0))
+        assert choose_preparation(queue(failing, other), account, NOW) == AskQuote(other, NotBefore(1000.0))

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.durations import Shape
-from batchkiln.core.reading_times import next_read_seconds
+from batchkiln.core.duration_model import LogNormal
+from batchkiln.core.poll_schedule import next_read_seconds
 
 INTERVAL = 10.0
 LONG = 5 * 3600.0
 
 
-def reads_until(seconds: float, shape: Shape) -> list[float]:
+def reads_until(seconds: float, shape: LogNormal) -> list[float]:
     """Return when a generation of this duration is read, the last time after its end."""
     moments = [0.0]
     while moments[-1] < seconds:
@@ -23,11 +23,11 @@ def reads_until(seconds: float, shape: Shape) -> list[float]:
     return moments
 
 
-shapes = st.builds(Shape, st.floats(0.01, 3000.0), st.sampled_from([0.02, 0.06, 0.1, 0.3, 0.8]))
+shapes = st.builds(LogNormal, st.floats(0.01, 3000.0), st.sampled_from([0.02, 0.06, 0.1, 0.3, 0.8]))
 
 
 @given(shapes, st.floats(0.1, 2000.0))
-def test_reads_keep_their_distance_and_are_never_more(shape: Shape, seconds: float) -> None:
+def test_reads_keep_their_distance_and_are_never_more(shape: LogNormal, seconds: float) -> None:
     """Service rule 4.4, whatever is believed and whatever is so."""
     moments = reads_until(seconds, shape)
 
@@ -36,7 +36,7 @@ def test_reads_keep_their_distance_and_are_never_more(shape: Shape, seconds: flo
 
 
 @given(shapes)
-def test_reads_never_cease(shape: Shape) -> None:
+def test_reads_never_cease(shape: LogNormal) -> None:
     """Law 3: what takes far longer than believed is read on, as often as one that does not."""
     moments = reads_until(LONG, shape)
 
@@ -46,7 +46,7 @@ def test_reads_never_cease(shape: Shape) -> None:
 @pytest.mark.parametrize(("median", "latest"), [(15.0, 18.0), (12.0, 14.5), (28.0, 31.0)])
 def test_what_is_well_known_is_read_soon_after_its_end(median: float, latest: float) -> None:
     """One read is late enough that it seldom comes too early, and no later."""
-    moments = reads_until(median, Shape(median, 0.05))
+    moments = reads_until(median, LogNormal(median, 0.05))
 
     assert median < moments[-1] < latest
 
@@ -55,7 +55,7 @@ def test_what_is_well_known_is_read_soon_after_its_end(median: float, latest: fl
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.2, 0.5])
 def test_less_time_is_lost_than_with_a_read_every_interval(median: float, spread: float) -> None:
     """Over the quantiles of what is believed: the time from the end to the read that sees it."""
-    shape = Shape(median, spread)
+    shape = LogNormal(median, spread)
     durations = quantiles(shape, 400)
 
     lost = sum(reads_until(seconds, shape)[-1] - seconds for seconds in durations)
@@ -66,7 +66,7 @@ def test_less_time_is_lost_than_with_a_read_every_interval(median: float, spread
 
 def test_replies_that_take_a_moment_do_not_push_reads_apart() -> None:
     """Service rule 4.4 counts from the last reply; the next read then comes an interval later, not a step more."""
-    shape, latency = Shape(60.0, 0.5), 0.2
+    shape, latency = LogNormal(60.0, 0.5), 0.2
     gaps, touched = list[float](), latency
     for _ in range(8):
         at = next_read_seconds(shape, elapsed_seconds=touched, interval_seconds=INTERVAL)
@@ -76,7 +76,7 @@ def test_replies_that_take_a_moment_do_not_push_reads_apart() -> None:
     assert sum(gaps) / len(gaps) < 1.02 * INTERVAL
 
 
-def quantiles(shape: Shape, count: int) -> list[float]:
+def quantiles(shape: LogNormal, count: int) -> list[float]:
     """Return durations that stand for as large a share each."""
     found = []
     for number in range(count):
@@ -90,4 +90,4 @@ def quantiles(shape: Shape, count: int) -> list[float]:
 
 def test_without_an_interval_it_is_read_at_once() -> None:
     """Limits lifted by configuration: there is nothing to keep."""
-    assert next_read_seconds(Shape(15.0, 0.1), elapsed_seconds=3.0, interval_seconds=0.0) == 3.0
+    assert next_read_seconds(LogNormal(15.0, 0.1), elapsed_seconds=3.0, interval_seconds=0.0) == 3.0

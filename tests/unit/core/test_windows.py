@@ -6,8 +6,8 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.instants import EPOCH
-from batchkiln.core.windows import DayUsage, ServiceDay, SlidingLog, Today, day_starts
+from batchkiln.core.rate_limits import CurrentDay, DayUsage, ServiceDay, SlidingWindow, day_starts
+from batchkiln.core.timestamps import EPOCH
 from support.builders import NOON, filled, now_at
 
 SPAN = 60.0
@@ -23,7 +23,7 @@ def test_no_window_of_any_alignment_holds_more_than_the_limit(
     limit: int, requests: list[tuple[float, float, float]], before: list[float]
 ) -> None:
     """Law 5: whenever the service counts a request between its start and its end, no minute holds too many."""
-    log = SlidingLog(limit=limit, span_seconds=SPAN, settled_at=before[-limit:])
+    log = SlidingWindow(limit=limit, span_seconds=SPAN, settled_at=before[-limit:])
     now, counted = 0.0, [*before[-limit:]]
     ends: list[float] = []
     for gap, length, where in requests:
@@ -47,21 +47,21 @@ def test_no_window_of_any_alignment_holds_more_than_the_limit(
 @given(settled=st.lists(TICKS, max_size=20), at=TICKS)
 def test_used_counts_what_ended_within_the_minute(settled: list[float], at: float) -> None:
     """The log agrees with a plain count, in whatever order it learned of the requests."""
-    log = filled(SlidingLog(limit=3, span_seconds=SPAN), *settled)
+    log = filled(SlidingWindow(limit=3, span_seconds=SPAN), *settled)
 
     assert log.used(100.0 + at) == sum(moment + SPAN > 100.0 + at for moment in settled)
 
 
 def test_requests_of_an_earlier_run_may_come_late() -> None:
     """Older requests learned of after newer ones do not open the window early."""
-    log = filled(SlidingLog(limit=1, span_seconds=SPAN), 100.0, 10.0, 20.0)
+    log = filled(SlidingWindow(limit=1, span_seconds=SPAN), 100.0, 10.0, 20.0)
 
     assert log.free_at(101.0) == 160.0
 
 
 def test_place_is_taken_while_a_request_is_under_way() -> None:
     """Nobody knows when it will be counted, so no moment is promised."""
-    log = SlidingLog(limit=1, span_seconds=SPAN)
+    log = SlidingWindow(limit=1, span_seconds=SPAN)
     log.start()
 
     assert log.free_at(1e6) == inf
@@ -70,7 +70,7 @@ def test_place_is_taken_while_a_request_is_under_way() -> None:
 
 def test_place_is_free_a_whole_minute_after_the_reply() -> None:
     """And not a minute after the request was sent."""
-    log = SlidingLog(limit=1, span_seconds=SPAN)
+    log = SlidingWindow(limit=1, span_seconds=SPAN)
     log.start()
     log.settle(30.0)
 
@@ -80,7 +80,7 @@ def test_place_is_free_a_whole_minute_after_the_reply() -> None:
 
 def test_several_places_wait_for_as_many() -> None:
     """A reserve waits until it is whole, and never blocks a window smaller than itself."""
-    log = filled(SlidingLog(limit=3, span_seconds=SPAN), 1.0, 2.0)
+    log = filled(SlidingWindow(limit=3, span_seconds=SPAN), 1.0, 2.0)
 
     assert log.free_at(3.0) == 3.0
     assert log.free_at(3.0, places=2) == 61.0
@@ -116,6 +116,6 @@ def test_around_a_reset_the_larger_usage_counts() -> None:
     first = DayUsage(creates=5, reads=1, credits=7, upload_files=0, upload_bytes=9)
     second = DayUsage(creates=1, reads=6, credits=8, upload_files=2, upload_bytes=3)
 
-    today = Today.between(first, second, resets_at=5.0)
+    today = CurrentDay.between(first, second, resets_at=5.0)
 
     assert today.usage == DayUsage(creates=5, reads=6, credits=8, upload_files=2, upload_bytes=9)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.dashboard.access import Access, is_loopback, read_token, token_file
+from batchkiln.dashboard.auth import Access, is_loopback, read_token, token_file
 
 
 @pytest.mark.parametrize(

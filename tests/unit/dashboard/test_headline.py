@@ -6,15 +6,15 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.planner import Reason
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
-from batchkiln.core.windows import DayUsage, Limits
-from batchkiln.dashboard.moment import Level, Moment, Slot, headline
-from batchkiln.queue.overview import Lease
-from batchkiln.queue.summaries import AccountSummary
-from batchkiln.views.overview import AccountView, JobView, Overview
-from batchkiln.views.waits import Wait
-from unit.views.builders import NOW, job_view, under_way
+from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
+from batchkiln.presentation.account_waits import Wait
+from batchkiln.presentation.overview import AccountView, JobView, Overview
+from batchkiln.store.accounts import AccountSummary
+from batchkiln.store.lock import Lease
+from support.view_builders import NOW, job_view, under_way
 
 DRIVEN = Lease(1, "here", "run", NOW)
 
@@ -27,8 +27,8 @@ def slot(
     return Slot(view, None, (), (), wait, None, blocked, None)
 
 
-def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> Moment:
-    return Moment(Overview(jobs, (), lease), slots, is_all=True)
+def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> PageSnapshot:
+    return PageSnapshot(Overview(jobs, (), lease), slots, is_all=True)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,9 @@ def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = D
             "Not understood on account local/main",
         ),
         (
-            moment(job_view({ItemState.QUEUED: 1}), slots=(slot(Wait(Reason.DAY_CREDITS, NOW + timedelta(hours=12))),)),
+            moment(
+                job_view({ItemState.QUEUED: 1}), slots=(slot(Wait(WaitReason.DAY_CREDITS, NOW + timedelta(hours=12))),)
+            ),
             Level.FINE,
             "Waiting until 2030-01-02 00:00 UTC",
         ),
@@ -71,7 +73,7 @@ def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = D
         ),
     ],
 )
-def test_a_person_is_called_for_what_only_a_person_can_mend(now: Moment, level: Level, piece: str) -> None:
+def test_a_person_is_called_for_what_only_a_person_can_mend(now: PageSnapshot, level: Level, piece: str) -> None:
     """Failures are worth a look; a hold, a block, a lost driver or a result about to be deleted is help needed."""
     found = headline(now)
 

@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from batchkiln.client import RequestMeter
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.metrics import Metric, exposition, of_moment, of_requests
-from batchkiln.dashboard.moment import Moment
-from batchkiln.queue.summaries import Credits, Trouble
-from batchkiln.views.overview import Overview
-from unit.views.builders import NOW, job_view
+from batchkiln.dashboard.snapshot import PageSnapshot
+from batchkiln.presentation.overview import Overview
+from batchkiln.store.jobs import Credits, Trouble
+from support.view_builders import NOW, job_view
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 
@@ -40,7 +40,7 @@ def test_jobs_are_told_by_state_cause_and_money() -> None:
     trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7, ItemState.HELD: 1}, troubles=[trouble], money=Credits(1, 20, 5))
 
-    found = samples(exposition(of_moment(Moment(Overview((view,), (), None), (), is_all=True))))
+    found = samples(exposition(of_moment(PageSnapshot(Overview((view,), (), None), (), is_all=True))))
 
     assert found["batchkiln_items", (("job_name", "birds"), ("state", "done"))] == 7
     assert found["batchkiln_items", (("job_name", "birds"), ("state", "expired"))] == 0
@@ -87,7 +87,7 @@ def test_the_manual_names_the_metrics_that_are_there() -> None:
     meter.note("/images", "202", 1.0)
     trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7}, troubles=[trouble], ends_at=NOW)
-    metrics = [*of_moment(Moment(Overview((view,), (), None), (), is_all=True)), *of_requests(meter)]
+    metrics = [*of_moment(PageSnapshot(Overview((view,), (), None), (), is_all=True)), *of_requests(meter)]
 
     told = documented()
 

@@ -13,8 +13,9 @@ import pytest
 from batchkiln.client import ServiceClient, fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile, load_config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.replies import BalanceRead, Described, NoReply
-from batchkiln.core.windows import Limits, ServiceDay
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.responses import BalanceRead, Described, NoResponse
+from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, fail, ok, warn
 from batchkiln.doctor.configuration import (
     check_address,
     check_configuration,
@@ -23,12 +24,11 @@ from batchkiln.doctor.configuration import (
     check_notifiers,
     check_shared_keys,
 )
-from batchkiln.doctor.findings import Finding, Level, exit_status_of, fail, ok, warn
-from batchkiln.doctor.machine import check_folder, check_program, check_proxies
-from batchkiln.doctor.queue import check_queue, check_work
+from batchkiln.doctor.environment import check_folder, check_program, check_proxies
+from batchkiln.doctor.queue_checks import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
-from batchkiln.queue.connection import prepare_for_writing
-from unit.queue.queue_file import QueueFile, spec
+from batchkiln.store.database import prepare_for_writing
+from support.queue_file import QueueFile, spec
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 STUDIO = Profile("studio", "https://example.invalid/api/v1", (Account("main", (KeySource(env="STUDIO_KEY"),)),))
@@ -48,7 +48,7 @@ class ClockAt:
         return self
 
 
-def levels(findings: list[Finding]) -> list[Level]:
+def levels(findings: list[CheckResult]) -> list[Level]:
     return [finding.level for finding in findings]
 
 
@@ -340,7 +340,7 @@ def test_paid_work_whose_key_is_not_configured_is_told(tmp_path: Path, monkeypat
 
 def test_a_silent_service_is_a_failure_that_names_what_was_not_checked() -> None:
     """Neither configuration nor account is to blame."""
-    found = check_reachable(NoReply("could not connect"))
+    found = check_reachable(NoResponse("could not connect"))
 
     assert (found.level, found.exit_status) == (Level.FAIL, ExitStatus.UNEXPECTED)
     assert "were not checked" in found.message

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchkiln.client.shape import field_types
-from batchkiln.doctor.findings import Level
+from batchkiln.doctor.check_results import Level
 from batchkiln.doctor.learned import BALANCE, Learned, check_unchanged, learned_path, load_learned, save_learned
 
 ADDRESS = "https://service.example/api/v1"

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from batchkiln.core.job import Mode
-from batchkiln.core.replies import ModelEntry
+from batchkiln.core.responses import ModelEntry
 from batchkiln.doctor.samples import image_recipes, pixels, smallest, text_recipes, tiny_image
 
 

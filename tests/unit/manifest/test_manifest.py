@@ -14,8 +14,9 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode, Order
 from batchkiln.manifest import EXAMPLE, json_schema, open_manifest
 from batchkiln.manifest.schema import Header, ManifestFile
+from support.examples import examples
 
-from .writing import HEADER, mistakes, placed, places, specs
+from .manifest_texts import HEADER, mistakes, placed, places, specs
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ PARTS = (
 FRAGMENTS = st.lists(st.sampled_from(PARTS), max_size=25).map("".join)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     text=st.text() | FRAGMENTS | FRAGMENTS.map(lambda tail: HEADER + tail) | st.binary(),
 )

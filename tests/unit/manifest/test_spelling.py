@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchkiln.core.errors import InputError
-from batchkiln.manifest import open_manifest, spelled
+from batchkiln.manifest import as_stream, open_manifest
 
 HEADER = {"version": 1, "job": "foxes", "defaults": {"model": "epsilon-2", "mode": "text-to-image"}}
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
@@ -21,7 +21,7 @@ def test_prompts_and_metadata_come_back_as_they_were(prompts: list[str], metadat
     """Any printable text, also one that YAML would take for a number, a line end or a key."""
     items = [{"id": f"item-{n}", "prompt": prompt, "metadata": metadata} for n, prompt in enumerate(prompts)]
     try:
-        manifest = open_manifest("-", stdin=spelled(HEADER, items), working_dir=Path())
+        manifest = open_manifest("-", stdin=as_stream(HEADER, items), working_dir=Path())
         read = [placed.spec for placed in manifest.items()]
     except InputError as error:
         reasons = {mistake.reason for mistake in error.mistakes}
@@ -40,7 +40,7 @@ def test_items_are_read_as_they_come() -> None:
             drawn.append(number)
             yield f"prompt {number}"
 
-    stream = spelled({"version": 1}, items())
+    stream = as_stream({"version": 1}, items())
     stream.read(100)
 
     assert len(drawn) < 20_000
@@ -48,16 +48,16 @@ def test_items_are_read_as_they_come() -> None:
 
 def test_no_items_is_an_empty_list() -> None:
     """And not a field that holds nothing."""
-    assert spelled({}, []).read() == b"items: []\n"
+    assert as_stream({}, []).read() == b"items: []\n"
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object(), b"x"])
 def test_what_json_does_not_hold_is_told_with_its_item(value: object) -> None:
     """The item is named by its number."""
     with pytest.raises(InputError, match="item 2 cannot be written as JSON"):
-        spelled({}, ["fine", {"metadata": value}]).read()
+        as_stream({}, ["fine", {"metadata": value}]).read()
 
 
 def test_paths_are_written_as_text() -> None:
     """`inputs` of a program are often paths."""
-    assert b'"images/owl.png"' in spelled({}, [{"inputs": [Path("images/owl.png")]}]).read()
+    assert b'"images/owl.png"' in as_stream({}, [{"inputs": [Path("images/owl.png")]}]).read()

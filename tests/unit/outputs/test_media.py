@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.outputs.media import extension_of, media_of, sniff_media
+from batchkiln.outputs.file_formats import extension_of, media_of, sniff_media
 
 
 def iso(major: bytes, *compatible: bytes) -> bytes:

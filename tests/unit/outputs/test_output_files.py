@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.errors import InvariantBroken, OutputsUnwritable
+from batchkiln.core.errors import InvariantBroken, OutputDirNotWritable
 from batchkiln.core.job import SavedFile
-from batchkiln.core.replies import DownloadBroken, DownloadCut
+from batchkiln.core.responses import DownloadBroken, DownloadCut
 from batchkiln.outputs import OutputFiles, WrongLength, WrongMedia
 from batchkiln.outputs.output_files import FREE_MIN_BYTES
-from batchkiln.outputs.part import BUFFER_BYTES
+from batchkiln.outputs.partial_file import BUFFER_BYTES
 from unit.outputs.faulty_files import FaultyFiles, PowerCut
 
 OUT = Path("/out")
@@ -68,7 +68,7 @@ async def test_a_failure_at_any_operation_leaves_no_half_file() -> None:
         files = FaultyFiles(fail_at=at)
         try:
             result = await save(files)
-        except OutputsUnwritable:
+        except OutputDirNotWritable:
             result = None
 
         assert files.seen.get(SAVED.path) in {None, PICTURE}, files.operations[-1]
@@ -276,7 +276,7 @@ async def test_after_a_failed_write_the_part_cannot_be_finished() -> None:
     outputs = OutputFiles(files)
     part = await outputs.open_part(OUT, "fox")
     files.fail_at = len(files.operations) + 1
-    with pytest.raises(OutputsUnwritable):
+    with pytest.raises(OutputDirNotWritable):
         await part.write(PICTURE)
 
     with pytest.raises(InvariantBroken):
@@ -292,7 +292,7 @@ async def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
     """Names come from prompts and columns: none leads out of the output folder (contract, section 3)."""
     files = FaultyFiles()
 
-    with pytest.raises(OutputsUnwritable):
+    with pytest.raises(OutputDirNotWritable):
         await OutputFiles(files).open_part(OUT, name)
 
     assert not any(step.startswith("create") for step in files.operations)
@@ -305,7 +305,7 @@ async def test_a_final_name_that_leaves_the_folder_is_refused() -> None:
     part = await outputs.open_part(OUT, "fox")
     await part.write(PICTURE)
 
-    with pytest.raises(OutputsUnwritable):
+    with pytest.raises(OutputDirNotWritable):
         await outputs.finish(part, total_bytes=None, name_for=lambda _: "../fox.png")
 
     assert set(files.seen) == {"/out/.fox.part"}
@@ -323,7 +323,7 @@ async def test_a_long_name_still_has_a_temporary_one() -> None:
 
 async def test_a_failure_names_path_reason_and_remedy() -> None:
     """A person reads what is wrong and what to do, and loses nothing paid."""
-    with pytest.raises(OutputsUnwritable, match=r"/out/birds.*No space left.*Free some space"):
+    with pytest.raises(OutputDirNotWritable, match=r"/out/birds.*No space left.*Free some space"):
         await save(FaultyFiles(fail_at=1))
 
 
@@ -343,7 +343,7 @@ async def test_the_check_finds_each_failure() -> None:
     await OutputFiles(files).check_writable(OUT)
     for at in range(1, len(files.operations) + 1):
         failing = FaultyFiles(fail_at=at)
-        with pytest.raises(OutputsUnwritable):
+        with pytest.raises(OutputDirNotWritable):
             await OutputFiles(failing).check_writable(OUT)
         assert failing.open_count == 0
 
@@ -352,5 +352,5 @@ async def test_a_nearly_full_disk_is_found_before_spending() -> None:
     """A disk that cannot take one clip stops the job while nothing is paid."""
     await OutputFiles(FaultyFiles(free_bytes=FREE_MIN_BYTES)).check_writable(OUT)
 
-    with pytest.raises(OutputsUnwritable, match="Free some space"):
+    with pytest.raises(OutputDirNotWritable, match="Free some space"):
         await OutputFiles(FaultyFiles(free_bytes=FREE_MIN_BYTES - 1)).check_writable(OUT)

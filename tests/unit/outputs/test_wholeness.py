@@ -8,8 +8,8 @@ import av
 import pytest
 from PIL import Image
 
-from batchkiln.outputs.media import SNIFFED_BYTES, sniff_media
-from batchkiln.outputs.wholeness import is_whole
+from batchkiln.outputs.completeness import is_complete
+from batchkiln.outputs.file_formats import SNIFFED_BYTES, sniff_media
 
 
 def picture(form: str) -> bytes:
@@ -47,7 +47,7 @@ def _film(path: Path, form: str, options: dict[str, str]) -> None:
 def is_taken(content: bytes) -> bool:
     media = sniff_media(content[:SNIFFED_BYTES])
     assert media is not None
-    return is_whole(media, len(content), lambda offset, size: content[offset : offset + size])
+    return is_complete(media, len(content), lambda offset, size: content[offset : offset + size])
 
 
 WHOLE = {

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from batchkiln.core.states import ItemState
-from batchkiln.rehearsal.troubles import NEVER, LostRequest, Trouble, tell
+from batchkiln.rehearsal.incidents import NEVER, Incident, LostRequest, tell
 from batchkiln_service import LoggedRequest
 
 CREATE = LoggedRequest(
@@ -20,7 +20,7 @@ POLL = replace(CREATE, path="/generations/{id}", status=200)
 BUSY = replace(CREATE, status=503, code="unavailable", faults=("unavailable",), generation_id=None)
 
 
-def troubles(*log: LoggedRequest, lost: tuple[LostRequest, ...] = ()) -> list[Trouble]:
+def troubles(*log: LoggedRequest, lost: tuple[LostRequest, ...] = ()) -> list[Incident]:
     return tell(log, lost).troubles()
 
 
@@ -30,7 +30,7 @@ def test_lost_reply_that_was_replayed() -> None:
 
     told = troubles(lost, replace(CREATE, at_ms=2_000, is_replay=True))
 
-    assert told == [Trouble("reply_lost", "create", 1, {"replayed": 1})]
+    assert told == [Incident("reply_lost", "create", 1, {"replayed": 1})]
 
 
 def test_request_that_never_arrived_was_sent_again() -> None:
@@ -39,21 +39,21 @@ def test_request_that_never_arrived_was_sent_again() -> None:
 
     told = troubles(CREATE, lost=(lost,))
 
-    assert told == [Trouble("connection_reset_before", "create", 1, {"sent again": 1})]
+    assert told == [Incident("connection_reset_before", "create", 1, {"sent again": 1})]
 
 
 def test_every_trouble_before_a_success_ends_with_it() -> None:
     """Two refusals in a row are two troubles, both waited out."""
     told = troubles(BUSY, replace(BUSY, at_ms=2_000), replace(CREATE, at_ms=3_000))
 
-    assert told == [Trouble("unavailable", "create", 2, {"waited, sent again": 2})]
+    assert told == [Incident("unavailable", "create", 2, {"waited, sent again": 2})]
 
 
 def test_success_of_another_key_or_endpoint_ends_nothing() -> None:
     """Another account's create, and a read, say nothing of the one that met the trouble."""
     told = troubles(BUSY, replace(CREATE, key_sha256="other"), POLL)
 
-    assert told == [Trouble("unavailable", "create", 1, {NEVER: 1})]
+    assert told == [Incident("unavailable", "create", 1, {NEVER: 1})]
 
 
 def test_refusal_without_a_fault_is_a_trouble_too() -> None:
@@ -62,7 +62,7 @@ def test_refusal_without_a_fault_is_a_trouble_too() -> None:
 
     told = troubles(refused, replace(CREATE, at_ms=2_000))
 
-    assert told == [Trouble("refused: rate_limited", "create", 1, {"sent again": 1})]
+    assert told == [Incident("refused: rate_limited", "create", 1, {"sent again": 1})]
 
 
 def test_struck_generation_ends_as_its_item_did() -> None:
@@ -73,7 +73,7 @@ def test_struck_generation_ends_as_its_item_did() -> None:
 
     tale.add_generations({"gen_1": ItemState.DONE, "gen_2": ItemState.FAILED})
 
-    assert tale.troubles() == [Trouble("fail_generation", "create", 2, {"refunded, tried again": 1, "item failed": 1})]
+    assert tale.troubles() == [Incident("fail_generation", "create", 2, {"refunded, tried again": 1, "item failed": 1})]
 
 
 def test_most_frequent_trouble_comes_first() -> None:

@@ -4,7 +4,7 @@ import re
 from hashlib import sha256
 from pathlib import Path
 
-from batchkiln.rehearsal.weather import CUT_REQUESTS, RATES, CutConnections, fault_rules
+from batchkiln.rehearsal.fault_profiles import CUT_REQUESTS, RATES, ConnectionCuts, fault_rules
 
 MANUAL = Path(__file__).parents[3] / "docs" / "commands.md"
 KEY = "lk_canary-0123456789"
@@ -26,7 +26,7 @@ def test_manual_has_the_rates() -> None:
 
 def test_no_faults_unless_asked_for() -> None:
     """The default level strikes nothing."""
-    weather = CutConnections("none", 1, sender="program")
+    weather = ConnectionCuts("none", 1, sender="program")
     weather.see("program", REQUEST)
 
     assert fault_rules("none") == ()
@@ -35,7 +35,7 @@ def test_no_faults_unless_asked_for() -> None:
 
 def test_cut_is_remembered_by_path_and_without_the_key() -> None:
     """Of the API key only its hash is kept, as in the service's log (Law 8)."""
-    weather = CutConnections("rough", 1, sender="program")
+    weather = ConnectionCuts("rough", 1, sender="program")
     for _ in range(1000):
         weather.see("program", REQUEST)
         weather.misfortune("program", 3.0)
@@ -48,7 +48,7 @@ def test_cut_is_remembered_by_path_and_without_the_key() -> None:
 
 def test_replies_are_left_to_the_service() -> None:
     """What the service writes is never cut here: its own faults spoil replies, and log that they did."""
-    weather = CutConnections("rough", 1, sender="program")
+    weather = ConnectionCuts("rough", 1, sender="program")
     weather.see("service", REQUEST)
 
     assert {weather.misfortune("service", 0.0) for _ in range(1000)} == {"none"}

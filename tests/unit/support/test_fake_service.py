@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from batchkiln.core.replies import (
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.responses import (
     Accepted,
     GenerationStatus,
-    KeyConflict,
-    NoReply,
+    IdempotencyConflict,
+    NoResponse,
     Quoted,
     RecordRead,
     RefusalKind,
     Refused,
     Throttled,
 )
-from batchkiln.core.windows import Limits
 from support.fake_clock import FakeClock
 from support.fake_service import FakeAccount, FakeService
 
@@ -56,7 +56,7 @@ async def test_other_bytes_under_one_key_conflict(service: FakeService) -> None:
     account = service.account("main")
     await create(account)
 
-    assert isinstance(await create(account, content=body("y")), KeyConflict)
+    assert isinstance(await create(account, content=body("y")), IdempotencyConflict)
     assert len(service.violations) == 1
 
 
@@ -84,9 +84,9 @@ async def test_lost_reply_has_its_effect(service: FakeService) -> None:
     service.lose_request()
     service.lose_reply()
 
-    assert isinstance(await create(account), NoReply)
+    assert isinstance(await create(account), NoResponse)
     assert service.charged == 0
-    assert isinstance(await create(account), NoReply)
+    assert isinstance(await create(account), NoResponse)
     assert service.charged == 10
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.replies import DownloadBroken
+from batchkiln.core.responses import DownloadBroken
 from support.memory_files import MemoryInputs, MemoryOutputs
 
 

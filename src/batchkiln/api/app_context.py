@@ -1,0 +1,55 @@
+"""What every command works with: the queue, the configuration, and what is taken from the machine."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from batchkiln.clock import machine_now, machine_suspended
+from batchkiln.config import Config
+from batchkiln.core.rate_limits import Limits
+from batchkiln.outputs import FileSystem, RealFiles
+
+if TYPE_CHECKING:
+    from aiohttp import BaseConnector
+
+_KEPT_MINUTES: Final = 5.0
+"""How many of the limits' minutes the request log covers: more than a sliding minute and a request's time."""
+
+
+def kept_seconds(limits: Limits) -> float:
+    """Return for how long the queue's request log keeps what was sent under these limits."""
+    return _KEPT_MINUTES * limits.minute_seconds
+
+
+def _new_connector() -> "BaseConnector":
+    from batchkiln.client import new_connector  # noqa: PLC0415  slow to import, and only who sends needs it
+
+    return new_connector()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the program takes from the machine and a simulation makes up: the clock on the wall, network, disk."""
+
+    wall: Callable[[], datetime] = machine_now
+    connector: "Callable[[], BaseConnector]" = _new_connector
+    files: Callable[[], FileSystem] = RealFiles
+    suspended: Callable[[], float] | None = machine_suspended
+    seed: int | None = None  # of the draws that spread retries
+
+
+@dataclass(frozen=True, slots=True)
+class AppContext:
+    """What every command works with. `profile` is --profile, which wins over a manifest's own.
+
+    `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
+    """
+
+    queue: Path
+    config: Config
+    profile: str | None = None
+    working_dir: Path = field(default_factory=Path.cwd)
+    surroundings: Environment = field(default_factory=Environment)
+    output_root: Path | None = None

@@ -1,0 +1,169 @@
+"""Manifests on their way into the queue."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import structlog
+
+from batchkiln.api.app_context import AppContext
+from batchkiln.config import Profile
+from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
+from batchkiln.core.job import JobSpec
+from batchkiln.core.queue_types import Scope
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.manifest import Manifest, open_manifest
+from batchkiln.outputs import OutputFiles
+from batchkiln.outputs.taken import taken_names
+from batchkiln.store import ApplyOptions, ApplyReport, Reader, Store, Writer
+
+CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
+"""Reads the catalogue of a profile's service by way of an account; None where it is not to be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifest:
+    """A manifest whose header is sound, the profile that it is for, and what that service offers, where it is known."""
+
+    manifest: Manifest
+    profile: Profile
+    catalogue: Catalogue | None = None
+
+
+_TAKEN_SHOWN: Final = 3
+TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One manifest and what became of it.
+
+    `taken`: of the first new items, the names of files in the job's folder that have their names already.
+    """
+
+    job: JobSpec
+    profile: str
+    report: ApplyReport
+    taken: tuple[str, ...] = ()
+
+
+async def apply_manifests(
+    store: Store,
+    setting: AppContext,
+    paths: Sequence[str],
+    *,
+    options: ApplyOptions,
+    stdin: BinaryIO,
+    stdin_name: str = "<stdin>",
+    agreed: Mapping[str, str] | None = None,
+    catalogue_of: CatalogueOf | None = None,
+) -> list[Applied]:
+    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
+
+    `agreed` are the digests of what a person saw of them, by path: nothing else is enqueued. With `catalogue_of` the
+    items are held against the catalogue of their service.
+
+    Raises `InputError` with all mistakes of the first wrong manifest.
+    """
+    if len(paths) != len(set(paths)):
+        raise InputError("the same manifest is named twice")
+    if len(paths) > 1 and "-" in paths:
+        raise InputError("standard input can be the only manifest, not one of several")
+    ready: list[tuple[ReadManifest, ApplyOptions]] = []
+    for path in paths:
+        # In the store's thread: whoever interrupts a wait for standard input does not wait for its end.
+        found = await store.run_in_thread(read_manifest, setting, path, stdin, stdin_name=stdin_name)
+        manifest = await with_catalogue(found, catalogue_of)
+        wanted = replace(options, agreed=(agreed or {}).get(path))
+        if len(paths) > 1 and not options.dry_run:
+            await store.run(_apply, setting, manifest, replace(wanted, dry_run=True))
+        ready.append((manifest, wanted))
+    applied = [await store.run(_apply, setting, manifest, wanted) for manifest, wanted in ready]
+    store.notify()
+    for entry in applied:
+        if entry.taken:
+            log.warning(
+                "files_there_already",
+                job=entry.job.name,
+                reason=told_taken(entry.job, entry.taken),
+                remedy=TAKEN_REMEDY,
+            )
+    return applied
+
+
+async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
+    """Give a manifest with its profile, and the catalogue of the account that its prices are asked of."""
+    manifest, profile = found
+    if catalogue_of is None:
+        return ReadManifest(manifest, profile)
+    account = (manifest.job.accounts or profile.account_names)[0]
+    return ReadManifest(manifest, profile, await catalogue_of(profile, account))
+
+
+def told_taken(job: JobSpec, taken: Sequence[str]) -> str:
+    """Say which files stand already where new items will have theirs: another queue may have made and paid them."""
+    some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")
+    return f"files by the names of new items are in {job.output_dir} already: {some}"
+
+
+def scope_of(applied: Sequence[Applied]) -> Scope:
+    """Return the scope of the jobs that a command named."""
+    return Scope(frozenset(entry.report.job_id for entry in applied if entry.report.job_id is not None))
+
+
+async def check_output_folder(setting: AppContext, path: str) -> None:
+    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
+
+    Raises `InputError`, also for mistakes in the manifest's header.
+    """
+    manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
+    try:
+        await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
+    except OutputDirNotWritable as error:
+        raise InputError([Diagnostic(f"the results could not be written: {error}", path)]) from error
+
+
+def read_manifest(
+    setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
+) -> tuple[Manifest, Profile]:
+    """Open a manifest, and find the profile that it is for. Raises `InputError` for accounts or notifiers not there."""
+    manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
+    profile = setting.config.profile(setting.profile or manifest.job.profile)
+    unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
+    if unknown:
+        known = ", ".join(profile.account_names)
+        raise InputError(f"{path}: profile {profile.name} has no account {', '.join(unknown)}; it has {known}")
+    try:
+        setting.config.check_notifiers(manifest.job.notify or ())
+    except InputError as error:
+        raise InputError(f"{path}: `notify`: {error}") from None
+    return manifest, profile
+
+
+def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
+    manifest, profile = read.manifest, read.profile
+    job = _placed(manifest.job, setting)
+    report = writer.apply_manifest(
+        job,
+        manifest.items(read.catalogue),
+        profile=profile.name,
+        now=max(to_milliseconds(setting.surroundings.wall()), writer.accounts.remembered_time(profile.name) or 0),
+        options=options,
+        mistake_at=manifest.mistake_at,
+    )
+    return Applied(job, profile.name, report, () if options.dry_run else _taken(writer, job, report))
+
+
+def _taken(reader: Reader, job: JobSpec, report: ApplyReport) -> tuple[str, ...]:
+    if not report.new or report.job_id is None:
+        return ()
+    return tuple(taken_names(Path(job.output_dir), reader.items.new_file_names(report.job_id, job, new=report.new)))
+
+
+def _placed(job: JobSpec, setting: AppContext) -> JobSpec:
+    return job if setting.output_root is None else replace(job, output_dir=str(setting.output_root / job.name))

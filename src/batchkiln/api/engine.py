@@ -1,0 +1,314 @@
+"""The driver of one queue: its lock, its workers, and the services they talk to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+from aiohttp import ClientSession, TraceConfig
+
+import batchkiln
+from batchkiln.api.app_context import AppContext, kept_seconds
+from batchkiln.api.local_service import embedded_config, embedded_folder, local_service
+from batchkiln.api.shared_keys import refuse_shared_keys
+from batchkiln.client import Guide, RequestMeter, ServiceClient, fingerprint, new_session
+from batchkiln.clock import ServiceClock
+from batchkiln.config import Profile
+from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy
+from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
+from batchkiln.core.rate_limits import SlidingWindow
+from batchkiln.inputs import LocalInputs
+from batchkiln.outputs import OutputFiles
+from batchkiln.store import ChangeNotifier, Store, Work, WorkerStore
+from batchkiln.worker.account_worker import AccountWorker, Ports
+from batchkiln.worker.loop import drive
+from batchkiln.worker.poll_timing import DurationModels
+from batchkiln.worker.run_state import HostRateLimit, RunState
+
+if TYPE_CHECKING:
+    from batchkiln_service import LocalService
+
+LOOK_SECONDS: Final = 60.0
+"""How often a drive that waits for more looks by itself, in real seconds. A drive that ends needs none of it."""
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class ServiceRuntime:
+    """A profile in use: where it is, its clock, its part of the queue, the machine's window there, how it answers."""
+
+    profile: Profile
+    base_url: str
+    clock: ServiceClock
+    store: WorkerStore
+    machine: HostRateLimit
+    paces: DurationModels
+    guide: Guide
+    embedded: "LocalService | None" = None
+
+    def keys(self, account: str) -> dict[str, str]:
+        """Return an account's API keys by fingerprint, the newest first."""
+        found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
+        return {fingerprint(key): key for key in found}
+
+
+class Listener(Protocol):
+    """Hears what a drive does, for its traces."""
+
+    @property
+    def http(self) -> TraceConfig:
+        """What its HTTP session tells."""
+
+    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
+        """Return a worker's ports with somebody who listens around them."""
+
+
+class Engine:
+    """Drives one queue: holds its lock, its workers, and the services they talk to."""
+
+    def __init__(self, store: Store, setting: AppContext, control: RunState) -> None:
+        """Use `driving`."""
+        self.store = store
+        self.setting = setting
+        self.control = control
+        self.news = ChangeNotifier()
+        self.workers: list[AccountWorker] = []
+        self.services: dict[str, ServiceRuntime] = {}
+        self.meter = RequestMeter()
+        self.listener: Listener | None = None
+        self._stack = AsyncExitStack()
+        self._session: ClientSession | None = None
+        self._has_been_rung = True
+        self._has_started = False
+
+    async def run(self) -> Outstanding:
+        """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
+        with self.store.listen(self.hear):
+            if not self.control.waits_for_more:
+                return await drive(self, self.control)
+            looking = asyncio.create_task(self._look_now_and_then(), name="look")
+            try:
+                return await drive(self, self.control)
+            finally:
+                looking.cancel()
+                await asyncio.wait({looking})
+
+    @property
+    def version(self) -> int:
+        """Grows with each change of the queue."""
+        return self.news.version
+
+    def announce(self) -> None:
+        """Wake all who wait for news."""
+        self.news.announce()
+
+    async def outstanding(self, scope: Scope) -> Outstanding:
+        """Count what may still change without a person."""
+        return await self.store.read(lambda reader: reader.jobs.outstanding(scope))
+
+    async def new_workers(self) -> list[AccountWorker]:
+        """Build workers for accounts that have got work: at the start, and whenever another process rings.
+
+        What is wrong with the configuration ends a start; later it is only said, since others have work.
+        """
+        if not self._has_been_rung:
+            return []
+        is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
+        before = len(self.workers)
+        try:
+            work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
+            await self._check_outputs(work)
+            await self._build_workers(work, is_start=is_start)
+        except InputError as error:
+            if is_start:
+                raise
+            log.warning("job_postponed", reason=str(error))
+        return self.workers[before:]
+
+    def hear(self) -> None:
+        """Learn that somebody else changed the queue."""
+        self._has_been_rung = True
+        self.news.announce()
+        self.control.pulse.set()
+
+    async def _look_now_and_then(self) -> None:
+        """Hear of changes also from a process whose bell is another: of another user, or with another TMPDIR."""
+        ticker, never, seen = ServiceClock(), asyncio.Event(), None
+        while True:
+            with suppress(QueueBusy):
+                version = await self.store.data_version()
+                if seen not in {None, version}:
+                    self.hear()
+                seen = version
+            await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, never)
+
+    async def close(self) -> None:
+        """Close what was opened, the services last, also where the disk takes no more."""
+        try:
+            with suppress(QueueBusy):  # what was remembered at the start will do, and another error is to be told
+                for service in self.services.values():
+                    if service.clock.is_observed:
+                        await service.store.remember_time(service.clock.now())
+        finally:
+            await self._stack.aclose()
+
+    async def _check_outputs(self, work: Work) -> None:
+        """Refuse to spend anything while a folder for the results cannot be written."""
+        outputs = OutputFiles(self.setting.surroundings.files())
+        for folder in {job.output_dir for job in work.jobs}:
+            try:
+                await outputs.check_writable(Path(folder))
+            except OutputDirNotWritable as error:
+                raise InputError(f"{error} Nothing was sent.") from error
+
+    async def _build_workers(self, work: Work, *, is_start: bool) -> None:
+        """Make a worker for every account that has work. An account that may begin something needs a key.
+
+        Later than at the start, an account whose worker cannot be built keeps no other one from its work.
+        """
+        wanted: dict[tuple[str, str], bool] = dict.fromkeys(sorted(work.under_way), False)
+        for job in work.jobs:
+            profile = self._profile_of(job.name, job.profile)
+            if profile is not None:
+                for account in job.accounts or profile.account_names[:1]:
+                    wanted[profile.name, account] = True
+        have = {(worker.viewpoint.profile, worker.viewpoint.account): worker for worker in self.workers}
+        for (profile_name, account), is_beginning in wanted.items():
+            is_wanted = self.setting.profile in {None, profile_name}  # --profile drives that one alone
+            if is_wanted and (profile_name, account) not in have and profile_name in self.setting.config.profiles:
+                try:
+                    self.workers.append(await self._worker(profile_name, account, needs_key=is_beginning))
+                except InputError as error:
+                    if is_start:
+                        raise
+                    log.warning("account_postponed", profile=profile_name, account=account, reason=str(error))
+            elif is_wanted and is_beginning and not have[profile_name, account].has_key:
+                reason = "it has no API key, and is driven for what it has under way; set one, and start again"
+                log.warning("account_postponed", profile=profile_name, account=account, reason=reason)
+
+    def _profile_of(self, job: str, name: str) -> Profile | None:
+        if name not in self.setting.config.profiles:
+            log.warning("profile_missing", job=job, profile=name, remedy="add it to the configuration")
+            return None
+        return self.setting.config.profiles[name]
+
+    async def worker_of(self, profile_name: str, account: str, *, client_type: type[ServiceClient]) -> AccountWorker:
+        """Build a worker that is not driven, for requests of one's own within the account's windows."""
+        return await self._worker(profile_name, account, needs_key=True, client_type=client_type)
+
+    async def _worker(
+        self, profile_name: str, account: str, *, needs_key: bool, client_type: type[ServiceClient] = ServiceClient
+    ) -> AccountWorker:
+        service = await self._service(profile_name)
+        profile, limits = service.profile, service.profile.limits
+        keys = self._keys(service, account, needs_key=needs_key)
+        client = client_type(
+            await self._http(),
+            base_url=service.base_url,
+            keys=keys,
+            clock=service.clock,
+            meter=self.meter,
+            allows_http_links=profile.allow_http_links,
+            guide=service.guide,
+        )
+        outputs = OutputFiles(self.setting.surroundings.files())
+        span = limits.minute_seconds
+        viewpoint = Viewpoint(
+            account_id=await service.store.account(account),
+            profile=profile.name,
+            account=account,
+            is_first=account == profile.account_names[0],
+            scope=self.control.scope,
+        )
+        ports = Ports(service.clock, service.store, client, outputs, LocalInputs())
+        return AccountWorker(
+            viewpoint=viewpoint,
+            limits=limits,
+            day=profile.day,
+            ports=self.listener.around(ports, service, viewpoint) if self.listener else ports,
+            control=self.control,
+            machine=service.machine,
+            creates=SlidingWindow(limit=limits.creates_per_minute, span_seconds=span),
+            reads=SlidingWindow(limit=limits.reads_per_minute, span_seconds=span),
+            paces=service.paces,
+            digest=_digest(profile),
+        )
+
+    def _keys(self, service: ServiceRuntime, account: str, *, needs_key: bool) -> dict[str, str]:
+        """Return the keys; an account that only has something under way may have lost them: its items are held."""
+        is_configured = service.embedded is not None or account in service.profile.account_names
+        try:
+            if is_configured:
+                return service.keys(account)
+        except InputError:
+            if needs_key:
+                raise
+        return {}
+
+    async def _http(self) -> ClientSession:
+        if self._session is None:
+            traced = [self.listener.http] if self.listener else []
+            made = new_session(self.setting.surroundings.connector(), listening=traced)
+            self._session = await self._stack.enter_async_context(made)
+        return self._session
+
+    async def _service(self, name: str) -> ServiceRuntime:
+        if name in self.services:
+            return self.services[name]
+        profile = self.setting.config.profiles[name]
+        refuse_shared_keys(self.setting.config.profiles, name)
+        embedded = None
+        if profile.is_embedded:
+            folder = embedded_folder(self.setting.queue, profile)
+            embedded = await self._stack.enter_async_context(local_service(embedded_config(profile, folder)))
+        store = self.store.for_workers(
+            self.news,
+            profile=name,
+            day=profile.day,
+            keep_requests_seconds=kept_seconds(profile.limits),
+        )
+        surroundings, paces = self.setting.surroundings, DurationModels(profile.limits.poll_interval_seconds)
+        paces.remember(await store.durations())
+        clock = ServiceClock(
+            time_scale=profile.time_scale,
+            floor=await store.remembered_time(),
+            wall=surroundings.wall,
+            suspended=None if profile.is_embedded else surroundings.suspended,
+            seed=surroundings.seed,
+        )
+        self.services[name] = ServiceRuntime(
+            profile=profile,
+            base_url=embedded.base_url if embedded else str(profile.base_url),
+            clock=clock,
+            store=store,
+            machine=HostRateLimit(
+                SlidingWindow(
+                    limit=profile.limits.requests_per_minute_per_ip, span_seconds=profile.limits.minute_seconds
+                )
+            ),
+            paces=paces,
+            guide=Guide(profile.replies),
+            embedded=embedded,
+        )
+        return self.services[name]
+
+
+def _digest(profile: Profile) -> str:
+    """Return a digest of what decides how replies are understood: the program's version and its configuration."""
+    return sha256(f"{batchkiln.__version__}\n{profile.replies!r}".encode()).hexdigest()
+
+
+@asynccontextmanager
+async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
+    """Hold the queue's lock and everything a drive needs. Raises `QueueInUse` where another process has it."""
+    async with store.locked(command=command, now=setting.surroundings.wall()):
+        engine = Engine(store, setting, control)
+        try:
+            yield engine
+        finally:
+            await engine.close()

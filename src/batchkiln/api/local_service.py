@@ -1,0 +1,123 @@
+"""The local service, in this process."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from batchkiln.config import Profile
+from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.errors import InputError
+from batchkiln.core.rate_limits import Limits as ClientLimits
+from batchkiln.core.responses import ModelEntry
+
+if TYPE_CHECKING:
+    from batchkiln_service import Limits, LocalService, ServiceConfig
+
+
+@asynccontextmanager
+async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
+    """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
+    from batchkiln_service import Limits  # noqa: PLC0415  as below
+
+    try:
+        made = TemporaryDirectory(prefix="batchkiln-")
+    except OSError as error:
+        raise InputError(f"no temporary folder can be made for the local service: {error}; nothing was sent") from error
+    with made as folder:
+        config = embedded_config(profile, Path(folder)).model_copy(update={"limits": Limits.lifted()})
+        async with local_service(config) as service:
+            yield service
+
+
+@asynccontextmanager
+async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
+    """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
+    from batchkiln_service import LocalService, StateFolderInUseError  # noqa: PLC0415  as below
+
+    try:
+        service = LocalService(config)
+        await service.__aenter__()
+    except (OSError, ValueError, sqlite3.Error, StateFolderInUseError) as error:
+        raise InputError(f"the local service cannot start in {config.state_dir}: {error}; nothing was sent") from error
+    try:
+        yield service
+    finally:
+        await service.__aexit__(None, None, None)
+
+
+def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
+    """Describe the local service in a folder of its own, with the very limits and calendar that the client keeps."""
+    # Its drawing libraries take half a second to import, which nobody else should wait for.
+    from batchkiln_service import AccountConfig, ServiceConfig  # noqa: PLC0415
+
+    return ServiceConfig(
+        state_dir=folder,
+        time_scale=profile.time_scale,
+        day_seconds=profile.day.seconds,
+        day_start=profile.day.start,
+        limits=service_limits(profile.limits),
+        accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
+    )
+
+
+def service_limits(limits: ClientLimits) -> "Limits":
+    """Return the limits that the local service enforces: those that the client keeps."""
+    from batchkiln_service import Limits  # noqa: PLC0415  as above
+
+    return Limits(
+        active_generations=limits.active_generations,
+        creates_per_minute=limits.creates_per_minute,
+        creates_per_day=limits.creates_per_day,
+        reads_per_minute=limits.reads_per_minute,
+        reads_per_day=limits.reads_per_day,
+        credits_per_day=limits.credits_per_day,
+        upload_files_per_day=limits.upload_files_per_day,
+        upload_bytes_per_day=limits.upload_bytes_per_day,
+        requests_per_minute_per_ip=limits.requests_per_minute_per_ip,
+        poll_interval_seconds=limits.poll_interval_seconds,
+        minute_seconds=limits.minute_seconds,
+    )
+
+
+def embedded_catalogue(profile: Profile) -> Catalogue:
+    """Return the models that the local service offers: it is in this program, so that nothing needs to be asked."""
+    from batchkiln_service import load_catalog  # noqa: PLC0415  as above
+
+    entries = (
+        ModelEntry(
+            id=model.id,
+            modes=frozenset(model.modes),
+            resolutions=frozenset(model.resolutions),
+            aspect_ratios=frozenset(ratio for each in model.resolutions for ratio in model.ratios_of(each)),
+            durations_seconds=frozenset(model.durations_seconds),
+            prompt_max_characters=model.prompt_limit_characters,
+            images_max=model.most_images,
+        )
+        for model in load_catalog().values()
+    )
+    return Catalogue(profile.name, {entry.id: entry for entry in entries})
+
+
+def embedded_folder(queue: Path, profile: Profile) -> Path:
+    """Return where the embedded service of a profile keeps its state: beside the queue."""
+    return queue.absolute().parent / "embedded" / profile.name
+
+
+def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
+    """Return what the accounts of the embedded service have left, also while it runs; before its first start, all.
+
+    Raises `InputError` for books that cannot be read.
+    """
+    from batchkiln_service import open_account_admin  # noqa: PLC0415  as above
+
+    config = embedded_config(profile, folder)
+    if not folder.is_dir():
+        return {account.name: account.credits for account in config.accounts}
+    try:
+        with open_account_admin(config) as admin:
+            return {name: admin.balance(name).available_credits for name in profile.account_names}
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise InputError(f"the local service's books in {folder} cannot be read: {error}") from error

@@ -1,0 +1,119 @@
+"""What the history holds to tell of: jobs that have ended, and items that need a person, gathered by job."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from batchkiln.core.notifications import Notification, NotificationKind
+from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.formatting import plural
+from batchkiln.store import ENDED_STATES, JobSummary, LoggedEvent, Reader
+
+ITEMS_NAMED: Final = 5
+_EVENTS_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EventNotifications:
+    """What there is to tell of the history up to its event `newest`."""
+
+    notices: tuple[Notification, ...]
+    newest: int
+
+
+@dataclass(slots=True)
+class _OfJob:
+    """What a job's events came to: the last that ended an item, and those that held one."""
+
+    last_id: int = 0
+    at: datetime | None = None
+    held: int = 0
+    first_held_id: int = 0
+    last_held_id: int = 0
+    items: list[str] = field(default_factory=list)
+    codes: dict[str, int] = field(default_factory=dict)
+
+
+def notice_id(uid: str, *parts: object) -> str:
+    """Return a notice's id: the same for the same thing, and another in another queue. No dot may be in it."""
+    text = "\n".join(str(part) for part in (uid, *parts))
+    return f"notice_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def notifications_since(reader: Reader, cursor: int, uid: str) -> EventNotifications:
+    """Read the history behind an event to its end, page by page; memory grows with the jobs alone."""
+    jobs: dict[str, _OfJob] = {}
+    newest = cursor
+    while events := reader.events.after(newest, _EVENTS_AT_ONCE):
+        for event in events:
+            if event.item is not None and event.state in ENDED_STATES:
+                _note(jobs.setdefault(event.job, _OfJob()), event)
+        newest = events[-1].id
+    notices = [notice for name, found in jobs.items() for notice in _notices(reader, name, found, uid)]
+    return EventNotifications(tuple(notices), newest)
+
+
+def _note(found: _OfJob, event: LoggedEvent) -> None:
+    found.last_id, found.at = event.id, event.at
+    if event.state != ItemState.HELD:
+        return
+    found.held += 1
+    found.first_held_id = found.first_held_id or event.id
+    found.last_held_id = event.id
+    if len(found.items) < ITEMS_NAMED and event.item is not None and event.item not in found.items:
+        found.items.append(event.item)
+    code = str(event.detail.get("code", event.kind))
+    found.codes[code] = found.codes.get(code, 0) + 1
+
+
+def _notices(reader: Reader, name: str, found: _OfJob, uid: str) -> Iterator[Notification]:
+    summary = reader.jobs.summary(name)
+    assert summary is not None, "the history speaks of jobs that are there"
+    audience = reader.notifications.audience([name])
+    if found.held and summary.items[ItemState.HELD]:
+        yield _held(summary, found, uid, audience)
+    if summary.is_finished and not summary.items[ItemState.QUEUED]:
+        yield _ended(summary, found, uid, audience)
+
+
+def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notification:
+    assert found.at is not None, "an event has an instant"
+    job = summary.name
+    reasons = ", ".join(f"{number:,} {code}" for code, number in found.codes.items())
+    more = f" and {found.held - len(found.items):,} more" if found.held > len(found.items) else ""
+    return Notification(
+        id=notice_id(uid, NotificationKind.ITEM_HELD, job, found.first_held_id, found.last_held_id),
+        kind=NotificationKind.ITEM_HELD,
+        at=found.at,
+        title=f"{job}: {plural(found.held, 'item needs', 'items need')} you",
+        text=(
+            f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; "
+            f"`batchkiln show {item_arguments(job, found.items[0])}` says why, and what to do."
+        ),
+        audience=audience,
+        facts={"job": job, "held": found.held, "items": found.items, "codes": found.codes},
+    )
+
+
+def _ended(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str] | None) -> Notification:
+    assert found.at is not None, "an event has an instant"
+    job, items, spent = summary.name, summary.items, summary.credits
+    counts = {state.value: number for state, number in items.items() if number}
+    ended = ", ".join(f"{number:,} {state}" for state, number in counts.items())
+    refunded = f", {spent.refunded:,} refunded" if spent.refunded else ""
+    return Notification(
+        id=notice_id(uid, NotificationKind.JOB_ENDED, job, found.last_id),
+        kind=NotificationKind.JOB_ENDED,
+        at=found.at,
+        title=f"{job}: ended, {items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done",
+        text=(f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` tells more."),
+        audience=audience,
+        facts={
+            "job": job,
+            "items": counts | {"total": summary.total},
+            "credits": {"charged": spent.charged, "refunded": spent.refunded, "reserved": spent.reserved},
+        },
+    )

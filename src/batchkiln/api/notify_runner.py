@@ -1,0 +1,177 @@
+"""Notifications of a drive: a task for each notifier beside it, which begin and end with it.
+
+What has happened is read from the history, behind the last event that the notifier was told of; what stands (a day's
+credits spent, an account refused, results about to expire) is looked at as it is now, and told once a service day.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiohttp import ClientSession
+
+from batchkiln.api.engine import Engine
+from batchkiln.api.notify_channels import channels_of
+from batchkiln.api.notify_events import notifications_since
+from batchkiln.api.notify_status import status_notifications
+from batchkiln.client import new_session
+from batchkiln.clock import ServiceClock
+from batchkiln.core.notifications import Notification
+from batchkiln.store import NotificationCursor, Store
+
+if TYPE_CHECKING:
+    from batchkiln.notifications import Channel
+
+END_SECONDS: Final = 20.0
+"""How long the end of a drive waits for its last notices, in real seconds; what is left, the next drive tells."""
+
+STOPPED_SECONDS: Final = 2.0
+"""The same after a stop was asked for: enough for a receiver that is there, and nobody waits for one that is not."""
+
+SAID_SECONDS: Final = 1.0
+"""After so long the wait is said: a run that does not return without a word is taken for one that hangs."""
+
+log = structlog.get_logger()
+
+
+@asynccontextmanager
+async def notifying(driver: Engine, reader: Store) -> AsyncIterator[None]:
+    """Tell the configured notifiers of a drive. Nothing that goes wrong with them reaches the drive."""
+    async with AsyncExitStack() as stack:
+        ended = asyncio.Event()
+        tasks = await _begin(driver, reader, stack, ended)
+        try:
+            yield
+        except asyncio.CancelledError:
+            await _drop(tasks)
+            raise
+        finally:
+            ended.set()
+            driver.announce()
+            await _end(tasks, driver.control.stop_wanted)
+
+
+async def _begin(
+    driver: Engine, reader: Store, stack: AsyncExitStack, ended: asyncio.Event
+) -> list[asyncio.Task[None]]:
+    from batchkiln.notifications import Dispatcher  # noqa: PLC0415  only who is told needs it
+
+    try:
+        uid = await reader.read(lambda reader: reader.queue_uid())
+
+        def session() -> ClientSession:
+            made = new_session(driver.setting.surroundings.connector())
+            stack.push_async_callback(made.close)
+            return made
+
+        channels = channels_of(driver.setting, session)
+        ledgers = [await QueueOutbox.open(driver, reader, channel, uid=uid) for channel in channels]
+    except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being told of
+        log.warning("notifiers_unusable", error=type(error).__name__)
+        return []
+    clock = ServiceClock()
+    tellers = [Dispatcher(channel, ledger, clock) for channel, ledger in zip(channels, ledgers, strict=True)]
+    return [asyncio.create_task(teller.run(ended), name="batchkiln-notify") for teller in tellers]
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]], stop_wanted: asyncio.Event) -> None:
+    """Wait for the last notices. A stop that is asked for meanwhile ends the wait at once."""
+    try:
+        if stop_wanted.is_set():
+            left = await _unfinished(tasks, STOPPED_SECONDS)
+        elif left := await _unfinished(tasks, SAID_SECONDS, stop_wanted):
+            log.warning(
+                "notices_awaited",
+                number=len(left),
+                duration_seconds=END_SECONDS,
+                remedy="a stop (Ctrl-C) leaves them to the next run",
+            )
+            left = await _unfinished(left, END_SECONDS - SAID_SECONDS, stop_wanted)
+        if left:
+            log.warning("notices_left", number=len(left), remedy="the next run tells them")
+    finally:
+        await _drop(tasks)
+
+
+async def _unfinished(
+    tasks: Collection[asyncio.Task[None]], seconds: float, stop_wanted: asyncio.Event | None = None
+) -> Collection[asyncio.Task[None]]:
+    """Wait for so long, or until a stop is asked for; return what has not ended by then."""
+    if not tasks:
+        return tasks
+    stop = asyncio.create_task(stop_wanted.wait()) if stop_wanted is not None else None
+    try:
+        everything = asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait({everything} | ({stop} if stop else set()), timeout=seconds, return_when="FIRST_COMPLETED")
+    finally:
+        if stop is not None:
+            stop.cancel()
+    return [task for task in tasks if not task.done()]
+
+
+async def _drop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+class QueueOutbox:
+    """What one notifier is to be told, and how far it was told; the latter stands in the queue."""
+
+    def __init__(
+        self, driver: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationCursor
+    ) -> None:
+        """Use `open`."""
+        self._driver = driver
+        self._reader = reader
+        self._name = channel.name
+        self._kinds = driver.setting.config.notifiers[channel.name].events
+        self._uid = uid
+        self._told = self._kept = told
+        self._newest = told.cursor
+        self._waiting: set[str] = set()  # of the last look, what was not told yet
+
+    @classmethod
+    async def open(cls, driver: Engine, reader: Store, channel: "Channel", *, uid: str) -> "QueueOutbox":
+        """Begin where the last drive ended; a new notifier is told from now on."""
+        told = await reader.read(lambda reader: reader.notifications.cursor(channel.name))
+        await driver.store.write(
+            lambda writer: writer.write_cursor(channel.name, told)
+        )  # from now on, also where nothing is told soon
+        return cls(driver, reader, channel, uid=uid, told=told)
+
+    async def look(self) -> Sequence[Notification]:
+        """Return what has happened since, and what stands now, but for what was told."""
+        self._advance()
+        happened = await self._reader.read(notifications_since, self._told.cursor, self._uid)
+        found = [*happened.notices, *await status_notifications(self._driver, self._reader, self._uid)]
+        wanted = [one for one in found if one.id not in self._told.ids and one.is_for(self._name, self._kinds)]
+        self._newest = happened.newest
+        self._waiting = {notice.id for notice in wanted}
+        return wanted
+
+    async def told(self, notice: Notification) -> None:
+        """Keep that this one was told: durable, so that a crash from here on does not tell it again."""
+        self._waiting.discard(notice.id)
+        self._told = self._told.also(notice.id)
+        self._advance()
+        await self.keep()
+
+    async def keep(self) -> None:
+        """Keep how far it has looked."""
+        self._advance()
+        if self._told != self._kept:
+            await self._driver.store.write(lambda writer: writer.write_cursor(self._name, self._told))
+            self._kept = self._told
+
+    def news(self) -> asyncio.Event:
+        """Return an event that the queue's next change sets."""
+        return self._driver.news.next()
+
+    def _advance(self) -> None:
+        """Pass over the history that was looked at, once all of it is told."""
+        if not self._waiting:
+            self._told = self._told.at(self._newest)

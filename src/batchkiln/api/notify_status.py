@@ -1,0 +1,162 @@
+"""What stands while a drive goes on, and a person may want to know: it is told once a service day, until it is over."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from math import inf
+
+from batchkiln.api.engine import Engine
+from batchkiln.api.notify_events import ITEMS_NAMED, notice_id
+from batchkiln.core.calls import Misunderstood
+from batchkiln.core.notifications import Notification, NotificationKind
+from batchkiln.core.planner import NotBefore, WaitReason
+from batchkiln.core.polling import RETENTION_WARNING, retention_ends_at
+from batchkiln.core.queue_types import Outstanding
+from batchkiln.core.responses import AccountProblem
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
+from batchkiln.presentation.formatting import format_minute, plural
+from batchkiln.presentation.unread_replies import CALLS, misunderstanding
+from batchkiln.store import Expiring, Reader, Store
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.loop import next_due
+
+_DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
+
+
+async def status_notifications(driver: Engine, reader: Store, uid: str) -> list[Notification]:
+    """Look at each account that the drive works with, and at what its service will soon delete."""
+    if not driver.workers:
+        return []
+    notices: list[Notification] = []
+    outstanding = await driver.outstanding(driver.control.scope)
+    for worker in driver.workers:
+        audience = await reader.read(_audience, driver, worker.viewpoint.profile)
+        unread = await reader.read(
+            lambda reader, account_id: reader.accounts.misunderstood(account_id), worker.account_id
+        )
+        notices += [_not_understood(worker, entry, uid, audience) for entry in unread]
+        if worker.account_id in driver.control.blocked:
+            notices.append(_blocked(worker, driver, uid, audience))
+        elif outstanding.total and (due := await next_due(worker)).reason in _DAY_IS_SPENT:
+            notices.append(_spent(worker, due, outstanding, uid, audience))
+    for profile, service in driver.services.items():
+        now, day = service.clock.now().instant, service.profile.day
+        notices += await reader.read(_expiring_notices, profile, now, day.start_of(now), uid)
+    return notices
+
+
+def _unread(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
+    return reader.accounts.misunderstood(account_id)
+
+
+def _audience(reader: Reader, driver: Engine, profile: str) -> frozenset[str] | None:
+    """Return whom the jobs name that have work for a profile's accounts; all notifiers where one does not say."""
+    jobs = [job.name for job in reader.jobs.work(driver.control.scope).jobs if job.profile == profile]
+    return reader.notifications.audience(jobs) if jobs else None
+
+
+def _blocked(worker: AccountWorker, driver: Engine, uid: str, audience: frozenset[str] | None) -> Notification:
+    now = worker.ports.clock.now().instant
+    account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
+    problem = driver.control.blocked[worker.account_id].problem
+    text = (
+        f"The service refuses the account {account} ({problem}) until a person acts. Nothing is lost, and what is "
+        "queued stays queued; `batchkiln work` goes on once that is mended."
+    )
+    if problem is AccountProblem.OVERCHARGED:
+        text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and what is queued stays queued."
+    return Notification(
+        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.day.start_of(now)),
+        kind=NotificationKind.ACCOUNT_BLOCKED,
+        at=now,
+        title=f"{account} cannot work: {problem}",
+        text=text,
+        audience=audience,
+        facts={"profile": worker.viewpoint.profile, "account": worker.viewpoint.account, "problem": problem.value},
+    )
+
+
+def _not_understood(
+    worker: AccountWorker, entry: Misunderstood, uid: str, audience: frozenset[str] | None
+) -> Notification:
+    account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
+    return Notification(
+        id=notice_id(uid, NotificationKind.NOT_UNDERSTOOD, account, entry.call, entry.since),
+        kind=NotificationKind.NOT_UNDERSTOOD,
+        at=worker.ports.clock.now().instant,
+        title=f"{account}: not understood: {CALLS[entry.call]}",
+        text=f"{misunderstanding(entry, account)}.",
+        audience=audience,
+        facts={
+            "profile": worker.viewpoint.profile,
+            "account": worker.viewpoint.account,
+            "call": entry.call.value,
+            "lacking": entry.lacking,
+            "status": entry.status,
+            "shape": entry.shape,
+        },
+    )
+
+
+def _spent(
+    worker: AccountWorker, due: NotBefore, outstanding: Outstanding, uid: str, audience: frozenset[str] | None
+) -> Notification:
+    now = worker.ports.clock.now()
+    account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
+    resumes_at = now.instant_of(due.at) if due.at < inf else None
+    whose = "of the account" if due.reason is WaitReason.DAY_CREDITS else "that the job allows"
+    return Notification(
+        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.day.start_of(now.instant)),
+        kind=NotificationKind.BUDGET_SPENT,
+        at=now.instant,
+        title=f"{account}: today's credits are spent, {plural(outstanding.total, 'item')} left",
+        text=(
+            f"The day's credits {whose} do not cover the next item"
+            + (f"; new ones come at {format_minute(resumes_at)}." if resumes_at else ".")
+            + " Nothing needs to be done."
+        ),
+        audience=audience,
+        facts={
+            "profile": worker.viewpoint.profile,
+            "account": worker.viewpoint.account,
+            "left": outstanding.total,
+            "resumes_at": resumes_at,
+        },
+    )
+
+
+def _expiring_notices(reader: Reader, profile: str, now: datetime, day: datetime, uid: str) -> list[Notification]:
+    jobs: dict[str, list[Expiring]] = {}
+    for entry in reader.notifications.near_expiry(profile, now + RETENTION_WARNING):
+        jobs.setdefault(entry.job, []).append(entry)
+    return [
+        _expiring(job, entries, now, notice_id(uid, NotificationKind.RESULTS_EXPIRING, job, day), audience)
+        for job, entries, audience in _with_audience(reader, jobs)
+    ]
+
+
+def _with_audience(
+    reader: Reader, jobs: dict[str, list[Expiring]]
+) -> Iterator[tuple[str, list[Expiring], frozenset[str] | None]]:
+    for job, entries in jobs.items():
+        yield job, entries, reader.notifications.audience([job])
+
+
+def _expiring(
+    job: str, entries: list[Expiring], now: datetime, identity: str, audience: frozenset[str] | None
+) -> Notification:
+    ends_at = retention_ends_at(from_milliseconds(entries[0].created_at))
+    names = [entry.item for entry in entries[:ITEMS_NAMED]]
+    more = f" and {len(entries) - len(names):,} more" if len(entries) > len(names) else ""
+    return Notification(
+        id=identity,
+        kind=NotificationKind.RESULTS_EXPIRING,
+        at=now,
+        title=f"{job}: {plural(len(entries), 'paid result')} about to expire",
+        text=(
+            f"{', '.join(names)}{more}: paid, and not fetched yet. The service may delete the first from "
+            f"{format_minute(ends_at)} on. `batchkiln status {job}` says what keeps the files from coming."
+        ),
+        audience=audience,
+        facts={"job": job, "count": len(entries), "items": names, "first_ends_at": ends_at},
+    )

@@ -1,0 +1,437 @@
+"""An open queue for a Python program: put prompts in, drive, wait, follow, look, and change."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
+from io import BytesIO
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
+
+from batchkiln.api.app_context import AppContext
+from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
+from batchkiln.api.results import Results
+from batchkiln.api.run_options import RunOptions, Until
+from batchkiln.api.run_result import RunResult
+from batchkiln.clock import ServiceClock, machine_now
+from batchkiln.core.errors import InputError, NoDriver, QueueInUse
+from batchkiln.core.queue_types import Scope
+from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.manifest import as_stream
+from batchkiln.presentation.overview import JobView, Overview, read_overview
+from batchkiln.store import (
+    ENDED_STATES,
+    ApplyOptions,
+    AskedAgain,
+    CancelReport,
+    ItemDetail,
+    ItemSummary,
+    LoggedEvent,
+    Reader,
+    RetryReport,
+    Store,
+    Writer,
+)
+
+if TYPE_CHECKING:
+    from batchkiln.api.engine import Engine
+    from batchkiln.worker.run_state import RunState
+
+LOOK_SECONDS: Final = 1.0
+"""How often a queue that another process drives is looked at, in real seconds."""
+
+_EVENTS_AT_ONCE: Final = 1000
+
+T = TypeVar("T")
+
+
+class Queue:
+    """An open queue. Jobs and items go by their names; times are the service's."""
+
+    def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
+        """Use `open_queue`."""
+        self.setting = setting
+        self.reader = reader
+        self.writer = store
+        self._beside: Store | None = None  # for changes while the other one is busy with driving
+        self._changing = asyncio.Lock()
+        self._driver: Engine | None = None
+        self._task: asyncio.Task[RunResult] | None = None
+        self._is_failure_told = False
+
+    # --- putting in ---
+
+    async def enqueue(
+        self,
+        manifest: str | os.PathLike[str] | Mapping[str, object],
+        *,
+        on_change: Literal["error", "keep"] = "error",
+        prune: bool = False,
+    ) -> Applied:
+        """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
+
+        Applying again is safe: known items are left alone, new ones are added. Raises `InputError` with all
+        mistakes; nothing was enqueued then.
+        """
+        options = ApplyOptions(on_change=on_change, prune=prune)
+        if isinstance(manifest, str) and "\n" in manifest:
+            raise InputError("this is a manifest's text and no path; `enqueue_text` takes it")
+        if not isinstance(manifest, Mapping):
+            return await self._apply(os.fspath(manifest), BytesIO(), "<stdin>", options)
+        header = {name: value for name, value in manifest.items() if name != "items"}
+        items = manifest.get("items")
+        if not isinstance(items, Iterable) or isinstance(items, str | Mapping):
+            raise InputError("a manifest's `items` is a list of prompts; nothing was enqueued")
+        return await self._apply("-", as_stream(header, items), "<mapping>", options)
+
+    async def enqueue_text(
+        self, text: str, *, on_change: Literal["error", "keep"] = "error", prune: bool = False
+    ) -> Applied:
+        """Apply a manifest's text; see `enqueue`."""
+        options = ApplyOptions(on_change=on_change, prune=prune)
+        return await self._apply("-", BytesIO(text.encode()), "<text>", options)
+
+    async def enqueue_items(
+        self,
+        items: Iterable[str | Mapping[str, object]],
+        *,
+        on_change: Literal["error", "keep"] = "error",
+        prune: bool = False,
+        **header: object,
+    ) -> Applied:
+        """Apply a manifest whose other fields are named arguments: `job`, `defaults`, `budget`, `output` and so on.
+
+        `items` is read once, in another thread, and never held whole: a generator of a million is fine.
+        """
+        options = ApplyOptions(on_change=on_change, prune=prune)
+        return await self._apply("-", as_stream({"version": 1} | header, items), "<items>", options)
+
+    async def apply(
+        self,
+        paths: Sequence[str],
+        *,
+        options: ApplyOptions,
+        stdin: BinaryIO,
+        stdin_name: str = "<stdin>",
+        agreed: Mapping[str, str] | None = None,
+        catalogue_of: CatalogueOf | None = None,
+    ) -> list[Applied]:
+        """Apply manifests by their paths; where one of several is wrong, none is. `-` is `stdin`.
+
+        `agreed` and `catalogue_of`: see `apply_manifests`.
+        """
+        async with self._to_change() as store:
+            return await apply_manifests(
+                store,
+                self.setting,
+                paths,
+                options=options,
+                stdin=stdin,
+                stdin_name=stdin_name,
+                agreed=agreed,
+                catalogue_of=catalogue_of,
+            )
+
+    async def _apply(self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions) -> Applied:
+        return (await self.apply([path], options=options, stdin=stdin, stdin_name=stdin_name))[0]
+
+    # --- driving ---
+
+    @asynccontextmanager
+    async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
+        """Hold the queue's lock for a drive of one's own making, as the commands do.
+
+        Raises `QueueInUse` where anybody drives the queue already.
+        """
+        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the scheduler
+
+        async with open_engine(self.writer, self.setting, control, command=command) as driver:
+            self._driver = driver
+            try:
+                yield driver
+            finally:
+                self._driver = None
+                driver.announce()
+
+    async def start(
+        self,
+        *jobs: str,
+        until: Until | Literal["done", "budget"] = "done",
+        max_credits: int | None = None,
+        forever: bool = False,
+    ) -> None:
+        """Begin to drive, beside the caller: the jobs named, or whatever is in the queue.
+
+        `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
+        spent; `forever` waits for more. Raises `QueueInUse` where anybody drives the queue already, and
+        `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
+        """
+        if isinstance(until, str) and until not in {"done", "budget"}:
+            raise InputError(f"until is done, budget, or Until(at=…), not {until!r}")
+        wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
+        if isinstance(wanted.at, datetime) and wanted.at.tzinfo is None:
+            raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
+        if max_credits is not None and max_credits < 0:
+            raise InputError("max_credits is a number of credits, 0 or more")
+        wishes = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
+        ids = await self.reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
+        scope = Scope(frozenset(ids) if jobs else None)
+        if self._task is not None and not self._task.done():  # asked last: of two starts at once, one has begun then
+            raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
+        begun, self._is_failure_told = asyncio.Event(), False
+        task = self._task = asyncio.create_task(self._drive(scope, wishes, jobs, begun), name="batchkiln-drive")
+        task.add_done_callback(lambda _: begun.set())
+        try:
+            await begun.wait()
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            self._task = None
+            task.result()
+
+    async def _drive(self, scope: Scope, wishes: RunOptions, jobs: Sequence[str], begun: asyncio.Event) -> RunResult:
+        from batchkiln.api.run import Run  # noqa: PLC0415  slow to import, and only who drives needs them
+        from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
+
+        async with self.driving(RunState(scope=scope), command="python") as driver:
+            begun.set()
+            return await Run(driver, self.reader, wishes, jobs=jobs or None).run()
+
+    async def join(self) -> RunResult:
+        """Wait until the drive has ended by itself, and tell what it has come to; raise what ended it otherwise."""
+        task = self._task
+        if task is None:
+            raise NoDriver(f"{self.setting.queue}: nobody has begun to drive this queue here; `start` does")
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise NoDriver(f"{self.setting.queue}: the drive was ended in the middle; `start` goes on")
+        self._is_failure_told = True
+        return task.result()
+
+    async def stop(self) -> RunResult | None:
+        """End the drive as soon as what is in hand is recorded; None where there was none.
+
+        What the service is generating goes on there, and the next drive picks it up.
+        """
+        if self._task is None:
+            return None
+        if self._driver is not None:
+            self._driver.control.stop()
+            self._driver.announce()
+        return await self.join()
+
+    async def run(
+        self,
+        *jobs: str,
+        until: Until | Literal["done", "budget"] = "done",
+        max_credits: int | None = None,
+    ) -> RunResult:
+        """Run until the jobs named, or all of the queue, have ended; see `start`. A cancellation ends the drive."""
+        await self.start(*jobs, until=until, max_credits=max_credits)
+        try:
+            return await self.join()
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
+
+    async def abandon(self) -> None:
+        """End the drive at once, in the middle of whatever it does; as safe as any crash."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.exception()  # looked at, so that the loop does not report it as forgotten
+        await self._close_beside()
+
+    async def close(self) -> None:
+        """End the drive in good order; raise what ended it otherwise, unless that was raised before.
+
+        Leaving `open_queue` does this.
+        """
+        try:
+            if not self._is_failure_told:
+                await self.stop()
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
+        finally:
+            await self._close_beside()
+
+    async def _close_beside(self) -> None:
+        if self._beside is not None:
+            await self._beside.close()
+            self._beside = None
+
+    # --- waiting and following ---
+
+    async def wait_job(self, job: str) -> JobView:
+        """Wait until nothing of a job can change any more without a person, whoever drives the queue.
+
+        Raises `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
+        """
+        async with aclosing(self._turns()) as turns:
+            async for _ in turns:
+                view = await self.status(job)
+                if view.summary.is_finished:
+                    return view
+        raise NoDriver(f"{job} has not ended, and nobody drives {self.setting.queue} any more; `start` goes on")
+
+    async def wait_item(self, job: str, item: str) -> ItemSummary:
+        """Wait until an item has ended, or needs a person; see `wait_job`."""
+        async with aclosing(self._turns()) as turns:
+            async for _ in turns:
+                summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))
+                if summary.state in ENDED_STATES:
+                    return summary
+        raise NoDriver(
+            f"{job}/{item} is {summary.state}, and nobody drives {self.setting.queue} any more; `start` goes on"
+        )
+
+    async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
+        """Give the history's events as they come, from now on, or those behind an event's id.
+
+        Ends when nobody drives the queue any more and all is told.
+        """
+        seen = await self.reader.read(lambda reader: reader.events.last_id()) if after is None else after
+        async with aclosing(self._turns()) as turns:
+            async for _ in turns:
+                while events := await self.reader.read(_events_after, seen):
+                    for event in events:
+                        seen = event.id
+                        yield event
+
+    async def results(self, job: str) -> AsyncGenerator[ItemSummary]:
+        """Give each item of a job when it has ended or needs a person; first those that did so before.
+
+        Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
+        """
+        results = Results(self.reader, await self.reader.read(lambda reader: reader.jobs.id_of(job)), job)
+        async with aclosing(results.so_far()) as before:
+            async for item in before:
+                yield item
+        async with aclosing(self._turns()) as turns:
+            async for _ in turns:
+                is_finished = (await self.status(job)).summary.is_finished  # looked at first, so that none is missed
+                async with aclosing(results.further()) as further:
+                    async for item in further:
+                        yield item
+                if is_finished:
+                    return
+
+    async def _turns(self) -> AsyncGenerator[None]:
+        """Give a turn now and after each change, and a last one when nobody drives the queue any more."""
+        ticker = ServiceClock()
+        while True:
+            if self._driver is not None:
+                news = self._driver.news.next()  # before looking, so that none is missed
+                yield
+                await news.wait()
+                continue
+            if self._task is not None and (not self._task.done() or self._task.exception() is not None):
+                await self.join()  # it is closing what it had opened, or tells what ended it
+            is_driven = await self.reader.read(_is_driven)
+            yield
+            if not is_driven and self._driver is None:
+                return
+            await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, asyncio.Event())
+
+    # --- looking ---
+
+    async def status(self, job: str) -> JobView:
+        """Tell how far a job has come, and when it will end."""
+        return (await self._overview([job])).jobs[0]
+
+    async def overview(self) -> Overview:
+        """Tell of all jobs, of what the accounts have used today, and of who drives the queue."""
+        return await self._overview(None)
+
+    async def _overview(self, names: Sequence[str] | None) -> Overview:
+        services = self._driver.services if self._driver is not None else {}
+        observed = {
+            name: service.clock.now().instant for name, service in services.items() if service.clock.is_observed
+        }
+        return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
+
+    async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
+        """Give a job's items in their order, page by page."""
+        after = 0
+        while page := await self.reader.read(_page, job, state, after):
+            for item in page:
+                yield item
+            after = page[-1].id
+
+    async def show(self, job: str, item: str) -> ItemDetail:
+        """Tell all of one item: its request, attempts, files and history."""
+        return await self.reader.read(lambda reader: reader.items.detail(job, item))
+
+    # --- changing ---
+
+    async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
+        """Tell what `retry` would do and may cost; changes nothing."""
+        return await self.reader.read(Reader.preview_retry, job, items)
+
+    async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
+        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid anew."""
+        return await self._change(Writer.retry, job, items)
+
+    async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
+        """Take items that were never sent out of the queue: those named, or all. Costs nothing."""
+        return await self._change(Writer.cancel, job, items)
+
+    async def pause(self, job: str) -> bool:
+        """Begin nothing new of a job; what was sent goes on. Returns whether that is news."""
+        return await self._set_paused(Writer.pause, job)
+
+    async def unpause(self, job: str) -> bool:
+        """Let a job go on. Returns whether that is news."""
+        return await self._set_paused(Writer.unpause, job)
+
+    async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
+        """Have asked again what was not understood: on an account (PROFILE/NAME), or on all. Returns what that was.
+
+        Where it was a create, the next queued item is sent, and may be charged. Raises `InputError`.
+        """
+        async with self._to_change() as store:
+            return await store.write(Writer.ask_again, account)
+
+    async def _change(self, work: Callable[[Writer, str, Sequence[str], int], T], job: str, items: Sequence[str]) -> T:
+        async with self._to_change() as store:
+            return await store.run(work, job, items, await self.reader.read(_now, job))
+
+    async def _set_paused(self, work: Callable[[Writer, str, int], bool], job: str) -> bool:
+        async with self._to_change() as store:
+            return await store.write(work, job, await self.reader.read(_now, job))
+
+    @asynccontextmanager
+    async def _to_change(self) -> AsyncIterator[Store]:
+        """Give a connection for a change, one change at a time, and wake whoever drives the queue.
+
+        While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
+        """
+        async with self._changing:
+            is_at_work = self._driver is not None and bool(self._driver.workers)
+            if is_at_work and self._beside is None:
+                self._beside = await Store.open_for_writing(self.setting.queue)
+            yield self._beside or self.writer
+        self.writer.notify()
+
+
+def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
+    return reader.events.after(after, _EVENTS_AT_ONCE)
+
+
+def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> list[ItemSummary]:
+    return reader.items.page(job, state=state, after_id=after_id)
+
+
+def _now(reader: Reader, job: str) -> int:
+    return to_milliseconds(reader.jobs.service_time(job, machine_now()))
+
+
+def _is_driven(reader: Reader) -> bool:
+    """Tell whether a living process has written down that it drives the queue."""
+    held = reader.lease()
+    return held is not None and held.is_alive

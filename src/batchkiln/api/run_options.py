@@ -1,0 +1,49 @@
+"""What is asked of a drive: when it is to stop, and how much it may spend."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batchkiln.worker.run_state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """What ends a run early. `at` is an instant, or a time of day (UTC) of which the next one is meant."""
+
+    is_budget: bool = False
+    at: datetime | time | None = None
+
+    @property
+    def is_early(self) -> bool:
+        """Whether anything but the end of all work ends the run."""
+        return self.is_budget or self.at is not None
+
+    def instant(self, now: datetime) -> datetime | None:
+        """Return the moment meant, seen from `now`, both in service time."""
+        if not isinstance(self.at, time):
+            return self.at
+        today = datetime.combine(now.astimezone(UTC).date(), self.at, UTC)
+        return today if today > now else today + timedelta(days=1)
+
+    def set_up(self, control: "RunState", now: Callable[[], datetime]) -> None:
+        """Tell the run."""
+        control.stops_at_reset = self.is_budget
+        if self.at is not None:
+            control.starts_until = self.instant(now())
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What was asked of this run. `max_credits` is what it may spend in all; `is_forever` waits for more work."""
+
+    until: Until = field(default_factory=Until)
+    max_credits: int | None = None
+    is_forever: bool = False
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the run may end with work left, as wished."""
+        return self.until.is_early or self.max_credits is not None

@@ -1,0 +1,73 @@
+"""What a drive of the queue has come to, and the exit status that tells so (contract, section 4)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from batchkiln.core.calls import Misunderstood
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.responses import AccountBlocked, AccountProblem
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.overview import JobView
+
+BAD_STATES: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
+_MOVING: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
+
+_NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """All that decides how a run has ended. `rests` is a worker's next wait.
+
+    `blocked` and `misunderstood` name profile and account.
+    """
+
+    views: tuple[JobView, ...]
+    signal_status: int | None = None
+    may_end_early: bool = False
+    blocked: tuple[tuple[str, str, AccountBlocked], ...] = ()
+    rests: tuple[WaitReason, ...] = ()
+    did_anything: bool = True
+    misunderstood: tuple[tuple[str, str, Misunderstood], ...] = ()
+
+    @property
+    def left(self) -> int:
+        """Items that the program would still move: queued in jobs that are not paused, or under way."""
+        return sum(left_of(view) for view in self.views)
+
+    @property
+    def exit_status(self) -> ExitStatus:
+        """The status of the contract's section 4."""
+        if self.signal_status is not None:
+            return ExitStatus(self.signal_status)
+        if self._paused_by_overcharge:
+            return ExitStatus.ACCOUNT_CANNOT_WORK
+        if self.left and (self.blocked or _NEEDS_A_PERSON & set(self.rests)):
+            return ExitStatus.ACCOUNT_CANNOT_WORK
+        if self.left and self.may_end_early:
+            return ExitStatus.STOPPED_WITH_WORK_LEFT
+        is_short = self.left or any(bad_of(view) or waiting_in_pause(view) for view in self.views)
+        return ExitStatus.ITEMS_NOT_DONE if is_short else ExitStatus.OK
+
+    @property
+    def _paused_by_overcharge(self) -> bool:
+        """Whether items wait since a charge was above the maximum that was sent: their job was paused for it."""
+        is_overcharged = any(trouble.problem is AccountProblem.OVERCHARGED for _, _, trouble in self.blocked)
+        return is_overcharged and any(waiting_in_pause(view) for view in self.views)
+
+
+def left_of(view: JobView) -> int:
+    """Count what the program would still move of a job."""
+    items = view.summary.items
+    return sum(items[state] for state in _MOVING) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
+
+
+def bad_of(view: JobView) -> int:
+    """Count what ended otherwise than done, or needs a person; canceled items do not count."""
+    return sum(view.summary.items[state] for state in BAD_STATES)
+
+
+def waiting_in_pause(view: JobView) -> int:
+    """Count what is queued in a job that is paused."""
+    return view.summary.items[ItemState.QUEUED] if view.summary.is_paused else 0

@@ -1,0 +1,269 @@
+"""`batchkiln export`: a dataset of what a job has made."""
+
+import asyncio
+import math
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from batchkiln.cli.command import JOB, command, run_async
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
+from batchkiln.cli.signals import handle_signals
+from batchkiln.core.errors import ExitStatus
+from batchkiln.core.sample_names import DatasetRow, Splits
+from batchkiln.core.states import ItemState
+from batchkiln.exports import Export, Format, LeftOut, Link, Outcome, SchemaInference, Subject, Wishes
+from batchkiln.presentation.formatting import plural, sanitize
+from batchkiln.store import JobSummary, Reader, Store
+
+_SPLIT_NAME: Final = re.compile(r"\w+", re.ASCII)
+_ROUNDING: Final = 1e-6
+
+
+class _Interrupted(Exception):
+    """A signal asked for an end."""
+
+
+class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
+    """Splits with their shares: `train=0.9,test=0.1`."""
+
+    name = "splits"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Splits:
+        """Read them, or say what would be right."""
+        if isinstance(value, Splits):
+            return value
+        shares: dict[str, float] = {}
+        for part in str(value).split(","):
+            name, _, text = part.strip().partition("=")
+            try:
+                share = float(text)
+            except ValueError:
+                share = math.nan
+            if not _SPLIT_NAME.fullmatch(name) or not 0 < share <= 1:
+                self.fail(f"{part!r} is no split: write NAME=SHARE, as in train=0.9,test=0.1", param, ctx)
+            if name in shares:
+                self.fail(f"the split {name} is named twice", param, ctx)
+            shares[name] = share
+        if abs(sum(shares.values()) - 1) > _ROUNDING:
+            self.fail(f"the shares come to {sum(shares.values()):g}, and have to come to 1", param, ctx)
+        return Splits(tuple(shares.items()))
+
+
+@command(
+    "export",
+    example="batchkiln export field-guide --format imagefolder\n"
+    "batchkiln export field-guide --format webdataset --to shards --split train=0.9,test=0.1\n"
+    "batchkiln export field-guide --format parquet --to s3://bucket/field-guide",
+)
+@click.argument("job", type=JOB)
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice([one.value for one in Format]),
+    default=Format.JSONL.value,
+    show_default=True,
+    help="What to write.",
+)
+@click.option("--to", metavar="DIR|URL", help="A folder, or a URL of fsspec; default exports/JOB/FORMAT.")
+@click.option(
+    "--link",
+    type=click.Choice([one.value for one in Link]),
+    help="How media come into a folder; default: hard links, or copies where the disk cannot.",
+)
+@click.option("--split", "splits", type=SplitsType(), metavar="NAME=SHARE,...", help="Default: all in train.")
+@click.option(
+    "--shard-size",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Items in a shard of webdataset.",
+)
+@click.option(
+    "--check",
+    type=click.Choice(["sha256", "size"]),
+    default="sha256",
+    show_default=True,
+    help="What of each file has to be as it was recorded.",
+)
+def export(
+    common: Common,
+    job: str,
+    *,
+    wanted: str,
+    to: str | None,
+    link: str | None,
+    splits: Splits | None,
+    shard_size: int,
+    check: str,
+) -> ExitStatus:
+    """Make a dataset of what JOB has done: media, prompts, metadata, and a card that tells of it all.
+
+    The same command again adds what is new. Media are linked or copied, never moved, and nothing is deleted. Works
+    while another process drives the queue.
+    """
+    wishes = Wishes(
+        format=Format(wanted),
+        to=to or f"exports/{job}/{wanted}",
+        link=None if link is None else Link(link),
+        splits=splits or Splits(),
+        items_per_shard=shard_size,
+        is_thorough=check == "sha256",
+    )
+    return run_async(_export(common, job, wishes))
+
+
+async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
+    store = await Store.open_for_reading(common.queue)
+    stop = threading.Event()
+    try:
+        with handle_signals() as signals:
+            signals.stop = stop.set
+            work = asyncio.ensure_future(store.run(_run, job, wishes, stop, common.is_quiet))
+            try:
+                title, outcome = await asyncio.shield(work)
+            except _Interrupted:
+                print_status("What was exported stays; the same command goes on from there.")
+                return ExitStatus(signals.exit_status or ExitStatus.INTERRUPTED)
+            finally:
+                stop.set()
+    finally:
+        await store.close()
+    if common.is_json:
+        print_json(_document(job, wishes, title, outcome))
+    else:
+        for line in _sentences(job, title, outcome):
+            print_result(line)
+    return ExitStatus.OK if outcome.files and not outcome.left_count else ExitStatus.ITEMS_NOT_DONE
+
+
+def _run(
+    reader: Reader,
+    job: str,
+    wishes: Wishes,
+    stop: threading.Event,
+    is_quiet: bool,  # noqa: FBT001  `Database.run` passes by position
+) -> tuple[str, Outcome]:
+    """Export in the connection's thread: rows are read page by page, while their files are looked at."""
+
+    def pulse() -> None:
+        if stop.is_set():
+            raise _Interrupted
+
+    below = reader.exports.item_count(job)
+    summary = reader.jobs.summary(job)
+    assert summary is not None, "its items were counted"
+    with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
+        shapes = SchemaInference()
+        for shape in reader.exports.shapes(job, below=below):
+            pulse()
+            shapes.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
+            display.looked()
+        made = Export(wishes, _subject(summary), shapes, pulse=pulse, tell=display.left_out)
+        try:
+            for row in reader.exports.rows(job, below=below):
+                pulse()
+                made.add(row)
+                display.taken(row)
+            return made.title, made.finish()
+        finally:
+            made.close()
+
+
+def _subject(summary: JobSummary) -> Subject:
+    return Subject(
+        job=summary.name,
+        description=summary.description,
+        items=summary.total,
+        credits_spent=summary.credits.charged - summary.credits.refunded,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Display:
+    """What a person sees meanwhile: outputs that are left out, items whose metadata were read, rows."""
+
+    left_out: Callable[[LeftOut], None] = lambda left: print_status(_left_line(left))
+    looked: Callable[[], None] = lambda: None
+    taken: Callable[[DatasetRow], None] = lambda _: None
+
+
+@contextmanager
+def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Display]:
+    """Tell what is left out as it comes, and on a terminal how far the export is."""
+    if not is_shown or not is_terminal(sys.stderr):
+        yield _Display()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    from batchkiln.cli.text_tables import SafeConsole  # noqa: PLC0415  Rich takes longer to import than the rest
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    out = SafeConsole(stderr=True, soft_wrap=True)
+    with Progress(*columns, console=out, transient=True, redirect_stdout=False) as progress:
+        metadata = progress.add_task("reading metadata", total=items)
+        exported = progress.add_task("exporting items", total=items_done)
+        latest = -1
+
+        def taken(row: DatasetRow) -> None:
+            nonlocal latest
+            if row.index != latest:
+                latest = row.index
+                progress.advance(exported)
+
+        yield _Display(
+            left_out=lambda left: out.print(_left_line(left)),
+            looked=lambda: progress.advance(metadata),
+            taken=taken,
+        )
+
+
+def _left_line(left: LeftOut) -> str:
+    return f"left out: {sanitize(left.item)}: {sanitize(left.path)}: {left.reason}"
+
+
+def _sentences(job: str, title: str, outcome: Outcome) -> Iterator[str]:
+    if not outcome.files and not outcome.left_count:
+        yield f"{job} has no file yet; nothing was written. `batchkiln status {job}` tells how far it is."
+        return
+    kinds = [(outcome.files - outcome.videos, "image"), (outcome.videos, "video")]
+    held = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
+    yield f"{job}: {held} in {sanitize(title)} ({outcome.new:,} new, {outcome.there:,} there already)."
+    splits = sorted({split for split, _ in outcome.splits})
+    if len(splits) > 1:
+        numbers = [f"{split} {outcome.splits[split, False] + outcome.splits[split, True]:,}" for split in splits]
+        yield f"Splits: {', '.join(numbers)}."
+    for note in outcome.notes:
+        yield f"Note: {sanitize(note)}."
+    if outcome.left_count:
+        yield (
+            f"{plural(outcome.left_count, 'file')} left out, as told above: bring each back to its place, and run the "
+            "same command again. Nothing was charged for it anew."
+        )
+
+
+def _document(job: str, wishes: Wishes, title: str, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "job": job,
+        "format": wishes.format.value,
+        "to": title,
+        "items": outcome.items,
+        "files": outcome.files,
+        "new": outcome.new,
+        "there": outcome.there,
+        "bytes": outcome.size_bytes,
+        "images": outcome.files - outcome.videos,
+        "videos": outcome.videos,
+        "splits": {name: outcome.splits[name, False] + outcome.splits[name, True] for name, _ in wishes.splits.shares},
+        "left_out": outcome.left_count,
+        "problems": [{"item": one.item, "path": one.path, "reason": one.reason} for one in outcome.left_out],
+        "notes": outcome.notes,
+    }

@@ -1,0 +1,56 @@
+"""`batchkiln init` and `batchkiln schema`."""
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import click
+import orjson
+
+from batchkiln.cli.command import command
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import print_json, print_result
+from batchkiln.core.errors import ExitStatus, InputError
+
+SCHEMA_NAME: Final = "batchkiln.schema.json"
+
+
+@command("init", example="batchkiln init\nbatchkiln init jobs/birds.yaml")
+@click.argument("path", default="manifest.yaml", type=click.Path(path_type=Path))
+def init(common: Common, path: Path) -> ExitStatus:
+    """Write a first manifest to PATH (default: manifest.yaml). Never writes over a file.
+
+    Beside it comes its JSON Schema, which the first line names: editors that know YAML complete and check by it.
+    """
+    from batchkiln.manifest.example import EXAMPLE  # noqa: PLC0415  the folder reads YAML and templates
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(f"# yaml-language-server: $schema={SCHEMA_NAME}\n{EXAMPLE}")
+        with suppress(FileExistsError), path.with_name(SCHEMA_NAME).open("x", encoding="utf-8") as file:
+            file.write(_schema())
+    except FileExistsError:
+        raise InputError(f"{path} is there already, and is left as it is; name another file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+    if common.is_json:
+        print_json({"manifest": str(path), "schema": str(path.with_name(SCHEMA_NAME))})
+    else:
+        print_result(f"Wrote {path}, and {SCHEMA_NAME} for editors. Try it, at no cost: batchkiln run {path}")
+    return ExitStatus.OK
+
+
+@command("schema", example="batchkiln schema > batchkiln.schema.json")
+def schema(common: Common) -> ExitStatus:
+    """Print the manifest's JSON Schema; an editor that knows it completes and checks as you type."""
+    del common  # it is JSON with or without --json
+    sys.stdout.write(_schema())
+    return ExitStatus.OK
+
+
+def _schema() -> str:
+    from batchkiln.manifest import json_schema  # noqa: PLC0415  as above
+
+    return orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n"

@@ -1,0 +1,83 @@
+"""`batchkiln plan`."""
+
+import sys
+from collections.abc import Sequence
+from typing import Literal
+
+import click
+
+from batchkiln.api.app_context import AppContext
+from batchkiln.cli.command import command, run_async
+from batchkiln.cli.enqueue import MANIFESTS, on_change_options
+from batchkiln.cli.options import Common
+from batchkiln.cli.output import print_json
+from batchkiln.core.errors import ExitStatus
+from batchkiln.planning.catalogues import Catalogues
+from batchkiln.planning.plan import Plan, make_plan
+from batchkiln.planning.quotes import QuoteOptions
+from batchkiln.planning.request_log import noting_beside
+from batchkiln.store import ApplyOptions, Store
+
+
+@command(
+    "plan",
+    example="batchkiln plan manifest.yaml\nbatchkiln plan birds.yaml foxes.yaml --json --detailed-exitcode",
+    logs=True,
+)
+@MANIFESTS
+@click.option(
+    "--detailed-exitcode", "is_detailed", is_flag=True, help="Exit 2 where `run` would have something to do, 0 if not."
+)
+@on_change_options
+def plan(
+    common: Common,
+    manifests: tuple[str, ...],
+    *,
+    is_detailed: bool,
+    on_change: Literal["error", "keep"],
+    prune: bool,
+    is_unchecked: bool,
+) -> ExitStatus:
+    """Tell what `run` would do with each MANIFEST: the differences, the cost, the days; spends nothing.
+
+    Prices that the queue does not know are asked from the service, which is free. No job or item of the queue
+    changes, and it need not be there; another process may drive it meanwhile.
+    """
+    options = ApplyOptions(on_change=on_change, prune=prune)
+    return run_async(_plan(common, manifests, options, is_detailed=is_detailed, is_unchecked=is_unchecked))
+
+
+async def _plan(
+    common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_detailed: bool, is_unchecked: bool
+) -> ExitStatus:
+    from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich takes longer than the rest
+
+    setting = AppContext(common.queue, common.load_config(), common.profile)
+    store = await Store.open_if_there(common.queue)
+    try:
+        async with noting_beside(setting) as note:
+            manner = QuoteOptions(setting.surroundings, note=note if store.is_there else None)
+            made = await make_plan(
+                store,
+                setting,
+                manifests,
+                options=options,
+                stdin=sys.stdin.buffer,
+                manner=manner,
+                catalogues=Catalogues(store, setting, manner.note, is_off=is_unchecked),
+            )
+    finally:
+        await store.close()
+    if common.is_json:
+        print_json(plan_document(made))
+    else:
+        show_plan(made)
+    return _exit_status(made, is_detailed=is_detailed)
+
+
+def _exit_status(made: Plan, *, is_detailed: bool) -> ExitStatus:
+    """Return what kept the plan from being whole where `run` would end by it; else what was asked to be told."""
+    hindered = max((hindrance.exit_status for hindrance in made.book.hindrances), default=ExitStatus.OK)
+    if hindered is not ExitStatus.OK:
+        return hindered
+    return ExitStatus.USAGE if is_detailed and made.would_do_anything else ExitStatus.OK

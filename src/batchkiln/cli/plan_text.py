@@ -1,0 +1,296 @@
+"""How a plan is shown: for people, in short before a run, and as JSON."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, time
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from batchkiln.cli.output import iso
+from batchkiln.cli.text_tables import console
+from batchkiln.core.states import ItemState
+from batchkiln.planning.plan import JobPlan, Plan
+from batchkiln.planning.plan_warnings import cautions
+from batchkiln.presentation.forecasts import JobForecast
+from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
+from batchkiln.store import Change, ChangeKind
+
+SHOWN: Final = 6
+"""How many items a person is shown of one kind of change; --json has some more."""
+
+DAYS_SHOWN: Final = 14
+
+_MARKS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
+    ChangeKind.NEW: ("+", "green"),
+    ChangeKind.UPDATED: ("~", "yellow"),
+    ChangeKind.REQUEUED: ("~", "yellow"),
+    ChangeKind.REFUSED: ("!", "red"),
+    ChangeKind.PRUNED: ("-", "red"),
+    ChangeKind.LEFT_ALONE: (" ", "dim"),
+}
+
+
+def show_plan(plan: Plan) -> None:
+    """Print the whole plan."""
+    out = console()
+    for job in plan.jobs:
+        _show_job(out, job)
+        out.print()
+    if plan.costs:
+        out.print(_cost_table(plan))
+        out.print()
+    for outlook in plan.outlooks:
+        if any(day.items or day.busy for day in outlook.forecast.days):
+            out.print(_calendar(outlook, is_one=len(plan.outlooks) == 1))
+            out.print()
+    for line in _last_lines(plan):
+        out.print(line)
+
+
+def short_lines(plan: Plan) -> Iterator[str]:
+    """Give the plan in a few lines, as `run` shows it before it asks."""
+    for job in plan.jobs:
+        is_over = not job.to_send and not _under_way(job)
+        end = "" if job.end_at is None or is_over else f", done by about {format_minute(job.end_at)}"
+        yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
+    if plan.costs:
+        yield f"Cost: {_cost(plan)}."
+    for caution in cautions(plan):
+        yield f"Warning: {_about(caution.job)}{sanitize(caution.message)}."
+
+
+def _show_job(out: Console, job: JobPlan) -> None:
+    manifest = job.manifest
+    title = Text(manifest.spec.name, style="bold")
+    title.append(f"  {_totals(job)}, profile {manifest.profile}", style="not bold")
+    out.print(title)
+    for kind, number in manifest.numbers.items():
+        changes = [change for change in manifest.changes if change.kind is kind][:SHOWN]
+        mark, style = _MARKS[kind]
+        for change in changes:
+            out.print(Text(f"  {mark} {_line(change, job)}", style=style))
+        if number > len(changes):
+            out.print(Text(f"  {mark} … and {number - len(changes):,} more {_WORDS[kind]}", style=style))
+
+
+_WORDS: Final[Mapping[ChangeKind, str]] = {
+    ChangeKind.NEW: "new",
+    ChangeKind.UPDATED: "changed",
+    ChangeKind.REQUEUED: "to be queued again",
+    ChangeKind.REFUSED: "changed after being sent",
+    ChangeKind.PRUNED: "removed",
+    ChangeKind.LEFT_ALONE: "no longer in the manifest",
+}
+
+
+def _totals(job: JobPlan) -> str:
+    numbers = job.manifest.numbers
+    changed = sum(numbers[kind] for kind in (ChangeKind.UPDATED, ChangeKind.REQUEUED, ChangeKind.REFUSED))
+    same = job.manifest.report.known - changed
+    parts = [f"{numbers[ChangeKind.NEW]:,} new", f"{same:,} known", f"{changed:,} changed"]
+    parts.append(f"{numbers[ChangeKind.PRUNED]:,} removed")
+    return ", ".join(parts)
+
+
+def _line(change: Change, job: JobPlan) -> str:
+    item = sanitize(change.item)
+    fields = sanitize(", ".join(change.fields))
+    match change.kind:
+        case ChangeKind.NEW:
+            return f"{item}  {sanitize(' '.join(change.fields))}"
+        case ChangeKind.UPDATED:
+            return f"{item}  {fields} ({change.state})"
+        case ChangeKind.REQUEUED:
+            why = f"{change.state}: {change.reason}" if change.reason else str(change.state)
+            return f"{item}  queued again ({why})" + (f": {fields}" if fields else "")
+        case ChangeKind.REFUSED:
+            kept = "kept as it was sent" if job.manifest.report.kept else "refused: it was sent already"
+            return f"{item}  {fields} ({change.state}), {kept}"
+        case ChangeKind.PRUNED:
+            return f"{item}  left the manifest, and would be canceled"
+        case ChangeKind.LEFT_ALONE:
+            return f"{item}  no longer in the manifest ({change.state}), and left alone"
+
+
+def _cost_table(plan: Plan) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("MODEL", no_wrap=True)
+    for heading in ("ITEMS", "CREDITS EACH", "CREDITS"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    is_many = len({cost.profile for cost in plan.costs}) > 1
+    for cost in plan.costs:
+        priced = cost.items - cost.unpriced
+        each = "unknown" if not priced else f"{cost.credits / priced:,.1f}".removesuffix(".0")
+        unpriced = f" + {cost.unpriced:,} unpriced" if cost.unpriced and priced else ""
+        name = f"{cost.profile}/{cost.model}" if is_many else cost.model
+        table.add_row(
+            Text(sanitize(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
+        )
+    table.add_row(Text("in all", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
+    return table
+
+
+def _cost_figure(plan: Plan) -> str:
+    """Give the whole cost: what the days take, so that budgets are kept; a bound where a price is not known."""
+    return f"at most {plan.most:,}" if plan.unpriced else f"{plan.credits:,}"
+
+
+def _cost(plan: Plan) -> str:
+    if not plan.unpriced:
+        return f"{plan.credits:,} credits"
+    unpriced = plural(plan.unpriced, "item")
+    return f"at most {plan.most:,} credits: {plan.credits:,} by quotes, and {unpriced} without a price"
+
+
+def _calendar(outlook: JobForecast, *, is_one: bool) -> Table:
+    days = [day for day in outlook.forecast.days if day.items or day.busy]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("DAY (UTC)" if is_one else f"DAY (UTC), {'+'.join(outlook.accounts)}", no_wrap=True)
+    for heading in ("ITEMS", "CREDITS", "SLOT TIME"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for day in days[:DAYS_SHOWN]:
+        busy = format_duration(day.busy.total_seconds())
+        table.add_row(_day(day.starts_at), f"{day.items:,}", f"{day.credits:,}", busy)
+    if len(days) > DAYS_SHOWN:
+        rest = days[DAYS_SHOWN:]
+        busy = format_duration(sum(day.busy.total_seconds() for day in rest))
+        items, spent = sum(day.items for day in rest), sum(day.credits for day in rest)
+        table.add_row(f"… {len(rest):,} more days", f"{items:,}", f"{spent:,}", busy)
+    return table
+
+
+def _day(starts_at: datetime) -> str:
+    """Name a day by its date; one that does not begin at midnight, as in a rehearsal, by its instant."""
+    starts_at = starts_at.astimezone(UTC)
+    return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else format_minute(starts_at)
+
+
+def _last_lines(plan: Plan) -> Iterator[Text]:
+    """Give the end, the warnings, and what to do next."""
+    for job in plan.jobs:
+        name = sanitize(job.manifest.spec.name)
+        if job.manifest.is_paused:
+            yield Text(f"{name}: paused", style="yellow")
+        elif not job.to_send and not _under_way(job):
+            yield Text(f"{name}: nothing is left to send")
+        elif job.end_at is not None:
+            yield Text(f"{name}: done by about {format_minute(job.end_at)}")
+        else:
+            yield Text(f"{name}: when it will be done cannot be foretold yet")
+    for caution in cautions(plan):
+        yield Text(f"Warning: {_about(caution.job)}{sanitize(caution.message)}.", style="yellow")
+    yield Text("Nothing was sent, spent or changed.", style="dim")
+
+
+def _under_way(job: JobPlan) -> int:
+    return sum(entry.count for entry in job.manifest.counts if entry.state is not ItemState.QUEUED)
+
+
+def _about(job: str | None) -> str:
+    return "" if job is None else f"{sanitize(job)}: "
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """Give the plan as `plan --json` prints it."""
+    return {
+        "jobs": [_job_document(job) for job in plan.jobs],
+        "cost": {
+            "credits": plan.credits,
+            "at_most": plan.most,
+            "is_estimate": bool(plan.unpriced),
+            "unpriced_items": plan.unpriced,
+            "models": [
+                {
+                    "profile": cost.profile,
+                    "model": cost.model,
+                    "items": cost.items,
+                    "credits": cost.credits,
+                    "unpriced_items": cost.unpriced,
+                }
+                for cost in plan.costs
+            ],
+        },
+        "calendars": [_calendar_document(outlook) for outlook in plan.outlooks],
+        "accounts": [
+            {"profile": profile, "account": account, "balance": balance}
+            for (profile, account), balance in plan.book.balances.items()
+        ],
+        "other_jobs_queued": list(plan.others),
+        "has_work": plan.would_do_anything,
+        "warnings": [
+            {"code": caution.code, "job": caution.job, "message": caution.message} for caution in cautions(plan)
+        ],
+    }
+
+
+def _job_document(job: JobPlan) -> dict[str, Any]:
+    manifest, numbers = job.manifest, job.manifest.numbers
+    return {
+        "job": manifest.spec.name,
+        "profile": manifest.profile,
+        "manifest": manifest.spec.manifest_path,
+        "paused": manifest.is_paused,
+        "items": {"known": manifest.report.known} | {kind.value: number for kind, number in numbers.items()},
+        "to_send": job.to_send,
+        "under_way": _under_way(job),
+        "unpriced": job.unpriced_items,
+        "unpriced_groups": [
+            {
+                "model": group.model,
+                "mode": group.mode.value,
+                "parameters": dict(group.parameters),
+                "images": group.images,
+                "items": group.items,
+                "reason": group.reason,
+                "at_most_each": group.bound,
+                "bound_by": group.bound_by,
+            }
+            for group in job.unpriced
+        ],
+        "changes": [
+            {
+                "kind": change.kind.value,
+                "item": change.item,
+                "state": None if change.state is None else change.state.value,
+                "fields": list(change.fields) if change.kind is not ChangeKind.NEW else [],
+                "reason": change.reason,
+            }
+            for change in manifest.changes
+        ],
+        "uploads": {"files": manifest.uploads.files, "bytes": manifest.uploads.size_bytes},
+        "unpayable": [
+            {"code": each.obstacle.value, "items": each.count, "cost_credits": each.cost, "limit_credits": each.limit}
+            for each in job.unpayable
+        ],
+        "refused": [
+            {
+                "model": each.model,
+                "items": each.count,
+                "item": each.item,
+                "code": each.error.code,
+                "message": each.error.message,
+            }
+            for each in job.refused
+        ],
+        "estimated_end_at": iso(job.end_at),
+    }
+
+
+def _calendar_document(outlook: JobForecast) -> dict[str, Any]:
+    return {
+        "profile": outlook.profile,
+        "accounts": list(outlook.accounts),
+        "jobs": list(outlook.jobs),
+        "days": [
+            {
+                "day": iso(day.starts_at),
+                "items": day.items,
+                "credits": day.credits,
+                "slot_hours": round(day.busy.total_seconds() / 3600, 3),
+            }
+            for day in outlook.forecast.days
+            if day.items or day.busy
+        ],
+    }

@@ -1,0 +1,207 @@
+"""Tables and short paragraphs of `status`, for people."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from batchkiln.cli.output import printable
+from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.alerts import alerts_of
+from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
+from batchkiln.presentation.overview import AccountView, JobView, Overview
+from batchkiln.presentation.unread_replies import CALLS, misunderstanding
+from batchkiln.store import Trouble
+
+_LONGEST_MESSAGE = 160
+
+
+class SafeConsole(Console):
+    """A console for texts of others: they are no markup, are not highlighted, and move no cursor."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  rich's own
+        """Take rich's settings."""
+        super().__init__(highlight=False, markup=False, emoji=False, **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as rich does, and make each piece of text fit for a terminal."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def console() -> Console:
+    """Return a console on standard output."""
+    return SafeConsole(soft_wrap=True)
+
+
+def show_overview(overview: Overview) -> None:
+    """Print all jobs, the accounts, and who drives the queue."""
+    out = console()
+    if not overview.jobs:
+        out.print("The queue is empty. `batchkiln init` writes a first manifest, `batchkiln run` runs it.")
+        return
+    out.print(_job_table(overview.jobs))
+    if overview.accounts:
+        out.print()
+        out.print(_account_table(overview.accounts))
+    out.print()
+    out.print(_driver(overview))
+    for line in _misunderstandings(overview.accounts):
+        out.print(line)
+    for view in overview.jobs:
+        for warning in alerts_of(view):
+            out.print(Text(f"Warning: {view.summary.name}: {warning}.", style="yellow"))
+
+
+def show_job(overview: Overview) -> None:
+    """Print one job: counts, credits, what is under way, its problems, what to do next."""
+    view = overview.jobs[0]
+    summary = view.summary
+    out = console()
+    title = Text(summary.name, style="bold")
+    if summary.description:
+        title.append(f"  {sanitize(summary.description)}", style="dim")
+    out.print(title)
+    out.print(_counts(view))
+    for line in job_lines(view):
+        out.print(line)
+    for line in _misunderstandings(each for each in overview.accounts if each.summary.profile == summary.profile):
+        out.print(line)
+    out.print(_driver(overview))
+
+
+def job_lines(view: JobView) -> Iterator[Text]:
+    """Give what stands below a job's counts."""
+    summary = view.summary
+    spent = summary.credits
+    money = f"credits: {spent.charged - spent.refunded:,} spent ({spent.charged:,} charged, "
+    money += f"{spent.refunded:,} refunded), {spent.reserved:,} reserved"
+    if summary.budget_credits is not None:
+        money += f", budget {summary.budget_credits:,}"
+    yield Text(money)
+    for entry in summary.under_way:
+        status = f", {sanitize(entry.status)}" if entry.status else ""
+        yield Text(f"{entry.state}: {entry.item} for {format_age(entry.since, view.now)}{status}", style="cyan")
+    yield from problem_lines(view)
+    if summary.is_paused:
+        yield Text(f"paused: `batchkiln unpause {summary.name}` lets it go on", style="yellow")
+    elif summary.is_finished:
+        yield Text(f"finished; the files are in {summary.output_dir}")
+    elif view.estimated_end_at is not None:
+        yield Text(f"estimated end: {format_minute(view.estimated_end_at)}")
+    for warning in alerts_of(view):
+        yield Text(f"Warning: {warning}.", style="yellow")
+
+
+def problem_lines(view: JobView) -> Iterator[Text]:
+    """Give each kind of trouble with an example and the command that tells more."""
+    name = view.summary.name
+    for trouble in view.summary.troubles:
+        yield Text(_problem(trouble), style=STYLES[trouble.state])
+        item = view.examples.get((trouble.state, trouble.code))
+        if item is not None:
+            yield Text(f"    batchkiln show {item_arguments(name, item)}", style="dim")
+    states = {trouble.state for trouble in view.summary.troubles}
+    if states & {ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED}:
+        yield Text(f"    batchkiln retry {name}", style="dim")
+
+
+def _problem(trouble: Trouble) -> str:
+    message = sanitize(trouble.example or "")
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[: _LONGEST_MESSAGE - 1] + "…"
+    return f"{trouble.state}: {trouble.count:,} {sanitize(trouble.code)}" + (f" ({message})" if message else "")
+
+
+def _counts(view: JobView) -> Text:
+    text = Text(f"{plural(view.summary.total, 'item')}:")
+    for state in ItemState:
+        if number := view.summary.items[state]:
+            text.append(f"  {number:,} {state}", style=STYLES[state])
+    return text
+
+
+def _job_table(views: tuple[JobView, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("JOB", no_wrap=True)
+    for heading in ("ITEMS", "DONE", "LEFT", "PROBLEMS", "CANCELED", "CREDITS"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("ENDS", no_wrap=True)
+    for view in views:
+        summary = view.summary
+        bad = sum(summary.items[state] for state in (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED))
+        bad += summary.items[ItemState.HELD]
+        left = summary.total - bad - summary.items[ItemState.DONE] - summary.items[ItemState.CANCELED]
+        table.add_row(
+            summary.name,
+            f"{summary.total:,}",
+            Text(f"{summary.items[ItemState.DONE]:,}", style="green"),
+            f"{left:,}",
+            Text(f"{bad:,}", style="red" if bad else ""),
+            f"{summary.items[ItemState.CANCELED]:,}",
+            f"{summary.credits.charged - summary.credits.refunded:,}",
+            _end(view),
+        )
+    return table
+
+
+def _end(view: JobView) -> Text:
+    if view.summary.is_paused:
+        return Text("paused", style="yellow")
+    if view.summary.is_finished:
+        return Text("finished")
+    return Text("not known yet" if view.estimated_end_at is None else format_minute(view.estimated_end_at))
+
+
+def _account_table(views: tuple[AccountView, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("ACCOUNT", no_wrap=True)
+    for heading in ("CREDITS TODAY", "CREATES TODAY", "READS TODAY"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("WAITS", overflow="fold")
+    for view in views:
+        limits, usage = view.limits, view.usage
+        table.add_row(
+            f"{view.summary.profile}/{view.summary.name}",
+            _of(usage.credits, limits.credits_per_day if limits else None),
+            _of(usage.creates, limits.creates_per_day if limits else None),
+            _of(usage.reads, limits.reads_per_day if limits else None),
+            _waits(view),
+        )
+    return table
+
+
+def _of(used: int, limit: int | None) -> str:
+    return f"{used:,}" if limit is None else f"{used:,} of {limit:,}"
+
+
+def _waits(view: AccountView) -> str:
+    waits = [
+        f"until {format_minute(held.until)} for {REASONS[held.reason]}"
+        for held in (view.summary.creates_held, view.summary.reads_held)
+        if held is not None and held.until > view.now
+    ]
+    return "; ".join([*waits, *(f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood)])
+
+
+def _misunderstandings(views: Iterable[AccountView]) -> Iterator[Text]:
+    """Say what is not understood, and what that means."""
+    for view in views:
+        for entry in view.summary.misunderstood:
+            said = misunderstanding(entry, f"{view.summary.profile}/{view.summary.name}")
+            yield Text(f"Warning: {said}.", style="yellow")
+
+
+def _driver(overview: Overview) -> Text:
+    lease = overview.lease
+    if lease is None:
+        is_finished = all(view.summary.is_finished for view in overview.jobs)
+        hint = "" if is_finished else "; `batchkiln work` would"
+        return Text(f"No process drives this queue now{hint}.", style="dim")
+    return Text(
+        f"Driven by process {lease.pid} on {lease.host} ({lease.command}, since {format_minute(lease.started_at)})."
+    )

@@ -1,0 +1,233 @@
+"""What the queue tells the scheduler, and is told by it, beyond the nouns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from batchkiln.core.calls import Misunderstood
+from batchkiln.core.filenames import render
+from batchkiln.core.job import Attempt, InputFile
+from batchkiln.core.planner import QueueView, WaitReason
+from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.states import ItemState
+
+
+class RequestKind(StrEnum):
+    """Which windows a request counts in (Service section 8)."""
+
+    CREATE = "create"
+    UPLOAD = "upload"
+    READ = "read"
+    QUOTE = "quote"
+    OTHER = "other"  # without authentication: the machine's window alone
+
+    @property
+    def is_create(self) -> bool:
+        """Whether it counts with the generation and upload requests."""
+        return self in {RequestKind.CREATE, RequestKind.UPLOAD}
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it counts with the reads and quotes."""
+        return self in {RequestKind.READ, RequestKind.QUOTE}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNote:
+    """A request that is about to leave, as it is written down before (Law 5).
+
+    `days` are the service days that it may be counted in: one, or two around a reset.
+    """
+
+    account_id: int
+    kind: RequestKind
+    at: datetime
+    days: tuple[datetime, ...]
+    upload_files: int = 0
+    upload_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRequest:
+    """A request of an earlier run."""
+
+    account_id: int
+    kind: RequestKind
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What generations have in common that take about as long: model, mode, parameters and images, as a text."""
+
+    price_key: str
+    is_video: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUntil:
+    """A wait that the service imposed on one kind of request, as kept across restarts."""
+
+    until: datetime
+    reason: WaitReason
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs may begin new attempts: those named, or all where `job_ids` is None."""
+
+    job_ids: frozenset[int] | None = None
+
+    def holds(self, job_id: int) -> bool:
+        """Tell whether a job is in it."""
+        return self.job_ids is None or job_id in self.job_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """How many items of the scope are still the program's to move, by state."""
+
+    by_state: Mapping[str, int]
+    queued_in_paused_jobs: int
+
+    @property
+    def total(self) -> int:
+        """All that may still change without a person."""
+        return sum(self.by_state.values()) - self.queued_in_paused_jobs
+
+    @property
+    def under_way(self) -> int:
+        """Those that were sent or are being fetched."""
+        return sum(n for state, n in self.by_state.items() if state != "queued")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the planner has to know from the disk, read at once.
+
+    `usages` has one entry per day asked for. `last_read_at` and `active_kind` are of the active generation.
+    `outstanding` counts the whole scope, on all accounts.
+    """
+
+    queue: QueueView
+    usages: tuple[DayUsage, ...]
+    creates_held: HeldUntil | None
+    reads_held: HeldUntil | None
+    last_read_at: datetime | None
+    outstanding: Outstanding
+    active_kind: Kind | None = None
+    misunderstood: tuple[Misunderstood, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadTask:
+    """A finished generation whose files are still to be fetched. `saved` are those already here: number -> sha256.
+
+    `listed` is how many outputs its record had when one of them was saved; 0 before that. `taken` are those of the
+    first output's possible paths that another output has already.
+    """
+
+    attempt: Attempt
+    job_name: str
+    item_name: str
+    index: int
+    model: str
+    metadata: str | None
+    output_dir: str
+    filename: str
+    created_at: datetime
+    saved: Mapping[int, str]
+    listed: int = 0
+    last_read_at: datetime | None = None
+    taken: frozenset[str] = frozenset()
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions that its files may have; which one, their bytes tell."""
+        return ("mp4", "webm", "mov") if self.attempt.is_video else ("png", "jpg", "webp", "gif", "avif")
+
+    def relative_name(self, number: int, extension: str) -> str:
+        """Return the path of an output below the job's folder."""
+        return render(
+            self.filename,
+            job=self.job_name,
+            item=self.item_name,
+            index=self.index,
+            output=number,
+            model=self.model,
+            ext=extension,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a record of the service brought its item; with it, once it succeeded, what the download needs.
+
+    `seen` is the queue as the record left it, with its version; None where it has changed meanwhile.
+    `overcharged_credits` is what the record told to be charged beyond the quote and every cost told before.
+    """
+
+    state: ItemState
+    task: DownloadTask | None = None
+    seen: tuple[int, Snapshot] | None = None
+    overcharged_credits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WantedInput:
+    """A local image to upload, and an item that waits for it. `alike` are all inputs of the same content."""
+
+    input_id: int
+    file: InputFile
+    item_id: int
+    alike: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Viewpoint:
+    """Who asks: an account, whether it is its profile's first (jobs that name none go there), and for which jobs.
+
+    `avoided_inputs` are images whose upload fails again and again: items that need none of them go first.
+    """
+
+    account_id: int
+    profile: str
+    account: str
+    is_first: bool
+    scope: Scope
+    avoided_inputs: frozenset[int] = frozenset()
+
+    def takes(self, accounts: Sequence[str]) -> bool:
+        """Tell whether the account begins the items of a job of its profile that names these accounts, or none."""
+        return self.account in accounts if accounts else self.is_first
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What decides how replies are understood: digests of program and configuration, and of the description.
+
+    `description` is None where the service's own description could not be read.
+    """
+
+    digest: str = ""
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewAttempt:
+    """What an attempt is made with, for whom it was planned. The last of the request's days is to carry its credits."""
+
+    item_id: int
+    viewpoint: Viewpoint
+    key_fingerprint: str
+    cost_credits: int
+    request: RequestNote
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a snapshot is taken for: who asks, and the service days of which the usage matters."""
+
+    viewpoint: Viewpoint
+    days: tuple[datetime, ...]

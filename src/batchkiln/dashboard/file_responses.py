@@ -1,0 +1,64 @@
+"""Files and their small pictures. A file is named by its key in the queue, never by a path."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from aiohttp import web
+
+from batchkiln.core.errors import InputError
+from batchkiln.dashboard.context import context_of
+from batchkiln.store import OutputFile
+
+SHOWN: Final = frozenset(
+    {
+        "image/png",
+        "image/jpeg",
+        "image/webp",
+        "image/gif",
+        "image/avif",
+        "video/mp4",
+        "video/webm",
+        "video/quicktime",
+    }
+)
+"""What a browser may take for what it is; anything else is only handed out to be saved."""
+
+_KEPT: Final = "private, max-age=31536000, immutable"
+_NO_PICTURE: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 48" fill="none" stroke="#888" stroke-width="2">'
+    '<rect x="8" y="6" width="48" height="36" rx="3"/><path d="M12 38 52 10"/></svg>'
+)
+
+
+async def thumb(request: web.Request) -> web.StreamResponse:
+    """Give a small picture."""
+    file = await _file(request)
+    picture = await context_of(request).thumbnails.of(Path(file.path), file.sha256, file.media_type)
+    if picture is None:
+        return web.Response(status=404, text=_NO_PICTURE, content_type="image/svg+xml")
+    return web.Response(body=picture.content, content_type=picture.media_type, headers={"Cache-Control": _KEPT})
+
+
+async def media(request: web.Request) -> web.StreamResponse:
+    """Give a file, or the part of it that was asked for."""
+    file = await _file(request)
+    path = Path(file.path)
+    if not await asyncio.to_thread(path.is_file):
+        raise InputError("the file is gone from its place")
+    is_shown = file.media_type in SHOWN
+    headers = {
+        "Content-Type": file.media_type if is_shown else "application/octet-stream",
+        "Cache-Control": "private, no-cache",
+    }
+    if not is_shown or "download" in request.query:
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(path.name, safe='')}"
+    return web.FileResponse(path, headers=headers)
+
+
+async def _file(request: web.Request) -> OutputFile:
+    file = await context_of(request).store.read(lambda reader: reader.items.output_file(int(request.match_info["id"])))
+    if file is None or not file.sha256.startswith(request.match_info["sha"]):
+        raise InputError("there is no such file")
+    return file

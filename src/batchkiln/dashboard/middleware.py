@@ -1,0 +1,104 @@
+"""What every request passes: who asks, by which name, and what is said when something goes wrong."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from batchkiln.core.errors import BatchkilnError, InputError, QueueBusy, QueueUnusable
+from batchkiln.dashboard.auth import is_loopback, token_file
+from batchkiln.dashboard.context import context_of
+
+log = structlog.get_logger()
+
+COOKIE_SECONDS: Final = 90 * 86_400
+
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",  # with none at all, browsers leave the origin of our own forms out as well
+    "X-Content-Type-Options": "nosniff",
+}
+
+_NOBODY_READS: Final = 499
+
+_OPEN: Final = ("/static/", "/favicon.ico")
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Tell the browser what a page of ours may do; nothing but a picture's bytes is worth keeping."""
+    response.headers.update(HEADERS)
+    if "Cache-Control" not in response.headers:
+        response.headers["Cache-Control"] = "no-cache" if request.path.startswith(_OPEN) else "no-store"
+
+
+@web.middleware
+async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let in who has the token, by the names of this machine alone."""
+    if not is_loopback(request.headers.get("Host", "")):
+        raise web.HTTPMisdirectedRequest(text="The dashboard answers to 127.0.0.1 and localhost only.\n")
+    context = context_of(request)
+    access = context.access
+    if request.path.startswith(_OPEN):
+        return await handler(request)
+    if request.path == "/" and request.method == "GET" and access.lets_in(request.query):
+        return _let_in(request)
+    cookie = request.cookies.get(access.cookie_name, "")
+    if not access.is_known(cookie=cookie, authorization=request.headers.get("Authorization", "")):
+        return context.page("stranger.html", status=401, token_file=token_file(context.queue))
+    if request.method == "POST":
+        form = await request.post()
+        mark = form.get("mark", "")
+        origin, host = request.headers.get("Origin", ""), request.headers.get("Host", "")
+        if not access.is_ours(origin=origin, host=host, mark=mark if isinstance(mark, str) else ""):
+            raise web.HTTPForbidden(text="This form was not sent from the dashboard; nothing was changed.\n")
+    return await handler(request)
+
+
+def _let_in(request: web.Request) -> web.Response:
+    """Hand out the cookie. The page goes on by itself: after a redirect from elsewhere a strict cookie is not sent."""
+    access = context_of(request).access
+    response = context_of(request).page("welcome.html")
+    response.set_cookie(
+        access.cookie_name, access.cookie, max_age=COOKIE_SECONDS, httponly=True, samesite="Strict", path="/"
+    )
+    return response
+
+
+@web.middleware
+async def tell_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn what went wrong into a page; a dashboard's accident never reaches the run beside it."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        return _page(request, 404, "Nothing is here", "there is no such page")
+    except web.HTTPException:
+        raise
+    except ConnectionResetError:  # the page was closed meanwhile
+        return web.Response(status=_NOBODY_READS)
+    except BatchkilnError as error:
+        return _told(request, error)
+    except Exception as error:  # noqa: BLE001  a request's boundary
+        log.error("dashboard_page_failed", error=type(error).__name__, call=request.method, path=request.path)  # noqa: TRY400  texts of exceptions may hold what must not be logged
+        return _page(request, 500, "The page failed", "It is a bug of the dashboard; the queue is as it was.")
+
+
+def _told(request: web.Request, error: BatchkilnError) -> web.Response:
+    match error:
+        case QueueUnusable() | QueueBusy():
+            return _page(request, 503, "The queue cannot be used now", str(error))
+        case InputError():
+            return _page(request, 404 if request.method == "GET" else 409, "That does not work", str(error))
+        case _:
+            return _page(request, 500, "That does not work", str(error))
+
+
+def _page(request: web.Request, status: int, title: str, text: str) -> web.Response:
+    return context_of(request).page("error.html", status=status, title=title, text=text)

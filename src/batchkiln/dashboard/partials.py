@@ -1,0 +1,92 @@
+"""The parts of the live pages, each of which is sent anew when it has changed."""
+
+from datetime import timedelta
+from typing import Final
+
+from batchkiln.core.states import ItemState
+from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
+from batchkiln.dashboard.context import Context
+from batchkiln.dashboard.snapshot import PageSnapshot, headline
+from batchkiln.presentation.explain import Explanation, explain_item
+from batchkiln.presentation.item_context import read_item_context
+from batchkiln.store import RETRYABLE, ItemDetail, ItemSummary, Reader
+
+HOURS_SHOWN: Final = 24
+_HOUR: Final = timedelta(hours=1)
+
+NEWEST_SHOWN: Final = 14
+
+EVENTS_SHOWN: Final = 300
+"""An item that is sent again for days has thousands of events; the newest are what a person needs."""
+
+_OVERVIEW: Final = ("headline", "slots", "jobs", "troubles", "newest", "hours")
+_JOB: Final = ("headline", "job", "troubles", "newest")
+
+
+async def sections(context: Context, job: str | None) -> tuple[dict[str, str], PageSnapshot]:
+    """Render the parts of the overview, or of a job's page, from what the queue holds now.
+
+    Raises `InputError` for a job that is not there.
+    """
+    now = await context.moment(job)
+    newest = await context.store.read(_newest, job)
+    chart = await context.store.read(_hours, now) if job is None else None
+    values = {
+        "now": now,
+        "headline": headline(now),
+        "job": now.overview.jobs[0] if job is not None else None,
+        "newest": newest,
+        "chart": chart,
+        "state_bar": state_bar,
+        "gauge_bar": gauge_bar,
+    }
+    names = _OVERVIEW if job is None else _JOB
+    return {name: context.render(f"sections/{name}.html", **values) for name in names}, now
+
+
+def _newest(reader: Reader, job: str | None) -> list[tuple[str, ItemSummary]]:
+    if job is None:
+        return reader.items.newest_results(NEWEST_SHOWN)
+    return [(job, item) for item in reader.items.newest_of_job(job, NEWEST_SHOWN)]
+
+
+def _hours(reader: Reader, now: PageSnapshot) -> Chart | None:
+    """Draw the last day; None while nothing has ended in it."""
+    if not now.overview.accounts:
+        return None
+    latest = max(view.now for view in now.overview.accounts)
+    until = latest.replace(minute=0, second=0, microsecond=0)
+    hours = reader.generations.ended_by_hour(until - (HOURS_SHOWN - 1) * _HOUR, length=_HOUR)
+    return hour_chart(hours, until=until, length=_HOUR, number=HOURS_SHOWN) if hours else None
+
+
+async def item_sections(context: Context, job: str, name: str) -> dict[str, str]:
+    """Render an item's page, which is one part; nothing on it grows older by itself.
+
+    Raises `InputError` for what is not there.
+    """
+    story, telling = await context.store.read(_read_story, context, job, name)
+    events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
+    html = context.render(
+        "sections/item.html",
+        story=story,
+        events=list(reversed(events))[:EVENTS_SHOWN],
+        events_total=len(events),
+        telling=telling,
+        actions=_actions(story.item.state),
+    )
+    return {"item": html}
+
+
+def _read_story(reader: Reader, context: Context, job_name: str, item_name: str) -> tuple[ItemDetail, Explanation]:
+    story = reader.items.detail(job_name, item_name)
+    summary = reader.jobs.summary(job_name)
+    assert summary is not None, "the item was found in it"
+    standing = read_item_context(reader, context.config, story, summary, context.machine_now())
+    return story, explain_item(story, summary, standing)
+
+
+def _actions(state: ItemState) -> tuple[str, ...]:
+    if state in RETRYABLE:
+        return ("retry",)
+    return {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}.get(state, ())

@@ -1,0 +1,75 @@
+"""Server-sent events: the parts of a live page that have changed, once a second at most."""
+
+from typing import Final
+
+import orjson
+import structlog
+from aiohttp import web
+
+from batchkiln.clock import ServiceClock
+from batchkiln.dashboard.context import Context, context_of
+from batchkiln.dashboard.partials import item_sections, sections
+
+log = structlog.get_logger()
+
+TICK_SECONDS: Final = 1.0
+STILL_TICKS: Final = 5
+"""After so many ticks a part is rendered although the queue has no news: waits end, and days begin."""
+
+STREAMS_MAX: Final = 32
+
+_Of = tuple[str | None, str | None]  # a job's page, an item's, or the overview
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """Tell a page what has changed, until it is closed or the dashboard ends."""
+    context = context_of(request)
+    if context.streams >= STREAMS_MAX:
+        raise web.HTTPServiceUnavailable(text="Too many pages are open.\n", headers={"Retry-After": "60"})
+    of = (request.query.get("job"), request.query.get("item"))
+    context.streams += 1
+    try:
+        sent, is_moving = await _changed(context, of, {})  # what is not there is told before the stream begins
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        await response.prepare(request)
+        try:
+            await response.write(_message(sent))
+            await _follow(context, response, of, sent, is_moving=is_moving)
+        except ConnectionResetError:
+            raise  # the page was closed
+        except Exception as error:  # noqa: BLE001  a second answer cannot be given: the page asks again, and is told
+            log.warning("dashboard_stream_failed", error=type(error).__name__)
+    finally:
+        context.streams -= 1
+    return response
+
+
+async def _follow(
+    context: Context, response: web.StreamResponse, of: _Of, sent: dict[str, str], *, is_moving: bool
+) -> None:
+    ticker, ticks = ServiceClock(), 0
+    version = await context.store.data_version()
+    while not context.stopping.is_set():
+        await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, context.stopping)
+        ticks += 1
+        known, version = version, await context.store.data_version()
+        if version == known and not is_moving and ticks % STILL_TICKS:
+            continue
+        changed, is_moving = await _changed(context, of, sent)
+        sent |= changed
+        await response.write(_message(changed))  # also without news: a page that hears nothing knows that it is alone
+
+
+async def _changed(context: Context, of: _Of, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
+    """Return the parts that differ from what was sent, and whether something on the page grows older."""
+    job, item = of
+    if job is not None and item is not None:
+        parts, is_moving = await item_sections(context, job, item), False
+    else:
+        parts, now = await sections(context, job)
+        is_moving = now.is_moving
+    return {name: html for name, html in parts.items() if sent.get(name) != html}, is_moving
+
+
+def _message(parts: dict[str, str]) -> bytes:
+    return b"data: " + orjson.dumps(parts) + b"\n\n"

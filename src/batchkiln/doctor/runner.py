@@ -1,0 +1,137 @@
+"""All checks in their order: here first, then the service, so that the network's absence hides nothing."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiohttp import ClientSession
+
+from batchkiln.api.app_context import Environment
+from batchkiln.api.local_service import temporary_service
+from batchkiln.client import Guide, ObservingClient, new_session
+from batchkiln.clock import ServiceClock
+from batchkiln.config import Profile
+from batchkiln.core.errors import ExitStatus, InputError
+from batchkiln.core.responses import Described, DescribeReply
+from batchkiln.doctor.check_results import CheckResult, fail, warn
+from batchkiln.doctor.configuration import (
+    check_address,
+    check_configuration,
+    check_key_sources,
+    check_limits,
+    check_notifiers,
+    check_shared_keys,
+)
+from batchkiln.doctor.environment import check_folders, check_names, check_program, check_proxies
+from batchkiln.doctor.learned import BALANCE, DESCRIPTION, Types, check_unchanged, description_digest, load_learned
+from batchkiln.doctor.queue_checks import check_private, check_queue, check_work
+from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What is examined: the queue, the configuration named (None: where it is found), and the profile named."""
+
+    queue: Path
+    config_path: Path | None
+    profile: str | None
+    environ: Mapping[str, str]
+    surroundings: Environment = field(default_factory=Environment)
+
+
+async def run_checks(patient: CheckContext) -> AsyncIterator[CheckResult]:
+    """Give the findings, check by check. No create and no upload is sent, and nothing is changed."""
+    yield check_program()
+    yield check_names()
+    yield check_proxies(patient.environ)
+    configured, config, profile = check_configuration(patient.config_path, patient.environ, patient.profile)
+    for finding in configured:
+        yield finding
+    queue, health = check_queue(patient.queue)
+    outputs = () if health is None else (Path(job.output_dir) for job in health.work.jobs)
+    for finding in (queue, *check_private(patient.queue), *check_folders(patient.queue, outputs)):
+        yield finding
+    if health is not None and config is not None:
+        for finding in check_work(health, config):
+            yield finding
+    if config is not None:
+        for finding in (*check_shared_keys(config), *check_notifiers(config)):
+            yield finding
+    if profile is None:
+        yield warn(
+            "service", "not checked: which one is meant cannot be told; nor were keys, limits, clock and balance"
+        )
+        return
+    yield check_address(profile)
+    for finding in (*check_key_sources(profile), *check_limits(profile)):
+        yield finding
+    async for finding in _examine_service(patient, profile):
+        yield finding
+
+
+async def _examine_service(patient: CheckContext, profile: Profile) -> AsyncIterator[CheckResult]:
+    try:
+        async with _visit(patient, profile) as visit:
+            reply = await visit.client({}).describe()
+            if visit.clock.is_doubted:  # far from this machine's time: no single reply tells which is wrong
+                await visit.clock.await_witness()
+                reply = await visit.client({}).describe()
+            yield check_reachable(reply)
+            if not visit.clock.is_observed:
+                return
+            for finding in check_description(reply, profile.replies):
+                yield finding
+            is_scaled = profile.is_embedded or profile.time_scale != 1
+            yield check_clock(visit.clock, patient.surroundings.wall(), is_scaled=is_scaled)
+            if not profile.is_embedded:
+                async for finding in check_accounts(visit.client, profile):
+                    yield finding
+            for finding in _unchanged(patient, profile, reply, visit.made):
+                yield finding
+    except InputError as error:
+        yield fail("service", str(error), exit_status=ExitStatus.USAGE)
+
+
+def _unchanged(
+    patient: CheckContext, profile: Profile, reply: DescribeReply, made: Sequence[ObservingClient]
+) -> Iterator[CheckResult]:
+    """Hold what was read against what the last probe learned."""
+    learned = load_learned(patient.queue, profile.name, profile.base_url or "embedded")
+    seen: dict[str, Types] = {}
+    if isinstance(reply, Described):
+        seen[DESCRIPTION] = description_digest(reply.document)
+    if not profile.is_embedded:
+        seen[BALANCE] = next((came for client in made if (came := client.last_types())), {})
+    for call, types in seen.items():
+        if (finding := check_unchanged(learned, call, types)) is not None:
+            yield finding
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A way to the service. `client` makes one with some keys, by fingerprint; `made` are all that have one."""
+
+    session: ClientSession
+    base_url: str
+    clock: ServiceClock
+    guide: Guide
+    made: list[ObservingClient] = field(default_factory=list)
+
+    def client(self, keys: Mapping[str, str]) -> ObservingClient:
+        made = ObservingClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, guide=self.guide)
+        if keys:  # without one only the description is read
+            self.made.append(made)
+        return made
+
+
+@asynccontextmanager
+async def _visit(patient: CheckContext, profile: Profile) -> AsyncIterator[_Visit]:
+    """Open a way to the service; the local one is started in a folder that is gone afterwards."""
+    async with AsyncExitStack() as stack:
+        base_url = str(profile.base_url)
+        if profile.is_embedded:
+            base_url = (await stack.enter_async_context(temporary_service(profile))).base_url
+        session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
+        clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
+        yield _Visit(session, base_url, clock, Guide(profile.replies))

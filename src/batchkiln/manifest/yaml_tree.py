@@ -1,0 +1,367 @@
+"""YAML events to small trees of plain values that remember where they stood; never the whole document.
+
+Scalars stay the parser's own events. Aliases share the tree they name, so that expansion costs no memory; their
+expanded sizes are counted against a bound all the same, because a tree is walked as often as it is named.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+from batchkiln.manifest.diagnostics import Diagnostics, Mark, Unreadable
+from batchkiln.manifest.scalars import Value, resolve
+from batchkiln.manifest.yaml_events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    YamlParser,
+)
+
+MAX_DEPTH: Final = 32
+MAX_SCALAR_LENGTH: Final = 1 << 20
+MAX_ENTRY_SIZE_BYTES: Final = 64 << 20  # of text that one entry may take
+MAX_NODES_AN_ENTRY: Final = 100_000
+MAX_ALIASED_NODES: Final = 20_000_000  # in all: a million items may each name a small tree
+MAX_ALIASED_LENGTH: Final = 16 << 20  # characters that aliases add to one entry
+MAX_ANCHORS: Final = 10_000
+MAX_ANCHORED_NODES: Final = 1_000_000
+
+_CORE_TAGS: Final = {
+    f"tag:yaml.org,2002:{name}": types
+    for name, types in {
+        "str": (str,),
+        "int": (int,),
+        "float": (float, int),
+        "bool": (bool,),
+        "null": (type(None),),
+        "map": (dict,),
+        "seq": (list,),
+    }.items()
+}
+
+
+@dataclass(slots=True)
+class MapNode:
+    """A mapping: each key's event and value by the key's text, in the order of the text."""
+
+    start_mark: Mark
+    pairs: "dict[str, tuple[ScalarEvent, Node]]"
+
+
+@dataclass(slots=True)
+class SeqNode:
+    """A sequence."""
+
+    start_mark: Mark
+    items: "list[Node]"
+
+
+@dataclass(slots=True)
+class Rendered:
+    """A scalar made by a template: read like plain text, and allowed wherever its text is."""
+
+    start_mark: Mark
+    value: str
+    tag: None = None
+    implicit: tuple[bool, bool] = (True, False)
+
+
+Node = ScalarEvent | Rendered | MapNode | SeqNode
+
+
+def scalar_value(node: ScalarEvent | Rendered) -> Value:
+    """Give the value of a scalar: resolved where it is plain, its text where it is quoted."""
+    return resolve(node.value) if node.implicit[0] or (node.tag is not None and node.tag[-3:] != "str") else node.value
+
+
+def plain_value(node: Node) -> Any:  # noqa: ANN401  JSON has no narrower type
+    """Give the tree as Python values."""
+    if isinstance(node, MapNode):
+        return {name: plain_value(value) for name, (_, value) in node.pairs.items()}
+    if isinstance(node, SeqNode):
+        return [plain_value(item) for item in node.items]
+    return scalar_value(node)
+
+
+class BoundedStream:
+    """Bytes for the parser; refuses to feed one entry without end."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.since_entry_size_bytes = 0
+
+    def read(self, size_bytes: int = 1 << 16) -> bytes:
+        """Give the next bytes. Raises `EntryTooLarge` once an entry takes more than its bound."""
+        self.since_entry_size_bytes += size_bytes
+        if self.since_entry_size_bytes > MAX_ENTRY_SIZE_BYTES:
+            raise EntryTooLarge
+        return self._stream.read(size_bytes)
+
+
+class EntryTooLarge(Exception):
+    """One entry, or the header, takes more text than it may."""
+
+
+class TreeReader:
+    """Reads one document by its events. Every method may raise `Unreadable`, or YAMLError for broken syntax."""
+
+    def __init__(self, stream: BinaryIO, findings: Diagnostics) -> None:
+        self._stream = BoundedStream(stream)
+        self._parser = YamlParser(self._stream)
+        self._get = self._parser.get_event
+        self.findings = findings
+        self._anchors: dict[str, tuple[Node, int, int, int] | None] = {}
+        self._anchored_nodes = self._aliased_nodes = self._nodes = self._aliased_length = 0
+
+    def open_root(self) -> MappingStartEvent | None:
+        """Read up to the start of the document's mapping; None for an empty stream."""
+        self._get()
+        event = self._get()
+        if isinstance(event, StreamEndEvent):
+            return None
+        root = self._get()
+        if isinstance(root, MappingStartEvent):
+            if root.anchor is not None:
+                self._anchors[root.anchor] = None
+            self._check_tag(root, dict)
+            return root
+        mark = root.start_mark
+        if isinstance(root, ScalarEvent) and not root.value and root.implicit[0]:
+            return None
+        self.findings.at(mark, "a manifest is a mapping of fields", "begin with `version: 1`, then `job:` and `items:`")
+        raise Unreadable
+
+    def root_keys(self) -> Iterator[ScalarEvent]:
+        """Give the root's keys; the caller reads each value by `value` or `entries` before the next key."""
+        seen: set[str] = set()
+        while not isinstance(event := self._get(), MappingEndEvent):
+            key = self._key(event, seen)
+            if key is None:
+                self.value()
+                continue
+            seen.add(key.value)
+            yield key
+
+    def close_document(self) -> None:
+        """Read what follows the root. Raises `Unreadable` if that is a second document."""
+        end = self._get()
+        assert isinstance(end, DocumentEndEvent)
+        event = self._get()
+        if isinstance(event, DocumentStartEvent):
+            self._fail(
+                event.start_mark, "a second document begins here", "a manifest is one document: remove the `---`"
+            )
+
+    def value(self) -> Node:
+        """Read the next value whole."""
+        self._begin_entry()
+        return self._node(self._get(), 1)
+
+    def peek(self) -> Any:  # noqa: ANN401  the parser's event
+        """Give the next event without taking it."""
+        return self._parser.peek_event()
+
+    def entries(self) -> Iterator[Node]:
+        """Give the entries of the sequence that comes next, one at a time; nothing of it is kept."""
+        start = self._get()
+        if not isinstance(start, SequenceStartEvent):
+            self.findings.at(start.start_mark, "`items` is a list", "begin each item with a hyphen: `- prompt: …`")
+            self._node(start, 1)
+            return
+        if start.anchor is not None:
+            self._anchors[start.anchor] = None
+        self._check_tag(start, list)
+        get, stream = self._get, self._stream
+        while type(event := get()) is not SequenceEndEvent:
+            stream.since_entry_size_bytes = self._nodes = self._aliased_length = 0
+            yield self._node(event, 2)
+
+    def _begin_entry(self) -> None:
+        self._stream.since_entry_size_bytes = 0
+        self._nodes = self._aliased_length = 0
+
+    def _node(self, event: Any, depth: int) -> Node:  # noqa: ANN401  the parser's event
+        if type(event) is MappingStartEvent and event.anchor is None and depth <= MAX_DEPTH:
+            return self._mapping(event, depth)
+        if isinstance(event, AliasEvent):
+            return self._alias(event, depth)
+        nodes_before = self._nodes
+        anchor = event.anchor
+        if anchor is not None:
+            self._anchors[anchor] = None
+        node: Node
+        if isinstance(event, ScalarEvent):
+            self._check_scalar(event)
+            node = event
+        elif depth > MAX_DEPTH:
+            self._fail(
+                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is that deep"
+            )
+        elif isinstance(event, MappingStartEvent):
+            node = self._mapping(event, depth)
+        else:
+            node = self._sequence(event, depth)
+        if anchor is not None:
+            self._keep_anchor(event, node, self._nodes - nodes_before + 1)
+        return node
+
+    def _mapping(self, start: MappingStartEvent, depth: int) -> MapNode:
+        self._check_tag(start, dict)
+        pairs: dict[str, tuple[ScalarEvent, Node]] = {}
+        get = self._get
+        while True:
+            event = get()
+            if type(event) is MappingEndEvent:
+                return MapNode(start.start_mark, pairs)
+            if (
+                type(event) is ScalarEvent
+                and event.anchor is None
+                and event.tag is None
+                and event.value not in pairs
+                and (event.value != "<<")
+            ):
+                key: ScalarEvent | None = event
+            else:
+                key = self._key(event, pairs)
+            self._nodes += 1
+            value = get()
+            if (
+                type(value) is not ScalarEvent
+                or value.anchor is not None
+                or value.tag is not None
+                or len(value.value) > MAX_SCALAR_LENGTH
+            ):
+                value = self._node(value, depth + 1)
+            if key is not None:
+                pairs[key.value] = key, value
+            if self._nodes > MAX_NODES_AN_ENTRY:
+                self._too_many_nodes(start.start_mark)
+
+    def _sequence(self, start: SequenceStartEvent, depth: int) -> SeqNode:
+        self._check_tag(start, list)
+        items: list[Node] = []
+        while not isinstance(event := self._get(), SequenceEndEvent):
+            self._nodes += 1
+            items.append(self._node(event, depth + 1))
+            if self._nodes > MAX_NODES_AN_ENTRY:
+                self._too_many_nodes(start.start_mark)
+        return SeqNode(start.start_mark, items)
+
+    def _too_many_nodes(self, mark: Mark) -> None:
+        self._fail(
+            mark,
+            f"one entry of more than {MAX_NODES_AN_ENTRY:,} values",
+            "put the rows into a file and name it by `from`",
+        )
+
+    def _key(self, event: Any, seen: "dict[str, Any] | set[str]") -> ScalarEvent | None:  # noqa: ANN401  the parser's event
+        """Check a key; None where its value is to be passed over."""
+        if not isinstance(event, ScalarEvent):
+            self._node(event, 2)
+            self.findings.at(event.start_mark, "a key is a word, not a list, a mapping or an alias", None)
+            return None
+        if event.anchor is not None or event.tag is not None:
+            self._check_scalar(event)
+        if event.value == "<<" and event.implicit[0]:
+            remedy = (
+                "YAML 1.2 has none; put what is common into `defaults`, or name one field's value: `parameters: *name`"
+            )
+            self.findings.at(event.start_mark, "merge keys (`<<`) are not supported", remedy)
+            return None
+        if event.value in seen:
+            self.findings.at(
+                event.start_mark, f"the key `{event.value[:60]}` stands here a second time", "keep one of them"
+            )
+            return None
+        return event
+
+    def _alias(self, event: AliasEvent, depth: int) -> Node:
+        if event.anchor not in self._anchors:
+            self._fail(
+                event.start_mark,
+                f"`*{event.anchor}` names no anchor above it",
+                f"write `&{event.anchor}` before the value meant",
+            )
+        known = self._anchors[event.anchor]
+        if known is None:
+            self._fail(
+                event.start_mark, f"`*{event.anchor}` stands inside the value that it names", "write the value out"
+            )
+            raise Unreadable
+        node, size, height, length = known
+        self._nodes += size
+        self._aliased_length += length
+        self._aliased_nodes += size
+        if depth + height > MAX_DEPTH + 1:
+            self._fail(
+                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is that deep"
+            )
+        if self._nodes > MAX_NODES_AN_ENTRY or self._aliased_nodes > MAX_ALIASED_NODES:
+            self._fail(
+                event.start_mark,
+                f"`*{event.anchor}` makes the aliases expand to too many values",
+                f"at most {MAX_NODES_AN_ENTRY:,} in one entry and {MAX_ALIASED_NODES:,} in the manifest",
+            )
+        if self._aliased_length > MAX_ALIASED_LENGTH:
+            self._fail(
+                event.start_mark,
+                f"`*{event.anchor}` makes the aliases expand to too much text",
+                f"at most {MAX_ALIASED_LENGTH:,} characters in one entry",
+            )
+        return node
+
+    def _keep_anchor(self, event: Any, node: Node, size: int) -> None:  # noqa: ANN401  the parser's event
+        self._anchored_nodes += size
+        if len(self._anchors) > MAX_ANCHORS or self._anchored_nodes > MAX_ANCHORED_NODES:
+            self._fail(
+                event.start_mark,
+                "too many anchors",
+                f"at most {MAX_ANCHORS:,}, of {MAX_ANCHORED_NODES:,} values in all",
+            )
+        self._anchors[event.anchor] = node, size, _height(node), _length(node)
+
+    def _check_scalar(self, event: ScalarEvent) -> None:
+        if len(event.value) > MAX_SCALAR_LENGTH:
+            self._fail(
+                event.start_mark,
+                f"a text of {len(event.value):,} characters; a manifest takes at most {MAX_SCALAR_LENGTH:,} in one",
+                "shorten it; a prompt holds at most 20,000",
+            )
+        if event.tag is not None:
+            self._check_tag(event, type(scalar_value(event)))
+
+    def _check_tag(self, event: Any, found: type) -> None:  # noqa: ANN401  the parser's event
+        if event.tag is None:
+            return
+        expected = _CORE_TAGS.get(event.tag)
+        if expected is None:
+            self.findings.at(event.start_mark, f"the tag `{event.tag[:60]}` has no meaning here", "remove it")
+        elif found not in expected:
+            self.findings.at(event.start_mark, f"the value does not fit its tag `!!{event.tag[18:]}`", "remove the tag")
+
+    def _fail(self, mark: Mark, reason: str, remedy: str) -> None:
+        self.findings.at(mark, reason, remedy)
+        raise Unreadable
+
+
+def _height(node: Node) -> int:
+    if isinstance(node, MapNode):
+        return 1 + max((_height(value) for _, value in node.pairs.values()), default=0)
+    if isinstance(node, SeqNode):
+        return 1 + max(map(_height, node.items), default=0)
+    return 0
+
+
+def _length(node: Node) -> int:
+    """Count the characters of all its texts, as often as they are named."""
+    if isinstance(node, MapNode):
+        return sum(len(name) + _length(value) for name, (_, value) in node.pairs.items())
+    if isinstance(node, SeqNode):
+        return sum(map(_length, node.items))
+    return len(node.value)

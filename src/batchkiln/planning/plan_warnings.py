@@ -1,0 +1,164 @@
+"""What a person should know before paying: items that can never be sent, results that may be lost, days of uploads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Final
+
+from batchkiln.api.apply_manifests import TAKEN_REMEDY, told_taken
+from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.errors import Diagnostic
+from batchkiln.core.forecast import Unpayable
+from batchkiln.core.polling import RETENTION
+from batchkiln.core.rate_limits import MIB, Limits
+from batchkiln.outputs.taken import taken_names
+from batchkiln.planning.plan import JobPlan, Plan
+from batchkiln.presentation.formatting import plural
+
+_REMEDIES: Final = {
+    BudgetLimit.OVER_CAP: ("its cap", "raise max_cost_credits, or ask for less"),
+    BudgetLimit.OVER_DAY: ("what the account may spend in a day", "ask for less: no day is large enough"),
+    BudgetLimit.OVER_JOB_DAY: ("the job's budget.credits_per_day", "raise it, or ask for less"),
+    BudgetLimit.OVER_JOB_BUDGET: ("what is then left of the job's budget.credits", "raise it to have them all"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWarning:
+    """One warning: `code` for programs, `message` for people. `job` is None where it is about an account."""
+
+    code: str
+    job: str | None
+    message: str
+
+
+def cautions(plan: Plan) -> tuple[PlanWarning, ...]:
+    """Return all warnings, those about losing money or results first."""
+    found = [caution for job in plan.jobs for caution in _of_job(job, plan)]
+    found += _of_balances(plan)
+    found += _of_accounts(plan)
+    found += [PlanWarning("catalogue_unknown", None, complaint) for complaint in plan.complaints]
+    if plan.others:
+        names = ", ".join(plan.others[:_NAMES]) + (
+            f" and {len(plan.others) - _NAMES} more" * (len(plan.others) > _NAMES)
+        )
+        message = (
+            f"items of other jobs are queued as well ({names}): `run` leaves them alone, `work` may send them first"
+        )
+        found.append(PlanWarning("other_jobs", None, message))
+    return tuple(found)
+
+
+_NAMES: Final = 5
+_GROUPS: Final = 6
+
+
+def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
+    name, report, profile = job.manifest.spec.name, job.manifest.report, plan.profiles[job.manifest.profile]
+    if report.changed_count and not report.kept:
+        yield PlanWarning(
+            "changed_after_sent",
+            name,
+            f"{_items(report.changed_count)} changed after being sent: `run` refuses the manifest (exit 2). Give them "
+            "new ids to have both, or use --on-change keep",
+        )
+    for warning in report.warnings:
+        yield PlanWarning("catalogue", name, told_in_a_line(warning))
+    if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
+        yield PlanWarning("files_there_already", name, f"{told_taken(job.manifest.spec, taken)}; {TAKEN_REMEDY}")
+    for unpayable in job.unpayable:
+        yield _never(unpayable)
+    for refused in job.refused:
+        yield PlanWarning(
+            "refused",
+            name,
+            f"{_items(refused.count)} of {refused.model} would be rejected, as the service refuses to price "
+            f"{refused.item}: {refused.error.code}: {refused.error.message}",
+        )
+    if job.end_at is not None and job.end_at - job.now > RETENTION:
+        yield PlanWarning(
+            "longer_than_retention",
+            name,
+            f"it takes {(job.end_at - job.now).days} days, and the service keeps a result for {RETENTION.days}: leave "
+            f"the program running, or run it at least once in {RETENTION.days} days, or paid results are lost",
+        )
+    yield from _of_uploads(job, profile.limits)
+    for group in job.unpriced[:_GROUPS]:
+        code = "unpriced_uploads" if group.needs_uploads else "unpriced"
+        yield PlanWarning(
+            code,
+            name,
+            f"{_items(group.items)} of {group.title} without a price: {group.reason}. "
+            f"At most {plural(group.bound, 'credit')} each ({group.bound_by})",
+        )
+    if more := job.unpriced[_GROUPS:]:
+        items = sum(group.items for group in more)
+        yield PlanWarning("unpriced", name, f"{_items(items)} of {len(more):,} other kinds without a price; see --json")
+    if job.manifest.is_paused:
+        yield PlanWarning("paused", name, f"it is paused and begins nothing: `batchkiln unpause {name}` lets it go on")
+
+
+def told_in_a_line(warning: Diagnostic) -> str:
+    """Give what the catalogue says against an item, with its place."""
+    place = ":".join(str(part) for part in (warning.file, warning.line, warning.column) if part is not None)
+    return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")
+
+
+def _never(unpayable: Unpayable) -> PlanWarning:
+    what, remedy = _REMEDIES[unpayable.obstacle]
+    message = (
+        f"{_items(unpayable.count)} would be rejected: {unpayable.cost:,} credits each, which exceeds {what} "
+        f"({unpayable.limit:,}); {remedy}"
+    )
+    return PlanWarning(unpayable.obstacle.value, unpayable.job, message)
+
+
+def _of_uploads(job: JobPlan, limits: Limits) -> Iterator[PlanWarning]:
+    uploads, name = job.manifest.uploads, job.manifest.spec.name
+    if not uploads.files:
+        return
+    if not limits.upload_files_per_day or uploads.largest_bytes > limits.upload_bytes_per_day:
+        yield PlanWarning(
+            "over_upload_limit",
+            name,
+            f"an image of {_mib(uploads.largest_bytes)} is larger than what the account may upload in a whole day "
+            f"({_mib(limits.upload_bytes_per_day)}): its items would be rejected",
+        )
+        return
+    days = max(
+        ceil(uploads.files / limits.upload_files_per_day), ceil(uploads.size_bytes / limits.upload_bytes_per_day)
+    )
+    if days > 1:
+        yield PlanWarning(
+            "uploads_take_days",
+            name,
+            f"{uploads.files:,} images ({_mib(uploads.size_bytes)}) are to be uploaded, and a day takes "
+            f"{limits.upload_files_per_day:,} files and {_mib(limits.upload_bytes_per_day)}: that alone takes {days} "
+            "days, which the calendar does not foresee",
+        )
+
+
+def _of_balances(plan: Plan) -> Iterator[PlanWarning]:
+    for outlook in plan.outlooks:
+        known = [plan.book.balances.get((outlook.profile, account)) for account in outlook.accounts]
+        cost = sum(day.credits for day in outlook.forecast.days)
+        balance = sum(credit_count or 0 for credit_count in known)
+        if None not in known and balance < cost:
+            accounts = ", ".join(f"{outlook.profile}/{account}" for account in outlook.accounts)
+            message = f"{accounts} has {balance:,} credits, and this takes about {cost:,}: buy some before they run out"
+            yield PlanWarning("balance_too_low", None, message)
+
+
+def _of_accounts(plan: Plan) -> Iterator[PlanWarning]:
+    for hindrance in plan.book.hindrances:
+        message = f"{hindrance.profile}/{hindrance.account} could not be asked for prices: {hindrance.reason}"
+        yield PlanWarning("account_not_asked", None, message)
+
+
+def _items(count: int) -> str:
+    return f"{count:,} item" if count == 1 else f"{count:,} items"
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / MIB:,.1f} MiB".replace(".0 MiB", " MiB")

@@ -1,0 +1,358 @@
+"""Asking what things cost before anything is paid: one quote for each price, which costs nothing (Service section 4).
+
+The account's read window is kept, with room left for a process that drives the queue meanwhile. An image is only
+uploaded to a local service that is gone afterwards; elsewhere, uploads that the account already has stand in, since
+a price depends on their number alone.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from math import inf
+from typing import Final, assert_never
+
+from batchkiln.api.app_context import Environment
+from batchkiln.api.local_service import temporary_service
+from batchkiln.client import Guide, ServiceClient, fingerprint, new_session
+from batchkiln.clock import ServiceClock
+from batchkiln.config import Profile
+from batchkiln.core.error_text import describe_error
+from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
+from batchkiln.core.queue_types import LoggedRequest, RequestKind
+from batchkiln.core.rate_limits import DayUsage, Limits, SlidingWindow
+from batchkiln.core.request import request_body
+from batchkiln.core.responses import (
+    AccountBlocked,
+    AssetsReady,
+    BalanceRead,
+    EdgeBlocked,
+    ErrorInfo,
+    NoResponse,
+    NotUnderstood,
+    Quoted,
+    Refused,
+    Throttled,
+    TransientError,
+    Unavailable,
+    UploadsPrepared,
+)
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.inputs import LocalInputs
+from batchkiln.store import PriceQuestion
+
+LONGEST_WAIT_SECONDS: Final = 120.0
+"""How long, in service time, a pause that the service asks for is waited out; a longer one is only told."""
+
+TRIES: Final = 3
+_FILES_PER_REQUEST: Final = 5  # Service section 8
+
+
+@dataclass(frozen=True, slots=True)
+class AccountState:
+    """What the queue knows of an account whose prices are asked: today's usage, recent requests, an imposed wait."""
+
+    now: datetime
+    usage: DayUsage = field(default_factory=DayUsage)
+    logged: tuple[LoggedRequest, ...] = ()  # of all accounts of the profile, oldest first
+    account_id: int | None = None
+    reads_held_until: datetime | None = None
+
+    def after_a_read(self) -> "AccountState":
+        """Return it with one more read, which may not have been noted in the queue."""
+        used = replace(self.usage, reads=self.usage.reads + 1)
+        request = LoggedRequest(self.account_id or 0, RequestKind.READ, self.now)
+        return replace(self, usage=used, logged=(*self.logged, request), account_id=self.account_id or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteFailure:
+    """Why an account could not be asked, or not everything. `exit_status` is what `run` would come to; OK if unsure."""
+
+    profile: str
+    account: str
+    reason: str
+    exit_status: ExitStatus = ExitStatus.OK
+
+
+@dataclass(slots=True)
+class Quotes:
+    """What was learned. Prices and refusals go by profile and price key, balances by profile and account.
+
+    `times` is what the services themselves said, by profile.
+    """
+
+    prices: dict[tuple[str, str], int] = field(default_factory=dict)
+    refused: dict[tuple[str, str], ErrorInfo] = field(default_factory=dict)
+    lacking_uploads: set[tuple[str, str]] = field(default_factory=set)
+    balances: dict[tuple[str, str], int] = field(default_factory=dict)
+    hindrances: list[QuoteFailure] = field(default_factory=list)
+    times: dict[str, datetime] = field(default_factory=dict)
+
+    def of(self, profile: str) -> dict[str, int]:
+        """Return the prices of a profile by price key."""
+        return {key: cost for (name, key), cost in self.prices.items() if name == profile}
+
+
+Note = Callable[[str, str, ClockReading], Awaitable[None]]
+"""(profile, account, now): writes a read down before it leaves, where the queue may be written (Law 5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteOptions:
+    """How to ask: what opens connections, and where a read is noted.
+
+    `is_alone`: reads are noted, and the queue's lock is held, so that no other process fills the same minute.
+    """
+
+    surroundings: Environment = field(default_factory=Environment)
+    note: Note | None = None
+    is_alone: bool = False
+
+
+async def ask_quotes(
+    questions: Iterable[PriceQuestion],
+    *,
+    profiles: Mapping[str, Profile],
+    known: Mapping[tuple[str, str], AccountState],
+    wants_balance: Iterable[tuple[str, str]] = (),
+    manner: QuoteOptions,
+) -> Quotes:
+    """Ask all questions, account by account, and the balances of accounts that are not local.
+
+    Never raises for a service that does not answer or refuses: what could not be learned is a `QuoteFailure`.
+    """
+    by_account: dict[tuple[str, str], list[PriceQuestion]] = {place: [] for place in wants_balance}
+    for question in questions:
+        by_account.setdefault((question.profile, question.account), []).append(question)
+    book = Quotes()
+    for place, asked in by_account.items():
+        name, account = place
+        if profiles[name].is_embedded and not asked:
+            continue
+        try:
+            async with open_quote_session(profiles[name], account, known[place], manner) as desk:
+                await _Visit(desk, name, account, book).make(asked)
+        except InputError as error:
+            book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
+    return book
+
+
+@dataclass(slots=True)
+class QuoteSession:
+    """Where one account's prices are asked, within its read window. `is_ours`: a local service, gone afterwards.
+
+    `is_shared`: another process may drive the queue, and does not learn of these reads before its next start.
+    """
+
+    client: ServiceClient
+    clock: ServiceClock
+    limits: Limits
+    reads: SlidingWindow
+    machine: SlidingWindow
+    reads_left: int
+    held_until: datetime | None
+    is_ours: bool
+    is_shared: bool
+    note: Callable[[ClockReading], Awaitable[None]] | None
+
+    async def place(self, *, patience_seconds: float = inf) -> str | None:
+        """Wait for a place of the window, and note it; tell why there is none, or none that is near enough."""
+        now = self.clock.now()
+        if self.reads_left <= 0:
+            return "today's reads and quotes of the account are used up"
+        if self.held_until is not None and self.held_until > now.instant + timedelta(seconds=LONGEST_WAIT_SECONDS):
+            return "the service asked for a pause that is not over"
+        # A drive keeps its minute in memory: half is left to one that goes on beside. The day it reads from the queue.
+        kept = self.limits.reads_per_minute // 2 if self.is_shared else 0
+        at = max(
+            self.reads.free_at(now.monotonic, places=1 + kept),
+            self.machine.free_at(now.monotonic, places=1 + kept),
+            now.monotonic if self.held_until is None else now.monotonic_of(self.held_until),
+        )
+        if at > now.monotonic + patience_seconds:
+            return "this minute's reads are used up"
+        if at > now.monotonic:
+            await self.pause(at - now.monotonic)
+        self.reads_left -= 1
+        if self.note is not None:
+            try:
+                await self.note(self.clock.now())
+            except QueueBusy as error:
+                return f"it could not be noted in the queue that it is asked: {error}"
+        return None
+
+    async def pause(self, seconds: float) -> None:
+        """Wait some service time."""
+        await self.clock.sleep_until(self.clock.monotonic() + seconds, asyncio.Event())
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Hold a request's places in the minute windows until it is over."""
+        for log in (self.reads, self.machine):
+            log.start()
+        try:
+            yield
+        finally:
+            for log in (self.reads, self.machine):
+                log.settle(self.clock.monotonic())
+
+
+@asynccontextmanager
+async def open_quote_session(
+    profile: Profile, account: str, known: AccountState, manner: QuoteOptions
+) -> AsyncIterator[QuoteSession]:
+    """Open a desk. Raises `InputError` where the account has no key."""
+    async with AsyncExitStack() as stack:
+        if profile.is_embedded:
+            service = await stack.enter_async_context(temporary_service(profile))
+            base_url, keys = service.base_url, [service.api_key(account)]
+        else:
+            base_url, keys = str(profile.base_url), profile.keys(account)
+        session = await stack.enter_async_context(new_session(manner.surroundings.connector()))
+        clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
+        named = {fingerprint(key): key for key in keys}
+        client = ServiceClient(session, base_url=base_url, keys=named, clock=clock, guide=Guide(profile.replies))
+        reads, machine = _windows(profile.limits, known, clock.now())
+        note = None if profile.is_embedded else manner.note
+        yield QuoteSession(
+            client=client,
+            clock=clock,
+            limits=profile.limits,
+            reads=reads,
+            machine=machine,
+            reads_left=profile.limits.reads_per_day - (0 if profile.is_embedded else known.usage.reads),
+            held_until=None if profile.is_embedded else known.reads_held_until,
+            is_ours=profile.is_embedded,
+            is_shared=not (profile.is_embedded or manner.is_alone),
+            note=None if note is None else (lambda now: note(profile.name, account, now)),
+        )
+
+
+def _windows(limits: Limits, known: AccountState, now: ClockReading) -> tuple[SlidingWindow, SlidingWindow]:
+    """Begin with the requests of the last two minutes as if they were over only now: some may be under way."""
+    reads = SlidingWindow(limit=limits.reads_per_minute, span_seconds=limits.minute_seconds)
+    machine = SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds)
+    recent = timedelta(seconds=2 * limits.minute_seconds)
+    for request in known.logged:
+        if now.instant - request.sent_at < recent:
+            is_ours = request.account_id == known.account_id and request.kind.is_read
+            for log in (machine, reads) if is_ours else (machine,):
+                log.start()
+                log.settle(now.monotonic)
+    return reads, machine
+
+
+@dataclass(slots=True)
+class _Visit:
+    """All that is asked of one account, until something makes further questions useless."""
+
+    desk: QuoteSession
+    profile: str
+    account: str
+    book: Quotes
+    is_over: bool = False
+
+    async def make(self, questions: Sequence[PriceQuestion]) -> None:
+        described = await self.desk.client.describe()  # tells the time, and counts in no account's window
+        if self.desk.clock.is_doubted:
+            await self.desk.clock.await_witness()
+            described = await self.desk.client.describe()
+        if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
+            self._give_up(described)
+            return
+        if self.desk.clock.is_observed and not self.desk.is_ours:
+            self.book.times[self.profile] = self.desk.clock.now().instant
+        for question in questions:
+            if not self.is_over:
+                await self._ask(question)
+        if not self.is_over and not self.desk.is_ours:
+            await self._balance()
+
+    async def _ask(self, question: PriceQuestion) -> None:
+        place = (question.profile, question.price_key)
+        urls = await self._urls(question)
+        if urls is None:
+            self.book.lacking_uploads.add(place)
+            return
+        body = request_body(question.recipe, prompt=question.prompt, input_urls=urls, max_cost_credits=None)
+        for number in range(1, TRIES + 1):
+            if reason := await self.desk.place():
+                self._stop(reason)
+                return
+            with self.desk.sending():
+                reply = await self.desk.client.quote(body)
+            match reply:
+                case Quoted(cost_credits=cost):
+                    self.book.prices[place] = cost
+                    return
+                case Refused(error=error):
+                    self.book.refused[place] = error
+                    return
+                case AccountBlocked() | NotUnderstood():
+                    self._give_up(reply)
+                    return
+                case Throttled() | Unavailable() | NoResponse() | EdgeBlocked():
+                    if number == TRIES or not await self._waited(reply):
+                        self._give_up(reply)
+                        return
+                case _:
+                    assert_never(reply)
+
+    async def _waited(self, reply: Throttled | Unavailable | NoResponse | EdgeBlocked) -> bool:
+        """Wait as the service asks; tell whether that was short enough to do."""
+        if isinstance(reply, NoResponse):
+            return False
+        asked = None if isinstance(reply, EdgeBlocked) else reply.retry_after
+        seconds = self.desk.limits.minute_seconds if asked is None else asked.total_seconds()
+        if seconds > LONGEST_WAIT_SECONDS:
+            return False
+        await self.desk.pause(seconds)
+        return True
+
+    async def _urls(self, question: PriceQuestion) -> tuple[str, ...] | None:
+        """Return what to put into `inputs`; None where the account has no uploads to stand in."""
+        if not question.recipe.inputs_count:
+            return ()
+        if self.desk.is_ours:
+            return await self._upload(question)
+        return question.urls if len(question.urls) == question.recipe.inputs_count else None
+
+    async def _upload(self, question: PriceQuestion) -> tuple[str, ...] | None:
+        """Upload an item's own images to the local service that is gone afterwards."""
+        client = self.desk.client
+        found: list[str] = []
+        for begin in range(0, len(question.inputs), _FILES_PER_REQUEST):
+            files = question.inputs[begin : begin + _FILES_PER_REQUEST]
+            named = [(f"{file.sha256[:16]}.bin", file.media_type, file.size_bytes) for file in files]
+            prepared = await client.prepare_uploads(named)
+            if not isinstance(prepared, UploadsPrepared):
+                return None
+            for ticket, file in zip(prepared.tickets, files, strict=True):
+                await client.put_upload(ticket, LocalInputs().content(file), file.size_bytes)
+            ready = await client.complete_uploads([ticket.asset_id for ticket in prepared.tickets])
+            if not isinstance(ready, AssetsReady):
+                return None
+            found += ready.urls
+        return tuple(found)
+
+    async def _balance(self) -> None:
+        if reason := await self.desk.place():
+            self._stop(reason)
+            return
+        with self.desk.sending():
+            reply = await self.desk.client.balance()
+        if isinstance(reply, BalanceRead):
+            if reply.credits is not None:
+                self.book.balances[self.profile, self.account] = reply.credits
+        elif isinstance(reply, AccountBlocked):
+            self._give_up(reply)
+
+    def _give_up(self, trouble: TransientError) -> None:
+        is_blocked = isinstance(trouble, AccountBlocked)
+        self._stop(describe_error(trouble), ExitStatus.ACCOUNT_CANNOT_WORK if is_blocked else ExitStatus.OK)
+
+    def _stop(self, reason: str, exit_status: ExitStatus = ExitStatus.OK) -> None:
+        self.is_over = True
+        self.book.hindrances.append(QuoteFailure(self.profile, self.account, reason, exit_status))

@@ -1,0 +1,95 @@
+"""Past and coming service days, account by account and profile by profile."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from batchkiln.config import Config
+from batchkiln.presentation.overview import AccountView, coming_days
+from batchkiln.store import PastDay, Reader
+
+DAYS_BACK: Final = 28
+DAYS_AHEAD: Final = 60
+DAYS_SHOWN: Final = 14
+"""At least so many, so that the first day of a queue is a bar among days and not a wall."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One service day of a profile, all its accounts together.
+
+    `credits` were used, `credits_ahead` are expected on top; `items_ahead` likewise. `creates` and `reads` were sent.
+    """
+
+    starts_at: datetime
+    creates: int = 0
+    reads: int = 0
+    credits: int = 0
+    items_ahead: int = 0
+    credits_ahead: int = 0
+    is_today: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was done in it, and nothing is expected."""
+        return not (self.creates or self.reads or self.credits or self.items_ahead)
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """A profile's days from the first in which something was done, or is expected to be, to the last."""
+
+    profile: str
+    credits_per_day: int
+    days: tuple[Day, ...]
+    is_cut: bool  # more days follow than are shown
+
+
+def read_calendars(
+    reader: Reader,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+) -> list[Calendar]:
+    """Give the calendar of each profile that has any."""
+    ahead = coming_days(reader, config, times, accounts, most=DAYS_AHEAD + 1)
+    calendars = []
+    for name, profile in config.profiles.items():
+        ours = [view for view in accounts if view.summary.profile == name]
+        length = timedelta(seconds=profile.day.seconds)
+        today = profile.day.start_of(times[name])
+        days: dict[datetime, Day] = {}
+        for view in ours:
+            for past in reader.accounts.past_days(view.summary.id, today - DAYS_BACK * length):
+                days[past.starts_at] = _with(days.get(past.starts_at, Day(past.starts_at)), past)
+        expected = ahead.get(name, [])
+        for one in expected[:DAYS_AHEAD]:
+            day = days.get(one.starts_at, Day(one.starts_at))
+            days[one.starts_at] = Day(
+                day.starts_at, day.creates, day.reads, day.credits, one.items, one.credits, day.is_today
+            )
+        if days:
+            shown = _filled(days, today, length)
+            limit = profile.limits.credits_per_day * max(1, len(ours))
+            calendars.append(Calendar(name, limit, shown, is_cut=len(expected) > DAYS_AHEAD))
+    return calendars
+
+
+def _with(day: Day, past: PastDay) -> Day:
+    return Day(day.starts_at, day.creates + past.creates, day.reads + past.reads, day.credits + past.credits)
+
+
+def _filled(days: Mapping[datetime, Day], today: datetime, length: timedelta) -> tuple[Day, ...]:
+    """Add the days between in which nothing is done, and mark the present one."""
+    first, last = min(*days, today), max(*days, today)
+    last = max(last, first + (DAYS_SHOWN - 1) * length)
+    found: list[Day] = []
+    at = first
+    while at <= last and len(found) < DAYS_BACK + DAYS_AHEAD + 1:
+        day = days.get(at, Day(at))
+        found.append(
+            Day(at, day.creates, day.reads, day.credits, day.items_ahead, day.credits_ahead, is_today=at == today)
+        )
+        at += length
+    return tuple(found)

@@ -1,0 +1,145 @@
+"""What `status`, `run` and `work` show of the queue, read at once from one snapshot."""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from batchkiln.config import Config
+from batchkiln.core.forecast import CalendarDay
+from batchkiln.core.rate_limits import DayUsage, Limits
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
+from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job with what else a person wants to know. `now` is service time; `examples` name an item a trouble."""
+
+    summary: JobSummary
+    now: datetime
+    estimated_end_at: datetime | None
+    examples: Mapping[tuple[ItemState, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountView:
+    """An account with what it used today; `limits` is None where its profile is not configured here."""
+
+    summary: AccountSummary
+    usage: DayUsage
+    limits: Limits | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Jobs, accounts, and who drives the queue; None where nobody does."""
+
+    jobs: tuple[JobView, ...]
+    accounts: tuple[AccountView, ...]
+    lease: Lease | None
+
+
+def read_overview(
+    reader: Reader,
+    config: Config,
+    names: Sequence[str] | None,
+    machine_now: datetime,
+    observed: Mapping[str, datetime] | None = None,
+) -> Overview:
+    """Read all jobs, or those named. Raises `InputError` for one that is not there.
+
+    `observed` is the service time of profiles that are in use here; of others the best guess is taken.
+    """
+    wanted = list(names) if names is not None else list(reader.jobs.names())
+    summaries = [_summary(reader, name) for name in wanted]
+    profiles = {summary.profile for summary in summaries} | set(config.profiles)
+    account_views, times = read_accounts(reader, config, machine_now, observed, profiles)
+    ends = estimated_ends(reader, config, times, account_views)
+    jobs = tuple(
+        JobView(
+            summary=summary,
+            now=times[summary.profile],
+            estimated_end_at=ends.get(summary.name),
+            examples=reader.jobs.trouble_items(summary.name) if summary.troubles else {},
+        )
+        for summary in summaries
+    )
+    held = reader.lease()
+    return Overview(jobs, account_views, held if held is not None and held.is_alive else None)
+
+
+def read_accounts(
+    reader: Reader,
+    config: Config,
+    machine_now: datetime,
+    observed: Mapping[str, datetime] | None = None,
+    profiles: AbstractSet[str] = frozenset(),
+) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
+    """Read the accounts, and what time it is for each profile: theirs, those configured, and `profiles`."""
+    accounts = reader.accounts.summaries()
+    names = {account.profile for account in accounts} | set(config.profiles) | profiles
+    times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
+    return tuple(_account(account, config, times[account.profile]) for account in accounts), times
+
+
+def _summary(reader: Reader, name: str) -> JobSummary:
+    summary = reader.jobs.summary(name)
+    if summary is None:
+        reader.jobs.id_of(name)
+        raise AssertionError("a job that is there has a summary")
+    return summary
+
+
+def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:
+    profile = config.profiles.get(account.profile)
+    usage = account.usage if profile is None else usage_today(account, profile, now)
+    return AccountView(account, usage, profile.limits if profile else None, now)
+
+
+def estimated_ends(
+    reader: Reader,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+) -> dict[str, datetime]:
+    """Return when each job ends, by name; jobs on the same accounts are taken to go one after the other."""
+    ends: dict[str, datetime] = {}
+    for outlook in _outlooks(reader, config, times, accounts):
+        ends |= outlook.forecast.ends
+    return ends
+
+
+def coming_days(
+    reader: Reader,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+    *,
+    most: int,
+) -> dict[str, list[CalendarDay]]:
+    """Return what the coming days will take, by profile and `most` of each, as `estimated_ends` sees them."""
+    days: dict[str, dict[datetime, CalendarDay]] = {}
+    for outlook in _outlooks(reader, config, times, accounts):
+        found = days.setdefault(outlook.profile, {})
+        for day in outlook.forecast.days[:most]:
+            other = found.get(day.starts_at, CalendarDay(day.starts_at, 0, 0, timedelta()))
+            found[day.starts_at] = CalendarDay(
+                day.starts_at, other.items + day.items, other.credits + day.credits, other.busy + day.busy
+            )
+    return {name: [found[at] for at in sorted(found) if found[at].items] for name, found in days.items()}
+
+
+def _outlooks(
+    reader: Reader,
+    config: Config,
+    times: Mapping[str, datetime],
+    accounts: Sequence[AccountView],
+) -> list[JobForecast]:
+    profiles = config.profiles
+    days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
+    loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
+    usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
+    return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages))

@@ -1,1 +1,0 @@
-"""The durable queue in SQLite."""

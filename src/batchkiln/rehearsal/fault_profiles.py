@@ -1,0 +1,110 @@
+"""What goes wrong in a rehearsal, and how often: faults of the local service, and connections that are cut."""
+
+import random  # noqa: TID251  drawn from the rehearsal's seed alone, so that it can be repeated
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, Literal
+
+from batchkiln.rehearsal.network import Misfortune
+from batchkiln_service import Endpoint, FaultRule, Misbehaviour
+
+Level = Literal["none", "mild", "rough"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How often a misbehaviour strikes the requests of an endpoint, of a hundred, at either level."""
+
+    kind: Misbehaviour
+    endpoint: Endpoint
+    mild: float
+    rough: float
+    seconds: float | None = None
+
+
+RATES: Final = (
+    Rate("reply_lost", "create", mild=1, rough=5),
+    Rate("reply_lost", "read", mild=0.2, rough=2),
+    Rate("reset_before", "any", mild=0.2, rough=2),
+    Rate("unavailable", "create", mild=0.5, rough=3),
+    Rate("unavailable", "read", mild=0.2, rough=2),
+    Rate("throttle", "create", mild=0.5, rough=3, seconds=20),
+    Rate("throttle", "read", mild=0.2, rough=1, seconds=20),
+    Rate("edge_block", "any", mild=0, rough=0.2),
+    Rate("html", "read", mild=0, rough=0.5),
+    Rate("cut_body", "download", mild=1, rough=5),
+    Rate("storage_unavailable", "download", mild=0.5, rough=3),
+    Rate("reset_before", "put", mild=0.5, rough=3),
+    Rate("link_dies_early", "poll", mild=0.5, rough=3),
+    Rate("fail_generation", "create", mild=1, rough=5),
+    Rate("slow_generation", "create", mild=1, rough=3),
+    Rate("cancel_generation", "create", mild=0, rough=0.5),
+    Rate("stay_pending", "create", mild=0, rough=0.5, seconds=1800),
+)
+CUT_REQUESTS: Final = {"none": 0.0, "mild": 0.3, "rough": 2.0}
+"""Of a hundred requests, how many lose their connection."""
+
+_CUTS: Final[tuple[Misfortune, ...]] = ("lost", "reset_before", "reset_after", "cut")
+_DELAY_SECONDS: Final = 0.02
+
+
+def fault_rules(level: Level) -> tuple[FaultRule, ...]:
+    """Return the local service's faults at a level."""
+    if level == "none":
+        return ()
+    rates = [(rate, rate.mild if level == "mild" else rate.rough) for rate in RATES]
+    return tuple(
+        FaultRule(kind=rate.kind, endpoint=rate.endpoint, times=None, probability=percent / 100, seconds=rate.seconds)
+        for rate, percent in rates
+        if percent
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A request that lost its connection: in which way, when, by the hash of whose API key, and at which path."""
+
+    kind: Misfortune
+    at_seconds: float
+    key_sha256: str | None
+    path: str
+
+
+class ConnectionCuts:
+    """The weather of a rehearsal: some of the program's requests lose their connection, and which is remembered."""
+
+    def __init__(self, level: Level, seed: int, *, sender: str) -> None:
+        """Strike what the node `sender` writes."""
+        self.cuts: list[Cut] = []
+        self._chance = random.Random(f"cut connections {seed}")  # noqa: S311  guards nothing
+        self._probability = CUT_REQUESTS[level] / 100
+        self._sender = sender
+        self._head: bytes = b""
+
+    def see(self, sender: str, content: bytes) -> None:
+        """Look at what is about to be written: `misfortune` is asked about it next."""
+        self._head = content.partition(b"\r\n\r\n")[0] if sender == self._sender else b""
+
+    def delay_seconds(self) -> float:
+        """Return how long bytes are on their way."""
+        return _DELAY_SECONDS
+
+    def misfortune(self, sender: str, now: float) -> Misfortune:
+        """Draw whether the request just seen is cut; what belongs to one that went before is left alone."""
+        line, *headers = self._head.split(b"\r\n")
+        words = line.split(b" ")
+        if sender != self._sender or not line.endswith(b"HTTP/1.1") or self._chance.random() >= self._probability:
+            return "none"
+        kind = self._chance.choice(_CUTS)
+        self.cuts.append(Cut(kind, now, _key_sha256(headers), words[1].decode("latin-1").partition("?")[0]))
+        return kind
+
+
+def _key_sha256(headers: list[bytes]) -> str | None:
+    """Return the hash of the API key among a request's headers; the key itself is kept nowhere."""
+    for header in headers:
+        name, _, value = header.partition(b":")
+        scheme, _, key = value.strip().partition(b" ")
+        if name.lower() == b"authorization" and scheme.lower() == b"bearer":
+            return sha256(key.strip()).hexdigest()
+    return None

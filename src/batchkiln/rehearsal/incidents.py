@@ -1,0 +1,181 @@
+"""Which troubles a rehearsal met, how often, and how each ended: read from the service's request log, not guessed.
+
+A request that met a trouble has ended when the next one of its kind, under the same API key, got through.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from batchkiln.core.states import ItemState
+from batchkiln.store import JobSummary
+from batchkiln_service import FaultCount, LoggedRequest
+
+ENDPOINTS: Final = {
+    "/quotes": "quote",
+    "/videos": "create",
+    "/images": "create",
+    "/uploads": "upload",
+    "/uploads/complete": "complete",
+    "/models": "models",
+    "/credits/balance": "balance",
+    "/openapi.json": "openapi",
+}
+NEVER: Final = "never got through"
+_POLL: Final = "poll"
+_STORAGE: Final = {"/storage/outputs/": "download", "/storage/uploads/": "put"}
+# What strikes the generation or its link, and leaves the request alone.
+_SURVIVED: Final = {
+    "fail_generation": "refunded, tried again",
+    "cancel_generation": "tried again",
+    "stay_pending": "waited for",
+    "slow_generation": "waited for",
+    "link_dies_early": "fetched by a fresh link",
+}
+OF_GENERATIONS: Final = frozenset(_SURVIVED)
+_TOLD_TO_WAIT: Final = frozenset({"throttle", "unavailable", "edge_block"})
+_ENDINGS: Final = {"create": "sent again", "poll": "read again", "models": "read again", "quote": "asked again"}
+_OK, _REDIRECT = 200, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One kind of trouble at an endpoint, how often it was met, and how often it ended in which way."""
+
+    kind: str
+    endpoint: str
+    times: int
+    endings: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LostRequest:
+    """A request whose connection was cut on the way: the service may never have heard of it."""
+
+    at_ms: int
+    key_sha256: str | None
+    path: str
+    kind: str
+
+
+@dataclass(slots=True)
+class IncidentLog:
+    """All troubles while they are read; `generations` are those that a fault struck, by kind and endpoint."""
+
+    endings: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    generations: list[tuple[str, str]] = field(default_factory=list)
+    stored: Counter[tuple[str, str]] = field(default_factory=Counter)  # troubles with files, by kind and endpoint
+
+    @property
+    def struck_generations(self) -> list[str]:
+        """The ids of the generations that a fault struck."""
+        return [generation_id for _, generation_id in self.generations]
+
+    def add_generations(self, states: Mapping[str, ItemState]) -> None:
+        """Tell how the struck generations ended, by the states of their items."""
+        for kind, generation_id in self.generations:
+            endpoint = _POLL if kind == "link_dies_early" else "create"
+            state = states.get(generation_id)
+            ending = _SURVIVED[kind] if state is ItemState.DONE else f"item {state or 'unknown'}"
+            self.endings[kind, endpoint, ending] += 1
+
+    def add_stored(self, struck: Iterable[FaultCount], jobs: Iterable[JobSummary]) -> None:
+        """Tell how transfers of files ended: again and again until the file was whole, unless an item says otherwise.
+
+        The service logs no such requests; that all items ended well is what the queue says.
+        """
+        expired = sum(job.items[ItemState.EXPIRED] + job.items[ItemState.DOWNLOADING] for job in jobs)
+        ending = f"fetched again, but {expired:,} not in time" if expired else "fetched again"
+        for fault in struck:
+            if fault.endpoint in _STORAGE.values():
+                self.stored[fault.kind, fault.endpoint] += fault.struck
+        for (kind, endpoint), times in self.stored.items():
+            self.endings[kind, endpoint, ending if endpoint == "download" else "sent again"] += times
+
+    def troubles(self) -> list[Incident]:
+        """Return each kind once, the most frequent first."""
+        found: dict[tuple[str, str], Counter[str]] = {}
+        for (kind, endpoint, ending), times in self.endings.items():
+            found.setdefault((kind, endpoint), Counter())[ending] += times
+        every = [
+            Incident(kind, endpoint, ended.total(), dict(ended.most_common()))
+            for (kind, endpoint), ended in found.items()
+        ]
+        return sorted(every, key=lambda trouble: (-trouble.times, trouble.kind, trouble.endpoint))
+
+
+def endpoint_of(path: str) -> str:
+    """Return the endpoint that a path of the log, or of a request as it was sent, belongs to."""
+    for start, endpoint in _STORAGE.items():
+        if path.startswith(start):
+            return endpoint
+    path = path.removeprefix("/api/v1")
+    return _POLL if path.startswith("/generations/") else ENDPOINTS.get(path, path)
+
+
+def tell(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> IncidentLog:
+    """Read the request log, in order, beside the requests that were cut on their way, in order."""
+    tale = IncidentLog()
+    waiting: dict[str, deque[tuple[str, str | None]]] = {}
+    cut = deque(lost)
+    for seen in log:
+        while cut and cut[0].at_ms <= seen.at_ms:
+            _lose(tale, waiting, cut.popleft())
+        endpoint = endpoint_of(seen.path)
+        for fault in seen.faults:
+            if fault in OF_GENERATIONS and seen.generation_id is not None:
+                tale.generations.append((fault, seen.generation_id))
+        trouble = _trouble(seen)
+        if trouble is not None:
+            waiting.setdefault(endpoint, deque()).append((trouble, seen.key_sha256))
+        elif endpoint in waiting:
+            _end(tale, waiting, endpoint, seen)
+    for left in cut:
+        _lose(tale, waiting, left)
+    for endpoint, troubles in waiting.items():
+        tale.endings.update((kind, endpoint, NEVER) for kind, _ in troubles)
+    return tale
+
+
+def _lose(tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
+    endpoint = endpoint_of(request.path)
+    if endpoint in _STORAGE.values():  # the service keeps no log of these
+        tale.stored[f"connection_{request.kind}", endpoint] += 1
+    else:
+        waiting.setdefault(endpoint, deque()).append((f"connection_{request.kind}", request.key_sha256))
+
+
+def _trouble(seen: LoggedRequest) -> str | None:
+    """Return what kept a request from getting through, None where nothing did."""
+    faults = [fault for fault in seen.faults if fault not in OF_GENERATIONS]
+    if faults:
+        return faults[0]
+    return None if _OK <= seen.status < _REDIRECT else f"refused: {seen.code or seen.status}"
+
+
+def _end(
+    tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
+) -> None:
+    """Let what waited for this success be over."""
+    still: deque[tuple[str, str | None]] = deque()
+    for kind, key in waiting.pop(endpoint):
+        if key in {None, seen.key_sha256} or seen.key_sha256 is None:
+            tale.endings[kind, endpoint, _ending(kind, endpoint, seen)] += 1
+        else:
+            still.append((kind, key))
+    if still:
+        waiting[endpoint] = still
+
+
+def _ending(kind: str, endpoint: str, seen: LoggedRequest) -> str:
+    if endpoint == "create" and seen.is_replay:
+        return "replayed"
+    again = _ENDINGS.get(endpoint, "sent again")
+    return f"waited, {again}" if kind in _TOLD_TO_WAIT else again
+
+
+def lost_requests(cuts: Iterable[tuple[str, float, str | None, str]], *, starts_at_ms: int) -> Iterator[LostRequest]:
+    """Put the network's own record of cut requests beside the service's instants."""
+    for kind, at_seconds, key_sha256, path in cuts:
+        yield LostRequest(starts_at_ms + round(at_seconds * 1000), key_sha256, path, kind)

@@ -1,0 +1,69 @@
+"""What a report is made of. Whoever fills these in sees to it that no path of this machine and no secret is in them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from batchkiln.core.job import Charge, Mode
+from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.states import ItemState
+
+
+@dataclass(frozen=True, slots=True)
+class ReportJob:
+    """The head of a report. `now` is service time; `estimated_end_at` is None where it is finished or not known."""
+
+    name: str
+    description: str
+    profile: str
+    manifest: str
+    is_paused: bool
+    is_finished: bool
+    created_at: datetime
+    now: datetime
+    estimated_end_at: datetime | None
+    budget_credits: int | None
+    budget_credits_per_day: int | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """One output. `path` is where it is read, and never shown; `name` is its name below the output folder."""
+
+    path: Path
+    name: str
+    size_bytes: int
+    media_type: str
+    saved_at: datetime
+
+    @property
+    def is_video(self) -> bool:
+        """Whether it is a clip."""
+        return self.media_type.startswith("video/")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportItem:
+    """One item with its request, files and money. `inputs` are names of files."""
+
+    name: str
+    index: int
+    state: ItemState
+    prompt: str
+    model: str
+    mode: Mode
+    parameters: tuple[tuple[str, str | int | bool], ...]
+    inputs: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    error: ErrorInfo | None
+    generation_id: str | None
+    files: tuple[ReportFile, ...]
+    charges: tuple[Charge, ...]
+
+    @property
+    def credits(self) -> int:
+        """What it cost, less what was refunded."""
+        return sum(charge.charged - charge.refunded for charge in self.charges)

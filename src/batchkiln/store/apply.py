@@ -1,0 +1,366 @@
+"""Applying a manifest: new items are added, known ones left alone, changed ones updated while never sent.
+
+Two phases. The first reads: all items are staged, every mistake is found, and the differences to the job are
+worked out while the queue stays open to others. The second writes, in transactions so short that a process at
+work hardly waits. Killed at any instant it leaves a whole queue, and the same command completes it.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.job import JobSpec
+from batchkiln.core.states import Event, ItemState
+from batchkiln.store.diff import Difference, DiffKind, all_differences, apply_change, differences_after
+from batchkiln.store.notification_cursor import remember_audience
+from batchkiln.store.sql import query
+from batchkiln.store.staging import MistakeAt, Placed, Staging, staging_of, transaction
+from batchkiln.store.transitions import log_job_event, transition_all
+
+ITEMS_AT_ONCE: Final = 20_000
+"""New items in one transaction: a fraction of a second."""
+
+MOVES_AT_ONCE: Final = 2_000
+"""Changed items in one transaction; each has a line in its history."""
+
+CHANGED_SHOWN: Final = 20
+
+__all__ = ["ApplyOptions", "ApplyReport", "MistakeAt", "Placed", "apply_manifest", "compared"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How to apply. `dry_run` works out the report and changes nothing.
+
+    `agreed` is the digest of what a person saw before: where the manifest asks for anything else by now, nothing is
+    enqueued.
+    """
+
+    on_change: Literal["error", "keep"] = "error"
+    prune: bool = False
+    dry_run: bool = False
+    agreed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyReport:
+    """What applying did, or would do. The manifest's items are `new` + `known`.
+
+    `updated`: of the known, those whose request or settings were taken over. `changed`: names, the first 20 of
+    `changed_count`, whose request changed after they were sent; `kept` counts them where they were to be left
+    alone. `requeued`: may run again, by a larger budget, a mended request or an image that is back.
+    `missing`: in the job, not canceled and not in the manifest; `pruned` of them were canceled.
+    `digest` is a hash of all that the manifest asks for, images by their contents. `warnings` are what the service's
+    catalogue says against items, where that is not clear, or they are queued already.
+    """
+
+    job_id: int | None
+    new: int = 0
+    known: int = 0
+    updated: int = 0
+    changed: tuple[str, ...] = ()
+    changed_count: int = 0
+    kept: int = 0
+    requeued: int = 0
+    missing: int = 0
+    pruned: int = 0
+    digest: str = field(default="", compare=False)
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def apply_manifest(
+    connection: sqlite3.Connection,
+    spec: JobSpec,
+    placed: Iterable[Placed],
+    *,
+    profile: str,
+    now: int,
+    options: ApplyOptions,
+    mistake_at: MistakeAt,
+) -> ApplyReport:
+    """Bring the job to what the manifest says. For `Database.run`: it makes its own transactions.
+
+    `profile` is the resolved one; `now` is milliseconds of service time. Raises one `InputError` with all
+    mistakes, those that reading `placed` raises at its end included; then nothing is enqueued.
+    """
+    with compared(connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at) as intake:
+        return intake.report if options.dry_run else intake.store(intake.report)
+
+
+@contextmanager
+def compared(
+    connection: sqlite3.Connection,
+    spec: JobSpec,
+    placed: Iterable[Placed],
+    *,
+    profile: str,
+    now: int,
+    options: ApplyOptions,
+    mistake_at: MistakeAt,
+    observe: Callable[[Difference], None] = lambda _: None,
+) -> Iterator["ManifestApplication"]:
+    """Give a manifest as it is staged and compared with its job; the staging lasts as long as the context.
+
+    The arguments are those of `apply_manifest`, and so are the mistakes. `observe` is told each difference of a known
+    item, once the moves that the manifest brings about are staged.
+    """
+    with staging_of(connection, spec, may_store=not options.dry_run) as staging:
+        mistakes = staging.fill(placed)
+        mistakes += staging.duplicates(mistake_at)
+        mistakes += staging.collisions(mistake_at)
+        intake = ManifestApplication(connection, staging, spec=spec, profile=profile, now=now, options=options)
+        mistakes += intake.profile_mistakes()
+        mistakes += intake.disagreement(staging.digest) if not mistakes else []
+        intake.report = replace(intake.compare(mistake_at, observe), digest=staging.digest)
+        mistakes += intake.mistakes
+        objected, warnings = staging.objected(intake.report.job_id, mistake_at)
+        mistakes += objected
+        intake.report = replace(intake.report, warnings=tuple(warnings))
+        if mistakes:
+            raise InputError(_in_order(mistakes, staging.files), omitted=staging.omitted + intake.omitted)
+        yield intake
+
+
+def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
+    """Give the mistakes file by file, the manifest's first, each from top to bottom."""
+    ranks: dict[str | None, int] = {None: -1}
+    for file in [*(mistake.file for mistake in mistakes), *files]:
+        ranks.setdefault(file, len(ranks))
+    return sorted(mistakes, key=lambda mistake: (ranks[mistake.file], mistake.line or 0))
+
+
+class ManifestApplication:
+    """One application of a manifest whose items are staged; `report` says what it would do."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        staging: Staging,
+        *,
+        spec: JobSpec,
+        profile: str,
+        now: int,
+        options: ApplyOptions,
+    ) -> None:
+        """Find the job; nothing is compared yet."""
+        self.mistakes: list[Diagnostic] = []
+        self.omitted = 0
+        self.report = ApplyReport(job_id=None)
+        self._connection = connection
+        self._staging = staging
+        self._spec = spec
+        self._profile = profile
+        self._now = now
+        self._options = options
+        found = connection.execute(query("find_job"), {"name": spec.name}).fetchone()
+        self._job_id: int | None = found[0] if found else None
+        self._old_profile: str | None = found[1] if found else None
+
+    def profile_mistakes(self) -> list[Diagnostic]:
+        """Refuse another profile for a job that has been sent: its generations belong to an account there."""
+        if self._old_profile in {None, self._profile} or not self._one("has_attempts"):
+            return []
+        reason = (
+            f"the job {self._spec.name!r} was begun with the profile {self._old_profile!r}, not {self._profile!r}; "
+            "what was sent there can only be fetched there"
+        )
+        remedy = f"use --profile {self._old_profile}, or give the job another name"
+        return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
+
+    def disagreement(self, digest: str) -> list[Diagnostic]:
+        """Refuse what is not what a person was shown: the manifest, its rows or its images changed meanwhile."""
+        if self._options.agreed in {None, digest}:
+            return []
+        reason = "the manifest, its rows or its images changed after what it would cost was shown; nothing was enqueued"
+        remedy = "run the same command again, which shows it anew"
+        return [Diagnostic(reason, file=self._spec.manifest_path, remedy=remedy)]
+
+    def compare(self, mistake_at: MistakeAt, observe: Callable[[Difference], None]) -> ApplyReport:
+        """Work out what applying does, without changing the queue; `mistakes` gets what forbids it."""
+        if self._job_id is None:
+            self._connection.execute(query("find_all_fresh"))
+            return ApplyReport(job_id=None, new=self._one("count_fresh"))
+        self._connection.execute(query("find_differences"), self._settings())
+        self._connection.execute(query("find_fresh"))
+        fresh = self._one("count_fresh")
+        known = self._one("count_placed") - fresh
+        report = self._count_wishes(ApplyReport(job_id=self._job_id, new=fresh, known=known))
+        return self._count_differences(report, mistake_at, observe)
+
+    def _count_differences(
+        self, report: ApplyReport, mistake_at: MistakeAt, observe: Callable[[Difference], None]
+    ) -> ApplyReport:
+        updated = changed = 0
+        requeued = report.requeued
+        shown: list[Difference] = []
+        for difference in all_differences(self._connection, at_once=MOVES_AT_ONCE):
+            observe(difference)
+            verdict = difference.verdict
+            if verdict is DiffKind.TAKE_OVER and self._staging.has_objections:
+                self._staging.object_to(difference.seq)
+            if verdict is DiffKind.SENT:
+                changed += 1
+                if changed <= CHANGED_SHOWN:
+                    shown.append(difference)
+                continue
+            updated += verdict is not DiffKind.SAME
+            requeued += difference.requeues
+        if changed and self._options.on_change == "error" and not self._options.dry_run:
+            self.mistakes = [self._changed_mistake(difference, mistake_at) for difference in shown]
+            self.omitted = changed - len(shown)
+        names = tuple(difference.name for difference in shown)
+        kept = changed if self._options.on_change == "keep" else 0
+        return replace(report, updated=updated, requeued=requeued, changed=names, changed_count=changed, kept=kept)
+
+    def _changed_mistake(self, difference: Difference, mistake_at: MistakeAt) -> Diagnostic:
+        fields = " and ".join(difference.request_fields)
+        return mistake_at(
+            self._staging.files[difference.file],
+            difference.line,
+            f"the item {difference.name!r} was sent already (it is {difference.state}), and its {fields} changed",
+            "give it a new id to have both, or use `--on-change keep` to leave it as it was sent",
+        )
+
+    def _count_wishes(self, report: ApplyReport) -> ApplyReport:
+        self._wish(Event.BUDGET_RAISED)
+        self._wish(Event.REQUEUED)
+        has_missing = report.known < self._one("job_items")
+        missing = self._one("count_missing") if has_missing else 0
+        if self._options.prune and has_missing:
+            self._wish(Event.CANCEL_REQUESTED)
+        requeued, pruned = self._connection.execute(query("count_wishes")).fetchone()
+        return replace(report, requeued=requeued, missing=missing, pruned=pruned)
+
+    def store(self, report: ApplyReport) -> ApplyReport:
+        """Write it, a piece at a time, and give the report of what was really done.
+
+        Between the comparison and this an item may have been sent: it is left alone then, and reported.
+        """
+        job_id = self._job_id = self._store_job()
+        report = self._take_over_all(replace(report, job_id=job_id))
+        report = self._fulfil_wishes(report)
+        report = replace(report, new=self._insert_fresh(report.new))
+        with transaction(self._connection):
+            counts = {name: getattr(report, name) for name in _COUNTED}
+            detail = counts | {"items": self._one("job_items"), "manifest": self._spec.manifest_path}
+            log_job_event(self._connection, "manifest_applied", job_id=job_id, now=self._now, detail=detail)
+        return report
+
+    def _store_job(self) -> int:
+        with transaction(self._connection):
+            found = self._connection.execute(query("find_job"), {"name": self._spec.name}).fetchone()
+            remember_audience(self._connection, self._spec.name, self._spec.notify)
+            if found is not None:
+                self._job_id = found[0]
+                self._connection.execute(query("update_job"), self._settings())
+                return int(found[0])
+            job_id = self._connection.execute(query("insert_job"), self._settings()).lastrowid
+            assert job_id is not None
+            detail = {"manifest": self._spec.manifest_path}
+            log_job_event(self._connection, "job_created", job_id=job_id, now=self._now, detail=detail)
+            return job_id
+
+    def _take_over_all(self, report: ApplyReport) -> ApplyReport:
+        updated = requeued = sent = 0
+        names: list[str] = []
+        seq, is_over = 0, False
+        while not is_over:
+            with transaction(self._connection):
+                page = differences_after(self._connection, seq, MOVES_AT_ONCE)
+                for difference in page:
+                    apply_change(self._connection, difference, self._now)
+                    if difference.verdict is DiffKind.SENT:
+                        sent += 1
+                        names.append(difference.name)
+                    updated += difference.verdict not in {DiffKind.SAME, DiffKind.SENT}
+                    requeued += difference.requeues
+            is_over = not page
+            seq = page[-1].seq if page else seq
+            del names[CHANGED_SHOWN:]
+        kept = sent if self._options.on_change == "keep" else 0
+        return replace(report, updated=updated, requeued=requeued, changed=tuple(names), changed_count=sent, kept=kept)
+
+    def _wish(self, event: Event) -> None:
+        self._connection.execute(_of_kind("wish", event), self._settings() | {"event": event})
+
+    def _fulfil_wishes(self, report: ApplyReport) -> ApplyReport:
+        moved: Counter[Event] = Counter()
+        item_id, is_over = 0, False
+        while not is_over:
+            with transaction(self._connection):
+                page = self._connection.execute(query("wishes"), {"after": item_id, "limit": MOVES_AT_ONCE}).fetchall()
+                wished: dict[Event, list[int]] = {}
+                for wished_id, event in page:
+                    wished.setdefault(Event(event), []).append(wished_id)
+                for event, ids in wished.items():
+                    moved[event] += self._fulfil(event, ids)
+            is_over = not page
+            item_id = page[-1][0] if page else item_id
+        pruned = moved.pop(Event.CANCEL_REQUESTED, 0)
+        return replace(report, requeued=report.requeued + moved.total(), pruned=pruned)
+
+    def _fulfil(self, event: Event, ids: Sequence[int]) -> int:
+        """Move the items of which the whole wish still holds, inside the caller's transaction; give how many.
+
+        The state alone would not do: an item that was held for an image may have been sent since, and be held again
+        for what is in doubt, which is never queued again without a person (Law 2).
+        """
+        places = self._settings() | {"ids": json.dumps(ids)}
+        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), places)]
+        transition_all(self._connection, found, expected=_WISHES[event][0], event=event, now=self._now)
+        return len(found)
+
+    def _insert_fresh(self, count: int) -> int:
+        """Add the new items, each chunk with its share of the counters; give how many there were."""
+        inserted = 0
+        for after in range(0, count, ITEMS_AT_ONCE):
+            upto = min(after + ITEMS_AT_ONCE, count)
+            with transaction(self._connection):
+                place = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
+                last_id = self._one("last_item_id")
+                inserted += self._connection.execute(query("insert_items"), place).rowcount
+                self._connection.execute(query("count_in_items"), {"last_id": last_id})
+                self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
+        return inserted
+
+    def _one(self, name: str) -> int:
+        value: int = self._connection.execute(query(name), {"job_id": self._job_id}).fetchone()[0]
+        return value
+
+    def _settings(self) -> dict[str, object]:
+        spec = self._spec
+        return {
+            "job_id": self._job_id,
+            "now": self._now,
+            "name": spec.name,
+            "description": spec.description,
+            "profile": self._profile,
+            "accounts": json.dumps(list(spec.accounts), ensure_ascii=False),
+            "item_order": spec.order.value,
+            "budget_credits": spec.budget_credits,
+            "budget_credits_per_day": spec.budget_credits_per_day,
+            "output_dir": spec.output_dir,
+            "filename": spec.filename,
+            "manifest_path": spec.manifest_path,
+            "obstacles": _OBSTACLES,
+        }
+
+
+def _of_kind(name: str, event: Event) -> str:
+    """Give a statement about the wishes for an event; what such a wish depends on is written once, for all of them."""
+    return query(name).replace("of_kind", query(_WISHES[event][1]))
+
+
+_WISHES: Final = {
+    Event.BUDGET_RAISED: (ItemState.REJECTED, "possible_again"),
+    Event.REQUEUED: (ItemState.HELD, "inputs_back"),
+    Event.CANCEL_REQUESTED: (ItemState.QUEUED, "unsent_missing"),
+}
+_OBSTACLES: Final = json.dumps([obstacle.value for obstacle in BudgetLimit])
+_COUNTED: Final = ("new", "known", "updated", "changed_count", "kept", "requeued", "missing", "pruned")

@@ -1,0 +1,98 @@
+"""What a generation cost and when it was made, as far as one record of it can be believed.
+
+Until a generation has ended, the larger of its quote and of every cost told counts: budgets, caps and the day must
+not open again because of one reply (docs/assumptions.md, entry 54).
+"""
+
+import sqlite3
+from typing import Final
+
+from batchkiln.core.responses import GenerationRecord, GenerationStatus
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import log_event, log_job_event
+from batchkiln.store.usage import DayOf, take_credits
+
+CLOCKS_APART_MS: Final = 2 * 60 * 1000
+"""So far the clock that wrote `created_at` may be from the one that writes `Date`, both of the service."""
+
+
+def cost_of(row: sqlite3.Row, record: GenerationRecord) -> int:
+    """Return what counts as charged for an attempt once this record is known.
+
+    `credits.cost` is the amount charged (Service section 2.1): of a success, its word is the last. Before, and of
+    any other end, where a refund may show as a cost of zero, the larger of quote and costs stays; and
+    under a word that nobody knows.
+    """
+    if GenerationStatus.of(record.status_word) is GenerationStatus.SUCCESS and record.cost_credits is not None:
+        return record.cost_credits
+    return max(_booked(row), record.cost_credits or 0)
+
+
+def made_at_of(row: sqlite3.Row, record: GenerationRecord, now: int) -> int | None:
+    """Return when the generation was made; None where the record does not say, or cannot be right.
+
+    It was made after its attempt was recorded (Law 1), also one that a person named, and before this reply.
+    """
+    if record.created_at is None:
+        return None
+    made_at = to_milliseconds(record.created_at)
+    earliest = min(row["recorded_at"], now) - CLOCKS_APART_MS
+    return made_at if earliest <= made_at <= now + CLOCKS_APART_MS else None
+
+
+def day_of_charge(row: sqlite3.Row, made_at: int | None, now: int, day_of: DayOf) -> int:
+    """Return the day that carries an attempt's credits: that in which its generation was made.
+
+    Where that is not known, it may be any day until now: of these, only the last can still be overstepped.
+    """
+    if made_at is None:
+        return int(max(to_milliseconds(day_of(None)), row["day_start_at"]))
+    day = to_milliseconds(day_of(from_milliseconds(max(made_at, row["recorded_at"]))))
+    return day if made_at <= now else min(day, to_milliseconds(day_of(None)))
+
+
+def recharge(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int) -> sqlite3.Row:
+    """Book what a further record of an active generation says of its cost; return the attempt as it is then.
+
+    The day never gets anything back: the service may count there what it had reserved (Service rule 3.1).
+    """
+    before, cost = row["cost_credits"], cost_of(row, record)
+    if cost == before:
+        return row
+    parameters = {"attempt_id": row["id"], "cost": cost}
+    changed: sqlite3.Row = connection.execute(query("recharge_attempt"), parameters).fetchone()
+    money = {"job_id": row["job_id"], "reserved": 0, "charged": cost - before, "refunded": 0}
+    connection.execute(query("change_job_money"), money)
+    if cost > before:
+        take_credits(
+            connection,
+            account_id=row["account_id"],
+            job_id=row["job_id"],
+            day=row["day_start_at"],
+            credit_count=cost - before,
+        )
+    note_overcharge(connection, row, cost, now)
+    return changed
+
+
+def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int, now: int) -> None:
+    """Tell of a charge above `max_cost_credits` (Service section 7), and pause the job until a person unpauses it.
+
+    The next item's price is not to be trusted either. `row` is the attempt as it was before this cost was known.
+    """
+    if cost <= _booked(row):
+        return
+    detail = {"cost_credits": cost, "max_cost_credits": row["quote_credits"]}
+    log_event(connection, "overcharged", item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
+    if connection.execute(query("pause_job"), {"job_id": row["job_id"], "is_paused": True}).rowcount == 1:
+        log_job_event(connection, "job_paused", job_id=row["job_id"], now=now, detail={"reason": "overcharged"})
+
+
+def charge_beyond(row: sqlite3.Row, cost: int | None) -> int:
+    """Return by how much a cost is above all that an attempt had booked, its quote included."""
+    return max(0, (cost or 0) - _booked(row))
+
+
+def _booked(row: sqlite3.Row) -> int:
+    return int(max(row["quote_credits"], row["cost_credits"] or 0))

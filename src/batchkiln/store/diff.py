@@ -1,0 +1,143 @@
+"""What a manifest asks for that a job has otherwise: judged one item at a time, and taken over where it may be."""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from batchkiln.core.states import Event, ItemState
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import log_event, transition
+
+_REQUEST_FIELDS: Final = ("model", "mode", "prompt", "inputs", "parameters")
+_INPUT_PATHS: Final = "paths of inputs"
+_SETTINGS: Final = ("priority", "output name", _INPUT_PATHS, "max_cost_credits", "attempts")
+_EVENTS: Final = {
+    ItemState.QUEUED: Event.REQUEST_CHANGED,
+    ItemState.REJECTED: Event.REQUEST_CHANGED,
+    ItemState.CANCELED: Event.REQUEST_CHANGED,
+    ItemState.HELD: Event.REQUEUED,  # it never was sent, so it waited for an image
+}
+
+
+class DiffKind(Enum):
+    """What becomes of an item that the manifest has otherwise."""
+
+    SAME = auto()  # only in what an item of its state has no use for
+    TAKE_OVER = auto()
+    SETTINGS = auto()
+    METADATA = auto()
+    SENT = auto()  # its request changed after it was sent: a person decides
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One known item with what the manifest has otherwise. `seq`, `file` and `line` are those of the staging.
+
+    The ids are those of the recipe that it has, and of the one that the manifest asks for.
+    """
+
+    seq: int
+    file: int
+    line: int
+    item_id: int
+    name: str
+    state: ItemState
+    request_fields: tuple[str, ...]
+    settings: tuple[str, ...]
+    metadata_differs: bool
+    was_sent: bool
+    old_recipe_id: int
+    new_recipe_id: int
+
+    @property
+    def verdict(self) -> DiffKind:
+        """The rule: a request is free until it was sent, settings until the item is done, metadata for ever."""
+        if self.request_fields:
+            return DiffKind.SENT if self.was_sent else DiffKind.TAKE_OVER
+        if self.settings and self.state is not ItemState.DONE:
+            return DiffKind.SETTINGS
+        return DiffKind.METADATA if self.metadata_differs else DiffKind.SAME
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What differs, by the words of the manifest. A request that is sent anew carries its settings along."""
+        settings = () if self.state is ItemState.DONE else self.settings
+        if "inputs" in self.request_fields:
+            settings = tuple(name for name in settings if name != _INPUT_PATHS)
+        return self.request_fields + settings + (("metadata",) if self.metadata_differs else ())
+
+    @property
+    def requeues(self) -> bool:
+        """Whether taking it over brings the item back into the queue."""
+        return self.verdict is DiffKind.TAKE_OVER and self.state in {ItemState.REJECTED, ItemState.HELD}
+
+
+def differences_after(connection: sqlite3.Connection, seq: int, limit: int) -> list[Difference]:
+    """Give the next differences, as the items stand now, in the manifest's order."""
+    rows = connection.execute(query("differences"), {"after": seq, "limit": limit}).fetchall()
+    return [_difference(row) for row in rows]
+
+
+def all_differences(connection: sqlite3.Connection, *, at_once: int) -> Iterator[Difference]:
+    """Give all of them, read some at a time."""
+    seq = 0
+    while page := differences_after(connection, seq, at_once):
+        yield from page
+        seq = page[-1].seq
+
+
+def _difference(row: sqlite3.Row) -> Difference:
+    request = (
+        row["model_differs"],
+        row["mode_differs"],
+        row["prompt_differs"],
+        row["inputs_differ"],
+        row["parameters_differ"],
+    )
+    settings = (
+        row["priority_differs"],
+        row["file_name_differs"],
+        row["input_paths_differ"],
+        row["cap_differs"],
+        row["attempts_differ"],
+    )
+    return Difference(
+        seq=row["seq"],
+        file=row["file"],
+        line=row["line"],
+        item_id=row["item_id"],
+        name=row["name"],
+        state=ItemState(row["state"]),
+        request_fields=tuple(name for name, differs in zip(_REQUEST_FIELDS, request, strict=True) if differs),
+        settings=tuple(name for name, differs in zip(_SETTINGS, settings, strict=True) if differs),
+        metadata_differs=bool(row["metadata_differs"]),
+        was_sent=bool(row["was_sent"]),
+        old_recipe_id=row["old_recipe_id"],
+        new_recipe_id=row["new_recipe_id"],
+    )
+
+
+def apply_change(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
+    """Give the item what the manifest asks for, inside the caller's transaction, as far as the verdict allows."""
+    place = {"seq": difference.seq, "item_id": difference.item_id}
+    match difference.verdict:
+        case DiffKind.TAKE_OVER:
+            connection.execute(query("take_over_item"), place)
+            _tell(connection, difference, now)
+        case DiffKind.SETTINGS:
+            connection.execute(query("take_over_settings"), place)
+        case DiffKind.METADATA:
+            connection.execute(query("take_over_metadata"), place)
+        case DiffKind.SAME | DiffKind.SENT:
+            pass
+
+
+def _tell(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
+    detail = {"fields": ", ".join(difference.request_fields)}
+    event = _EVENTS.get(difference.state)
+    if event is None:  # given up by a person before it was sent: it stays so
+        log_event(connection, Event.REQUEST_CHANGED, item_id=difference.item_id, now=now, detail=detail)
+        return
+    transition(connection, item_id=difference.item_id, expected=difference.state, event=event, now=now, detail=detail)

@@ -1,0 +1,76 @@
+"""The event log, read forward: what `run --json` prints as it happens, and which items have ended since."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from batchkiln.core.states import FINAL_STATES, ItemState
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.sql import query
+
+ENDED_STATES: Final = tuple(state for state in ItemState if state in FINAL_STATES or state is ItemState.HELD)
+"""States that an item leaves only by a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """One fact of the history. `item` and `state` are None for a fact about the whole job."""
+
+    id: int
+    at: datetime
+    job: str
+    item: str | None
+    kind: str
+    state: str | None
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEnded:
+    """That an item came into a state which only a person can change."""
+
+    event_id: int
+    job_id: int
+    item_id: int
+    state: ItemState
+
+
+class Events:
+    """Reads the event log forward."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def after(self, after: int, limit: int = 1000) -> list[LoggedEvent]:
+        """Return the next events, in order."""
+        rows = self._connection.execute(query("events_after"), {"after": after, "limit": limit})
+        return [
+            LoggedEvent(
+                id=row["id"],
+                at=from_milliseconds(row["at"]),
+                job=row["job"],
+                item=row["item"],
+                kind=row["kind"],
+                state=row["state"],
+                detail=json.loads(row["detail"]) if row["detail"] else {},
+            )
+            for row in rows
+        ]
+
+    def last_id(self) -> int:
+        """Return the newest event's id, or 0."""
+        newest: int = self._connection.execute(query("last_event")).fetchone()[0]
+        return newest
+
+    def ended_after(self, after: int, limit: int = 1000) -> tuple[list[ItemEnded], int]:
+        """Look through the next `limit` events for items that ended; return them, and the last event looked at."""
+        rows = self._connection.execute(query("moves_after"), {"after": after, "limit": limit}).fetchall()
+        ended = [
+            ItemEnded(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))
+            for row in rows
+            if row["state"] in ENDED_STATES
+        ]
+        return ended, rows[-1]["id"] if rows else after

@@ -1,0 +1,383 @@
+"""Items: a page of a job's list, a search, and the whole history of one item.
+
+A page takes the same time wherever it begins and however large the job is: it is found by key. A filter that few
+items pass would read a million rows to fill one page, so a search reads a bounded number of items a page.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from batchkiln.core.filenames import render
+from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe
+from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.row_types import input_file_of, instant, recipe_of
+from batchkiln.store.sql import query
+
+PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSummary:
+    """One file that stands whole under its name; `sha256` is hex."""
+
+    id: int
+    number: int
+    path: str
+    size_bytes: int
+    sha256: str
+    type: str
+    media_type: str
+    saved_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSummary:
+    """One item for a list. `id` is the key to page by; `attempts` counts those made.
+
+    `credits` is what its attempts cost, less what was refunded; `generation_id` the latest one known.
+    """
+
+    id: int
+    name: str
+    index: int
+    state: ItemState
+    prompt: str
+    model: str
+    attempts: int
+    generation_id: str | None
+    credits: int
+    outputs: tuple[OutputSummary, ...]
+    error: ErrorInfo | None
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDetail:
+    """One attempt, told to a person; the key is named by its fingerprint only (Law 8)."""
+
+    id: int
+    number: int
+    state: AttemptState
+    account: str
+    idempotency_key: str
+    key_fingerprint: str
+    quote_credits: int
+    cost_credits: int | None
+    is_refunded: bool
+    sends: int
+    answers: int
+    generation_id: str | None
+    generation_status: str | None
+    generation_created_at: datetime | None
+    recorded_at: datetime
+    ended_at: datetime | None
+    last_read_at: datetime | None
+    lost_since: datetime | None
+
+    @property
+    def made_at(self) -> datetime:
+        """When the service made its generation; before a record tells it, the earliest that it can have been."""
+        return self.generation_created_at or self.recorded_at
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One fact of the history. `state` is the item's after it, None where it did not change."""
+
+    id: int
+    at: datetime
+    kind: str
+    state: ItemState | None
+    attempt_id: int | None
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDetail:
+    """All that the queue knows of one item. `arrival` is the job's event of the manifest that brought it."""
+
+    job: str
+    item: ItemSummary
+    recipe: Recipe
+    priority: int
+    file_name: str | None
+    failures: int
+    quote_credits: int | None
+    inputs: tuple[InputFile, ...]
+    attempts: tuple[AttemptDetail, ...]
+    events: tuple[EventRecord, ...]
+    arrival: EventRecord | None
+
+    @property
+    def hold_asked(self) -> str:
+        """Name the hold that a person is asked about: the same item may be held once more, and for what is paid."""
+        return f"{len(self.events)},{self.quote_credits}"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """The request of one attempt, to the byte."""
+
+    number: int
+    is_video: bool
+    body: bytes = field(repr=False)
+
+
+LOOKED_AT: Final = 4000
+"""How many items a page of a filter looks at: some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is wanted; None is anything. `value` None: any item that has the metadata `key`."""
+
+    state: ItemState | None = None
+    model: str | None = None
+    code: str | None = None
+    key: str | None = None
+    value: str | None = None
+
+    @property
+    def is_by_content(self) -> bool:
+        """Whether more than the index on states has to be looked at."""
+        return any(wish is not None for wish in (self.model, self.code, self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryPage:
+    """Some items, in the job's order. `next_after` begins the next page, `previous_before` ends the one before.
+
+    `is_cut`: the page is short because only so many items were looked at, and there may be more.
+    """
+
+    items: tuple[ItemSummary, ...]
+    next_after: int | None
+    previous_before: int | None
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file as it was saved."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+    media_type: str
+
+
+NAMES_AT_MOST: Final = 10_000
+"""How many new items' names are given: whoever made some of a job before began with its first."""
+
+
+class Items:
+    """Reads items."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def page(
+        self,
+        job_name: str,
+        *,
+        state: ItemState | None = None,
+        after_id: int = 0,
+        limit: int = PAGE,
+    ) -> list[ItemSummary]:
+        """Give a page of a job's items, in the order of their index: those whose id is above `after_id`.
+
+        The last one's id is where the next page begins; an empty page is the end. Raises `InputError` for a
+        job that is not there.
+        """
+        place = {"job_id": Jobs(self._connection).id_of(job_name), "after": after_id, "limit": limit, "state": state}
+        ids = self._connection.execute(query("item_ids" if state is None else "items_in_state"), place)
+        return self.of_ids([row[0] for row in ids])
+
+    def by_name(self, job_name: str, item_name: str) -> ItemSummary:
+        """Give one item. Raises `InputError` for a job or item that is not there."""
+        job_id = Jobs(self._connection).id_of(job_name)
+        item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
+        return self.of_ids([item_id])[0]
+
+    def detail(self, job_name: str, item_name: str) -> ItemDetail:
+        """Tell all of one item. Raises `InputError` for a job or item that is not there."""
+        job_id = Jobs(self._connection).id_of(job_name)
+        item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
+        place = {"job_id": job_id, "item_id": item_id}
+        row = self._connection.execute(query("story_item"), place).fetchone()
+        arrival = self._connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
+        return ItemDetail(
+            job=job_name,
+            item=self.of_ids([item_id])[0],
+            recipe=recipe_of(row),
+            priority=row["priority"],
+            file_name=row["file_name"],
+            failures=row["failures"],
+            quote_credits=row["cost_credits"],
+            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("story_inputs"), place)),
+            attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), place)),
+            events=tuple(_event(one) for one in self._connection.execute(query("story_events"), place)),
+            arrival=_event(arrival) if arrival else None,
+        )
+
+    def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
+        """Give what each attempt of an item has sent."""
+        rows = self._connection.execute(query("story_bodies"), {"item_id": item_id})
+        return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
+
+    def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:
+        """Give the items of these ids, in their order."""
+        place = {"ids": json.dumps(ids)}
+        outputs: dict[int, list[OutputSummary]] = {}
+        for row in self._connection.execute(query("item_outputs"), place):
+            outputs.setdefault(row["item_id"], []).append(_output(row))
+        details = {row["id"]: row for row in self._connection.execute(query("item_details"), place)}
+        return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
+
+    def search(
+        self,
+        job_name: str,
+        wanted: Filter,
+        *,
+        after_id: int = 0,
+        before_id: int | None = None,
+        limit: int = 48,
+    ) -> GalleryPage:
+        """Give the items that pass a filter, the next ones behind an item or the last ones before one.
+
+        Raises `InputError` for a job that is not there.
+        """
+        most = LOOKED_AT if wanted.is_by_content else limit + 1
+        name = "item_ids" if wanted.state is None else "items_in_state"
+        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": wanted.state, "limit": most}
+        if before_id is None:
+            rows = self._connection.execute(query(name), place | {"after": after_id})
+        else:
+            rows = self._connection.execute(query(f"{name}_before"), place | {"before": before_id})
+        looked_at = [row[0] for row in rows]
+        found = looked_at
+        if wanted.is_by_content:
+            found = _matching(self._connection, looked_at, wanted, limit + 1)
+        shown, is_more = found[:limit], len(found) > limit
+        is_cut = not is_more and len(looked_at) == most
+        goes_on = shown[-1] if is_more else looked_at[-1] if is_cut else None
+        items = tuple(self.of_ids(shown if before_id is None else shown[::-1]))
+        if before_id is None:
+            return GalleryPage(items, goes_on, after_id + 1 if after_id else None, is_cut)
+        return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
+
+    def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
+        """Give the last items of a job, in its order, that are done."""
+        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
+        return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), place)])
+
+    def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
+        """Give the items whose files were saved last, each with its job."""
+        rows = self._connection.execute(query("newest_outputs"), {"limit": limit})
+        jobs = {row["item_id"]: row["job"] for row in rows}
+        return [(jobs[item.id], item) for item in self.of_ids(list(jobs))]
+
+    def output_file(self, output_id: int) -> OutputFile | None:
+        """Return a file by its key."""
+        row = self._connection.execute(query("output_by_id"), {"id": output_id}).fetchone()
+        return None if row is None else OutputFile(*row)
+
+    def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
+        """Give the relative names of the outputs of the first of a job's newest `new` items, in order.
+
+        The extension is told by the bytes when they come; here it is any.
+        """
+        place = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
+        return output_names(job, self._connection.execute(query("first_new_items"), place).fetchall())
+
+
+def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
+    code = row["error_code"]
+    return ItemSummary(
+        id=row["id"],
+        name=row["name"],
+        index=row["position"],
+        state=ItemState(row["state"]),
+        prompt=row["prompt"],
+        model=row["model"],
+        attempts=row["attempts"],
+        generation_id=row["generation_id"],
+        credits=row["credits"] or 0,
+        outputs=tuple(sorted(outputs, key=lambda output: output.number)),
+        error=None if code is None else ErrorInfo(code, row["error_message"] or ""),
+        metadata=json.loads(row["metadata"] or "{}"),
+    )
+
+
+def _output(row: sqlite3.Row) -> OutputSummary:
+    return OutputSummary(
+        id=row["id"],
+        number=row["number"],
+        path=row["path"],
+        size_bytes=row["size_bytes"],
+        sha256=row["sha256"],
+        type=row["type"],
+        media_type=row["media_type"],
+        saved_at=from_milliseconds(row["saved_at"]),
+    )
+
+
+def _attempt(row: sqlite3.Row) -> AttemptDetail:
+    return AttemptDetail(
+        id=row["id"],
+        number=row["number"],
+        state=AttemptState(row["state"]),
+        account=row["account"],
+        idempotency_key=row["idempotency_key"],
+        key_fingerprint=row["key_fingerprint"],
+        quote_credits=row["quote_credits"],
+        cost_credits=row["cost_credits"],
+        is_refunded=bool(row["is_refunded"]),
+        sends=row["sends"],
+        answers=row["answers"],
+        generation_id=row["generation_id"],
+        generation_status=row["generation_status"],
+        generation_created_at=instant(row["generation_created_at"]),
+        recorded_at=from_milliseconds(row["recorded_at"]),
+        ended_at=instant(row["ended_at"]),
+        last_read_at=instant(row["last_read_at"]),
+        lost_since=instant(row["lost_since"]),
+    )
+
+
+def _event(row: sqlite3.Row) -> EventRecord:
+    return EventRecord(
+        id=row["id"],
+        at=from_milliseconds(row["at"]),
+        kind=row["kind"],
+        state=None if row["state"] is None else ItemState(row["state"]),
+        attempt_id=row["attempt_id"],
+        detail=json.loads(row["detail"] or "{}"),
+    )
+
+
+def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+    place = {
+        "ids": json.dumps(ids),
+        "model": wanted.model,
+        "code": wanted.code,
+        "key": wanted.key,
+        "value": wanted.value,
+        "limit": limit,
+    }
+    return [row[0] for row in connection.execute(query("matching_items"), place)]
+
+
+def output_names(job: JobSpec, rows: Iterable[sqlite3.Row]) -> Iterator[str]:
+    """Give the relative names of items' first outputs, whatever their extension."""
+    for name, index, file_name, model in rows:
+        pattern = file_name or job.filename
+        yield render(pattern, job=job.name, item=name, index=index, output=1, model=model, ext="any")

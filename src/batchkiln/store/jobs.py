@@ -1,0 +1,275 @@
+"""Jobs as a person and a run see them: names, progress, troubles, and the work that is left.
+
+Counts come from counters that triggers keep: a job of a million items is read as fast as a job of ten.
+"""
+
+import difflib
+import json
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from batchkiln.core.budget import JobCredits
+from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.polling import retention_ends_at
+from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.accounts import Accounts
+from batchkiln.store.planner_snapshot import outstanding
+from batchkiln.store.row_types import instant
+from batchkiln.store.sql import query
+from batchkiln.store.usage import job_credits
+
+UNDER_WAY_SHOWN: Final = 100
+
+
+_MOVING_STATES: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class Credits:
+    """A job's credits: reserved without a definite reply, charged for generations, refunded for failed ones."""
+
+    reserved: int
+    charged: int
+    refunded: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An item that was sent and has not ended. `status` is the service's word for its generation.
+
+    `retention_ends_at` is when the service may delete what was paid for; None while no id is known.
+    """
+
+    item: str
+    state: ItemState
+    account: str
+    since: datetime
+    sends: int
+    generation_id: str | None
+    status: str | None
+    retention_ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why items failed, were rejected, expired or are held, and how many. `example` is the latest one's message."""
+
+    state: ItemState
+    code: str
+    count: int
+    example: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """How far a job has come.
+
+    `items` has every state, also those of no item. `queued_cost` is what the queued items will cost by the quotes
+    known, and `queued_unquoted` how many have none. `is_finished`: no item can change any more without a person.
+    """
+
+    name: str
+    description: str
+    profile: str
+    manifest_path: str
+    output_dir: str
+    is_paused: bool
+    created_at: datetime
+    items: Mapping[ItemState, int]
+    credits: Credits
+    budget_credits: int | None
+    budget_credits_per_day: int | None
+    queued_cost: int
+    queued_unquoted: int
+    under_way: tuple[UnderWay, ...]
+    troubles: tuple[Trouble, ...]
+
+    @property
+    def total(self) -> int:
+        """How many items the job has."""
+        return sum(self.items.values())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether only a person can still change anything: nothing is under way, and nothing queued may start."""
+        is_moving = any(self.items[state] for state in _MOVING_STATES)
+        return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
+
+
+@dataclass(frozen=True, slots=True)
+class JobAtWork:
+    """A job that is not ended. `accounts` is empty where the profile's first account is meant."""
+
+    id: int
+    name: str
+    profile: str
+    accounts: tuple[str, ...]
+    output_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Jobs that may begin new attempts, and (profile, account) pairs that have something under way."""
+
+    jobs: tuple[JobAtWork, ...]
+    under_way: frozenset[tuple[str, str]]
+
+
+_NAMES_COMPARED: Final = 2_000  # comparing is slow, and a job may have a million names
+
+
+_PREFIX_LENGTH: Final = 3
+
+
+class Jobs:
+    """Reads jobs by the names that a person typed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def names(self) -> tuple[str, ...]:
+        """Give the names of all jobs, the oldest first."""
+        return tuple(row["name"] for row in self._connection.execute(query("job_names")))
+
+    def summary(self, job_name: str) -> JobSummary | None:
+        """Tell how far a job has come; None where the queue has no such job."""
+        job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        if job is None:
+            return None
+        place = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
+        counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), place)}
+        cost = self._connection.execute(query("queued_cost"), place).fetchone()
+        return JobSummary(
+            name=job["name"],
+            description=job["description"],
+            profile=job["profile"],
+            manifest_path=job["manifest_path"],
+            output_dir=job["output_dir"],
+            is_paused=bool(job["is_paused"]),
+            created_at=from_milliseconds(job["created_at"]),
+            items={state: counts.get(state, 0) for state in ItemState},
+            credits=Credits(reserved=job["reserved"], charged=job["charged"], refunded=job["refunded"]),
+            budget_credits=job["budget_credits"],
+            budget_credits_per_day=job["budget_credits_per_day"],
+            queued_cost=cost["cost_credits"],
+            queued_unquoted=cost["unquoted"],
+            under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), place)),
+            troubles=tuple(_trouble(row) for row in self._connection.execute(query("job_troubles"), place)),
+        )
+
+    def work(self, scope: Scope) -> Work:
+        """Return the work of a scope; what is under way counts whatever job it belongs to."""
+        jobs = tuple(
+            JobAtWork(row["id"], row["name"], row["profile"], tuple(json.loads(row["accounts"])), row["output_dir"])
+            for row in self._connection.execute(query("jobs_at_work"))
+            if scope.holds(row["id"])
+        )
+        accounts = self._connection.execute(query("accounts_under_way"))
+        under_way = frozenset((row["profile"], row["name"]) for row in accounts)
+        return Work(jobs, under_way)
+
+    def outstanding(self, scope: Scope) -> Outstanding:
+        """Count the items of a scope that may still change without a person."""
+        return outstanding(self._connection, scope)
+
+    def id_of(self, name: str) -> int:
+        """Return a job's id. Raises `InputError` for one that the queue does not have."""
+        found = self._connection.execute(query("find_job"), {"name": name}).fetchone()
+        if found is not None:
+            return int(found[0])
+        names = [row[0] for row in self._connection.execute(query("job_names"))]
+        raise InputError([_unknown(f"the queue has no job {name!r}", name, names, "`batchkiln status` lists the jobs")])
+
+    def items_named(self, job_id: int, *, job: str, names: Sequence[str]) -> dict[str, tuple[int, ItemState]]:
+        """Return id and state of each item named. Raises one `InputError` for all that the job does not have."""
+        found: dict[str, tuple[int, ItemState]] = {}
+        mistakes: list[Diagnostic] = []
+        for name in dict.fromkeys(names):
+            row = self._connection.execute(query("named_item"), {"job_id": job_id, "name": name}).fetchone()
+            if row is not None:
+                found[name] = (row[0], ItemState(row[1]))
+                continue
+            near = _names_near(self._connection, job_id, name)
+            remedy = f"`batchkiln items {job}` lists its items"
+            mistakes.append(_unknown(f"the job {job!r} has no item {name!r}", name, near, remedy))
+        if mistakes:
+            raise InputError(mistakes)
+        return found
+
+    def unfinished(self) -> frozenset[str]:
+        """Return the jobs that have an item queued or under way, also those that are paused."""
+        return frozenset(row["name"] for row in self._connection.execute(query("open_jobs")))
+
+    def known(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of these names that are jobs of the queue."""
+        found = (self._connection.execute(query("find_job"), {"name": name}).fetchone() for name in names)
+        return frozenset(name for name, row in zip(names, found, strict=True) if row is not None)
+
+    def trouble_items(self, job_name: str) -> dict[tuple[ItemState, str], str]:
+        """Return an item's name for each (state, error code) of a job's troubles: the latest one."""
+        rows = self._connection.execute(query("trouble_items"), {"job": job_name})
+        return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
+
+    def service_time(self, job_name: str, machine_now: datetime) -> datetime:
+        """Return what time it is, as far as is known, for the service of a job; an unknown job's is this machine's."""
+        row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        return machine_now if row is None else Accounts(self._connection).service_time(row["profile"], machine_now)
+
+    def account_names(self, job_name: str) -> str:
+        """Return the accounts that a job names, as stored: a JSON array, empty for the profile's first."""
+        return str(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["accounts"])
+
+    def credits(self, job_name: str, day: datetime) -> JobCredits:
+        """Return a job's credits as the planner sees them on a service day."""
+        row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        return JobCredits(
+            reserved=row["reserved"],
+            charged=row["charged"],
+            refunded=row["refunded"],
+            today=job_credits(self._connection, row["id"], [day]),
+            budget=row["budget_credits"],
+            budget_per_day=row["budget_credits_per_day"],
+        )
+
+    def models(self, job_name: str) -> list[str]:
+        """Return the models that a job's items ask for."""
+        place = {"job_id": self.id_of(job_name)}
+        return [row[0] for row in self._connection.execute(query("job_models"), place)]
+
+
+def _under_way(row: sqlite3.Row) -> UnderWay:
+    created_at = instant(row["generation_created_at"])
+    return UnderWay(
+        item=row["item"],
+        state=ItemState(row["state"]),
+        account=row["account"],
+        since=from_milliseconds(row["recorded_at"]),
+        sends=row["sends"],
+        generation_id=row["generation_id"],
+        status=row["generation_status"],
+        retention_ends_at=retention_ends_at(created_at) if created_at else None,
+    )
+
+
+def _trouble(row: sqlite3.Row) -> Trouble:
+    return Trouble(state=ItemState(row["state"]), code=row["error_code"], count=row["n"], example=row["error_message"])
+
+
+def _names_near(connection: sqlite3.Connection, job_id: int, name: str) -> list[str]:
+    for begin in (name[:_PREFIX_LENGTH], ""):
+        place = {"job_id": job_id, "begin": begin, "limit": _NAMES_COMPARED}
+        if names := [row[0] for row in connection.execute(query("names_near"), place)]:
+            return names
+    return []
+
+
+def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Diagnostic:
+    near = difflib.get_close_matches(name, names)
+    hint = f"did you mean {' or '.join(repr(one) for one in near)}? {remedy}" if near else remedy
+    return Diagnostic(reason, remedy=hint)

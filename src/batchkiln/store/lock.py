@@ -1,0 +1,116 @@
+"""One process drives a queue. The lock is the operating system's, so that a crash of any kind releases it."""
+
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from batchkiln.core.errors import QueueBusy, QueueInUse
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.database import Database
+from batchkiln.store.preflight import PRIVATE_MODE
+from batchkiln.store.sql import query
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The process that drives the queue, or that was killed while it did."""
+
+    pid: int
+    host: str
+    command: str
+    started_at: datetime
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is still there, as far as this machine can tell; one of another host counts so."""
+        if self.host != socket.gethostname():
+            return True
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+
+class QueueLock:
+    """The right to drive one queue. Who holds it is written in the queue as well, for a person to read."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the queue file; nothing is taken yet."""
+        self._lock = FileLock(f"{path}.lock", timeout=0, mode=PRIVATE_MODE)
+        self._path = path
+
+    async def acquire(self, database: Database, *, command: str, now: datetime) -> None:
+        """Take the lock, or raise `QueueInUse` that says who has it."""
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise QueueInUse(await database.read(_holder, self._path)) from None
+        try:
+            await database.write(_write_lease, command, to_milliseconds(now))
+        except BaseException:  # a cancellation comes when it is written down: no driver must be named that is none
+            await self.release(database)
+            raise
+
+    async def release(self, database: Database) -> None:
+        """Give the lock back. A full disk keeps the holder's name, as a kill does, but not the lock."""
+        try:
+            with suppress(QueueBusy):
+                await database.write(_drop_lease)
+        finally:
+            self._lock.release()
+
+
+@contextmanager
+def undriven(path: Path) -> Iterator[None]:
+    """Hold the lock for a change that no send may be under way beside. Raises `QueueInUse` where somebody drives."""
+    lock = FileLock(f"{path}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise QueueInUse(
+            f"{path}: a process drives this queue, and may be sending this very request; nothing was changed. End it "
+            "with Ctrl-C, which is safe, then the same command"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(connection: sqlite3.Connection, path: Path) -> str:
+    row = connection.execute(query("get_lease")).fetchone()
+    who = "another process"
+    if row is not None:
+        since = from_milliseconds(row["started_at"]).strftime("%Y-%m-%d %H:%M:%S UTC")
+        who = f"process {row['pid']} on {row['host']} ({row['command']}, since {since})"
+    return (
+        f"{path}: {who} drives this queue; nothing was sent or changed. "
+        "`batchkiln enqueue` adds to it, and `batchkiln status` shows how far it is"
+    )
+
+
+def _write_lease(connection: sqlite3.Connection, command: str, now: int) -> None:
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "now": now}
+    connection.execute(query("set_lease"), holder)
+
+
+def _drop_lease(connection: sqlite3.Connection) -> None:
+    connection.execute(query("drop_lease"), {"pid": os.getpid()})
+
+
+def lease(connection: sqlite3.Connection) -> Lease | None:
+    """Return who has written down that they drive the queue."""
+    row = connection.execute(query("get_lease")).fetchone()
+    if row is None:
+        return None
+    return Lease(row["pid"], row["host"], row["command"], from_milliseconds(row["started_at"]))

@@ -1,0 +1,255 @@
+"""What a person may ask of a job: retry, cancel, pause and unpause. `resolve` has a module of its own.
+
+`retry` and `cancel` make their own transactions, some thousands of items in each (for `Database.run`); the
+others run inside one (for `Database.write`), previews on a snapshot (for `Database.read`). `now` is
+milliseconds of service time. Names that are not there raise `InputError`, before anything is changed.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.states import Event, ItemState
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.sql import query
+from batchkiln.store.staging import transaction
+from batchkiln.store.transitions import log_job_event, transition_all
+
+ITEMS_AT_ONCE: Final = 2_000
+
+RETRYABLE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.CANCELED})
+_RETRIED_UNNAMED: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)  # a cancel was a person's wish
+
+_NOT_RETRIED: Final = {
+    ItemState.QUEUED: "it is queued already",
+    ItemState.SUBMITTING: "it was sent, and its reply is awaited",
+    ItemState.ACTIVE: "it is being generated",
+    ItemState.DOWNLOADING: "it is generated, and its files are being fetched",
+    ItemState.DONE: "it is done; its files are there",
+    ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
+}
+_NOT_CANCELED: Final = {
+    ItemState.SUBMITTING: (
+        "it was sent, and may be paid already; if so, it will be fetched. `batchkiln resolve --as failed {item}` gives "
+        "it up while no process drives the queue"
+    ),
+    ItemState.ACTIVE: (
+        "active: it is paid already and will be fetched. Where its reads never succeed, `batchkiln resolve --as failed "
+        "{item}` gives it up while no process drives the queue"
+    ),
+    ItemState.DOWNLOADING: "downloading: it is paid already and will be fetched",
+    ItemState.DONE: "it is done; its files are there",
+    ItemState.FAILED: "it has ended: failed",
+    ItemState.REJECTED: "it has ended: rejected",
+    ItemState.EXPIRED: "it has ended: expired",
+    ItemState.CANCELED: "it is canceled already",
+    ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An item that was named and left as it is, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryReport:
+    """What a retry brings back into the queue, counted by the state before.
+
+    `may_cost` is the sum of the quotes known, in credits, or None where none is; `unquoted` items come on top.
+    `paying_again` counts those whose first result may have been paid: expired, canceled by the service, or
+    given up by a person.
+    """
+
+    requeued: Mapping[ItemState, int]
+    skipped: tuple[Skipped, ...]
+    may_cost: int | None
+    unquoted: int
+    paying_again: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReport:
+    """How many items were canceled; cancelling costs nothing."""
+
+    canceled: int
+    skipped: tuple[Skipped, ...]
+
+
+def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> RetryReport:
+    """Tell what `retry` would do and may cost, and change nothing."""
+    job_id = Jobs(connection).id_of(job_name)
+    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
+    if item_names:
+        rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
+        found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
+    else:
+        found = [_retried(connection, job_id, state) for state in _RETRIED_UNNAMED]
+    costs = [entry.cost for entry in found if entry.cost is not None]
+    return RetryReport(
+        requeued={entry.state: entry.count for entry in found if entry.count},
+        skipped=skipped,
+        may_cost=sum(costs) if costs else None,
+        unquoted=sum(entry.unquoted for entry in found),
+        paying_again=sum(entry.paying_again for entry in found),
+    )
+
+
+def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
+    """Queue ended items again, with all their tries. Without names: what failed, was rejected or expired."""
+    report = preview_retry(connection, job_name, item_names)
+    job_id = Jobs(connection).id_of(job_name)
+    ids, _ = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
+
+    def requeue(item_ids: Sequence[int], state: ItemState) -> None:
+        connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
+        transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
+
+    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, _RETRIED_UNNAMED)
+    counts = _each(connection, pages, RETRYABLE, requeue)
+    return RetryReport(
+        requeued=counts,
+        skipped=report.skipped,
+        may_cost=report.may_cost,
+        unquoted=report.unquoted,
+        paying_again=report.paying_again,
+    )
+
+
+def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> CancelReport:
+    """Tell what `cancel` would do, and change nothing."""
+    job_id = Jobs(connection).id_of(job_name)
+    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
+    if item_names:
+        return CancelReport(len(ids), skipped)
+    place = {"job_id": job_id, "state": ItemState.QUEUED}
+    return CancelReport(connection.execute(query("count_in_state"), place).fetchone()[0], skipped)
+
+
+def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
+    """Take queued items out of the queue; without names, all of them. What was sent is paid, and fetched."""
+    job_id = Jobs(connection).id_of(job_name)
+    ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
+
+    def drop(item_ids: Sequence[int], state: ItemState) -> None:
+        transition_all(connection, item_ids, expected=state, event=Event.CANCEL_REQUESTED, now=now)
+
+    queued = (ItemState.QUEUED,)
+    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, queued)
+    counts = _each(connection, pages, frozenset(queued), drop)
+    return CancelReport(sum(counts.values()), skipped)
+
+
+def pause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
+    """Begin nothing new of a job; what was sent goes on. Returns whether that is news."""
+    return _set_paused(connection, job_name, now, is_paused=True)
+
+
+def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
+    """Let a job go on. Returns whether that is news."""
+    return _set_paused(connection, job_name, now, is_paused=False)
+
+
+def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
+    job_id = Jobs(connection).id_of(job_name)
+    place = {"job_id": job_id, "is_paused": is_paused}
+    is_news = connection.execute(query("pause_job"), place).rowcount == 1
+    if is_news:
+        log_job_event(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
+    return is_news
+
+
+def _choose(
+    connection: sqlite3.Connection,
+    job_id: int,
+    job_name: str,
+    item_names: Sequence[str],
+    refusals: Mapping[ItemState, str],
+) -> tuple[list[int], tuple[Skipped, ...]]:
+    """Return the ids of the named items that may be moved, and why the others may not."""
+    found = Jobs(connection).items_named(job_id, job=job_name, names=item_names)
+    ids = [item_id for item_id, state in found.values() if state not in refusals]
+    skipped = [
+        Skipped(name, refusals[state].format(item=item_arguments(job_name, name)))
+        for name, (_, state) in found.items()
+        if state in refusals
+    ]
+    return ids, tuple(skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Retried:
+    """What the items of one state come to; `cost` is None where none of them has a quote."""
+
+    state: ItemState
+    count: int
+    cost: int | None
+    unquoted: int
+    paying_again: int
+
+
+def _retried(connection: sqlite3.Connection, job_id: int, state: ItemState) -> _Retried:
+    """Sum up a job's items of a state, without reading them. All that expired were paid."""
+    place = {"job_id": job_id, "state": state}
+    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), place).fetchone()
+    if state is ItemState.EXPIRED:
+        return _Retried(state, count, cost, unquoted, paying_again=count)
+    (paying_again,) = connection.execute(query("count_paid_for_nothing"), place).fetchone()
+    return _Retried(state, count, cost, unquoted, paying_again)
+
+
+def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
+    for start in range(0, len(ids), ITEMS_AT_ONCE):
+        yield list(ids[start : start + ITEMS_AT_ONCE])
+
+
+def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
+    """Give the ids of the items in some states, page by page, while they are being moved out of them."""
+    for state in states:
+        after = 0
+        while True:
+            place = {"job_id": job_id, "state": state, "after": after, "limit": ITEMS_AT_ONCE}
+            ids = [row[0] for row in connection.execute(query("items_in_state"), place)]
+            if not ids:
+                break
+            yield ids
+            after = ids[-1]
+
+
+def _each(
+    connection: sqlite3.Connection,
+    pages: Iterator[list[int]],
+    states: frozenset[ItemState],
+    act: Callable[[Sequence[int], ItemState], None],
+) -> dict[ItemState, int]:
+    """Do `act` with the items that are still in each of `states`, a transaction a page; count them by state."""
+    counts: dict[ItemState, int] = {}
+    with _undone_from_memory(connection):
+        for page in pages:
+            with transaction(connection):
+                rows = connection.execute(query("states_of_items"), {"ids": json.dumps(page)}).fetchall()
+                for state in sorted(states):
+                    if ids := [item_id for item_id, word in rows if word == state]:
+                        act(ids, state)
+                        counts[state] = counts.get(state, 0) + len(ids)
+    return counts
+
+
+@contextmanager
+def _undone_from_memory(connection: sqlite3.Connection) -> Iterator[None]:
+    """Keep in memory what would undo a single statement, some thousand pages; in a file it takes most of the time.
+
+    Not for the whole connection: the staging of a manifest has to stay in a file, whatever its size.
+    """
+    connection.execute("PRAGMA temp_store = MEMORY")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA temp_store = DEFAULT")

@@ -1,0 +1,241 @@
+"""Ending a `held` item by what a person knows. Each decision may cost credits, so it names one item only.
+
+An item that is under way and never gets on can be ended as well, while nobody drives the queue.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.job import AttemptState
+from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.states import Event, ItemState
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import Detail, transition
+
+_OF_A_WRONG_ID: Final = (
+    "a person gave it, and the service has never confirmed it. Run `batchkiln work`: once the service has denied it "
+    "for an hour, the item is held again, and the right id can be given"
+)
+_GIVEN_UP: Final = ErrorInfo("given_up", "a person gave the item up while it was held")
+
+
+_SET_ASIDE: Final = ErrorInfo("set_aside", "a person took it out of the program's hands before it had ended")
+IN_HAND: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
+"""States that a person may end as well, but only while nobody drives the queue: a request may be under way."""
+
+
+class Decision(StrEnum):
+    """What a person knows of a held item."""
+
+    NOT_CREATED = "not-created"  # nothing was created, or it may be paid again: it is queued again
+    FAILED = "failed"  # it came to nothing, and is not to be tried again
+    GENERATION = "generation"  # the service knows it under an id: it is fetched
+    ASK_AGAIN = "ask-again"  # the same request is sent once more, under the same key
+    SAVED = "saved"  # what is on disk is all that is wanted of it
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What became of the item. `may_pay_again`: an attempt of it had an id, or no definite reply."""
+
+    state: ItemState
+    attempt_id: int | None
+    may_pay_again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A held item, and the attempt that it is held for; without one, an image is missing."""
+
+    item_id: int
+    job_id: int
+    label: str
+    attempt: sqlite3.Row | None
+
+    @property
+    def reserves(self) -> bool:
+        """Whether the attempt's quote still counts as reserved in its job: sent, or disputed without an id."""
+        return (
+            self.attempt is not None
+            and self.attempt["generation_id"] is None
+            and self.attempt["state"] in {AttemptState.SENT, AttemptState.DISPUTED}
+        )
+
+
+def resolve(
+    connection: sqlite3.Connection,
+    job_name: str,
+    item_name: str,
+    decision: Decision,
+    *,
+    generation_id: str | None = None,
+    is_undriven: bool = False,
+    now: int,
+) -> Resolved:
+    """End a hold inside the caller's transaction. Raises `InputError` where the decision does not apply.
+
+    `is_undriven` tells that the caller holds the queue's lock, so that what is under way may be ended as well.
+
+    What the day has taken of the account stays counted: the service may see it so (Service section 8).
+    """
+    job_id = Jobs(connection).id_of(job_name)
+    item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
+    check_resolvable(item_name, state, is_undriven=is_undriven)
+    if state in IN_HAND:
+        _set_aside(connection, item_id, state, now)
+    attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
+    held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
+    match decision:
+        case Decision.NOT_CREATED:
+            return _leave(connection, held, Event.REQUEUED, now)
+        case Decision.FAILED:
+            return _leave(connection, held, Event.GIVEN_UP, now)
+        case Decision.GENERATION:
+            return _fetch(connection, held, generation_id, now)
+        case Decision.ASK_AGAIN:
+            return _ask_again(connection, held, now)
+        case Decision.SAVED:
+            return _accept_saved(connection, held, now)
+
+
+def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
+    """Raise `InputError` for an item that nobody has to decide."""
+    if state is ItemState.HELD or (is_undriven and state in IN_HAND):
+        return
+    reason = f"the item {item_name!r} is {state}: only a held item can be resolved"
+    if state in IN_HAND:
+        reason += ", or one under way by `batchkiln resolve` while no process drives the queue"
+    raise InputError(reason)
+
+
+def _set_aside(connection: sqlite3.Connection, item_id: int, state: ItemState, now: int) -> None:
+    """Take an item that is under way out of the program's hands. Nobody else may drive the queue meanwhile."""
+    attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
+    connection.execute(query("dispute_attempt"), {"attempt_id": attempt["id"], "now": now})
+    transition(
+        connection,
+        item_id=item_id,
+        expected=state,
+        event=Event.SET_ASIDE,
+        now=now,
+        attempt_id=attempt["id"],
+        error=_SET_ASIDE,
+        detail={"decided_by": "person"},
+    )
+
+
+def _leave(connection: sqlite3.Connection, held: _Held, event: Event, now: int) -> Resolved:
+    """Abandon the attempt, free the credits that it reserved, and move the item on without it."""
+    attempt_id: int | None = held.attempt["id"] if held.attempt else None
+    if held.attempt is not None:
+        if held.reserves:
+            _settle(connection, held, charged=0)
+        connection.execute(query("abandon_attempt"), {"attempt_id": attempt_id, "now": now})
+    error = _GIVEN_UP if event is Event.GIVEN_UP else None
+    state = _move(connection, held, event, now, error=error, detail={"decided_by": "person"})
+    return Resolved(state, attempt_id, may_pay_again=held.attempt is not None and state is ItemState.QUEUED)
+
+
+def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | None, now: int) -> Resolved:
+    """Take up the attempt again under the id that a person found at the service."""
+    attempt = held.attempt
+    if not generation_id:
+        raise InputError("the decision 'generation' needs the generation's id, as the service shows it")
+    if attempt is None:
+        raise InputError(f"{held.label} was never sent: it can have no generation; use 'not-created' or 'failed'")
+    if attempt["state"] == AttemptState.SUCCEEDED and attempt["generation_id"] == generation_id:
+        # It is known to have succeeded: only its files are missing.
+        state = _move(connection, held, Event.DOWNLOAD_RESUMED, now, detail={"decided_by": "person"})
+        return Resolved(state, attempt["id"], may_pay_again=False)
+    _check_free(connection, held, attempt, generation_id)
+    if held.reserves:
+        _settle(connection, held, charged=attempt["quote_credits"])
+    place = {"attempt_id": attempt["id"], "generation_id": generation_id}
+    connection.execute(query("revive_attempt"), place)
+    known = attempt["generation_id"]
+    corrected = {"instead_of": known} if known not in {None, generation_id} else {}
+    detail = {"generation_id": generation_id, "decided_by": "person", **corrected}
+    state = _move(connection, held, Event.POLL_RESUMED, now, detail=detail)
+    return Resolved(state, attempt["id"], may_pay_again=False)
+
+
+def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
+    """Send the attempt again, with the same bytes under the same key: the service knows it, or makes it now."""
+    attempt = held.attempt
+    if attempt is None:
+        raise InputError(
+            f"{held.label} was never sent, so that nothing can be asked again; use 'not-created' or 'failed'"
+        )
+    if attempt["generation_id"] is not None:
+        raise InputError(
+            f"{held.label} has the id {attempt['generation_id']!r}: 'generation' with that id reads it again"
+        )
+    if attempt["state"] not in {AttemptState.SENT, AttemptState.DISPUTED}:
+        raise InputError(f"the attempt of {held.label} is {attempt['state']}: it is never sent again")
+    _check_slot_free(connection, attempt)
+    connection.execute(query("send_attempt_again"), {"attempt_id": attempt["id"], "now": now})
+    state = _move(connection, held, Event.REPLAY_RESUMED, now, detail={"decided_by": "person"})
+    return Resolved(state, attempt["id"], may_pay_again=True)
+
+
+def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
+    """End an item with the files that are on disk."""
+    attempt_id = None if held.attempt is None else held.attempt["id"]
+    if not connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0]:
+        raise InputError(f"no file of {held.label} is on disk: it can only be fetched again, or given up")
+    state = _move(connection, held, Event.FILES_SAVED, now, detail={"decided_by": "person"})
+    return Resolved(state, attempt_id, may_pay_again=False)
+
+
+def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Row, generation_id: str) -> None:
+    known = attempt["generation_id"]
+    is_denied = attempt["state"] == AttemptState.DISPUTED
+    if known is not None and known != generation_id and not is_denied:
+        reason = f"the attempt of {held.label} has the id {known!r}, which the service has not denied (Law 3)"
+        raise InputError([Diagnostic(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
+    if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
+        raise InputError(f"the attempt of {held.label} is {attempt['state']}: there is nothing to wait for")
+    place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
+    if owner := connection.execute(query("generation_owner"), place).fetchone():
+        raise InputError(f"the generation {generation_id!r} belongs to {owner['job']}/{owner['item']}")
+    _check_slot_free(connection, attempt)
+
+
+def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> None:
+    """Raise `InputError` where the account's one place is another's (Law 4)."""
+    place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
+    if other := connection.execute(query("other_unresolved"), place).fetchone():
+        reason = f"the account is busy with {other['job']}/{other['item']}, and may have one generation active"
+        raise InputError([Diagnostic(reason, remedy="resolve this one when that has ended; `pause` keeps others back")])
+
+
+def _settle(connection: sqlite3.Connection, held: _Held, *, charged: int) -> None:
+    """Turn what the attempt reserved into what it cost."""
+    assert held.attempt is not None
+    place = {"job_id": held.job_id, "released": held.attempt["quote_credits"], "charged": charged}
+    connection.execute(query("settle_job_money"), place)
+
+
+def _move(
+    connection: sqlite3.Connection,
+    held: _Held,
+    event: Event,
+    now: int,
+    *,
+    error: ErrorInfo | None = None,
+    detail: Detail | None = None,
+) -> ItemState:
+    return transition(
+        connection,
+        item_id=held.item_id,
+        expected=ItemState.HELD,
+        event=event,
+        now=now,
+        attempt_id=held.attempt["id"] if held.attempt else None,
+        error=error,
+        detail=detail,
+    )

@@ -1,0 +1,80 @@
+"""Rows as core values, and back: the only place that knows the columns by name."""
+
+import json
+import sqlite3
+from datetime import datetime
+
+from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.queue_types import HeldUntil, Viewpoint
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+
+
+def instant(milliseconds: int | None) -> datetime | None:
+    """Return a stored instant, or None."""
+    return None if milliseconds is None else from_milliseconds(milliseconds)
+
+
+def stored(at: datetime | None) -> int | None:
+    """Return an instant as stored, or None."""
+    return None if at is None else to_milliseconds(at)
+
+
+def attempt_of(row: sqlite3.Row) -> Attempt:
+    """Build an attempt from its row."""
+    return Attempt(
+        id=row["id"],
+        item_id=row["item_id"],
+        account_id=row["account_id"],
+        number=row["number"],
+        state=AttemptState(row["state"]),
+        is_video=bool(row["is_video"]),
+        idempotency_key=row["idempotency_key"],
+        key_fingerprint=row["key_fingerprint"],
+        body=row["body"],
+        quote_credits=row["quote_credits"],
+        sends=row["sends"],
+        answers=row["answers"],
+        generation_id=row["generation_id"],
+        generation_created_at=instant(row["generation_created_at"]),
+        cost_credits=row["cost_credits"],
+        contact_at=instant(row["contact_at"] or row["recorded_at"]),
+    )
+
+
+def is_for(viewpoint: Viewpoint, job: sqlite3.Row) -> bool:
+    """Tell whether a job is an account's to work on, in its run: a person may change that at any time."""
+    is_its_profile = bool(job["profile"] == viewpoint.profile)
+    return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
+
+
+def recipe_of(row: sqlite3.Row) -> Recipe:
+    """Build a recipe from a row that has its columns."""
+    return Recipe(
+        model=row["model"],
+        mode=Mode(row["mode"]),
+        parameters=tuple(sorted(json.loads(row["parameters"]).items())),
+        inputs_count=row["inputs_count"],
+        max_cost_credits=row["max_cost_credits"],
+        attempts=row["attempts"],
+    )
+
+
+def input_file_of(row: sqlite3.Row) -> InputFile:
+    """Build an input file from its row."""
+    return InputFile(path=row["path"], sha256=row["sha256"], size_bytes=row["size_bytes"], media_type=row["media_type"])
+
+
+def input_ids_of(text: str | None) -> tuple[int, ...]:
+    """Return the input ids of an item's column."""
+    return () if text is None else tuple(json.loads(text))
+
+
+def held_of(until: int | None, reason: str | None) -> HeldUntil | None:
+    """Build a hold from its two columns."""
+    return None if until is None or reason is None else HeldUntil(from_milliseconds(until), WaitReason(reason))
+
+
+def order_of(text: str) -> Order:
+    """Return a job's order."""
+    return Order(text)

@@ -1,0 +1,321 @@
+"""A manifest's items on their way into the queue, kept in a file of their own until all of them are known.
+
+The file is a temporary one of SQLite's, attached as `staging`: on the disk, so that memory stays flat however
+long the manifest is; never synced; gone at the end, or with the process. The queue itself is only read here,
+but for recipes and images that it lacks: those are stored on the way, and harmless when nothing follows.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final, Protocol
+
+from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.filenames import fields, identifies_item, render
+from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe
+from batchkiln.core.request import parameters_json, price_key, recipe_key
+from batchkiln.store.sql import query
+
+ROWS_AT_ONCE: Final = 2_000
+MISTAKES_SHOWN: Final = 100
+"""The most that are shown of one kind of mistake; the others are counted."""
+
+OBJECTIONS_KEPT: Final = 1_000
+_MORE_CLEAR: Final = -1  # in place of an objection's number: one that is not kept
+_MORE: Final = -2
+_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, --no-catalogue lets the service decide"
+_IDS_KEPT: Final = 20_000  # recipes, and images, whose ids are kept in memory; the others are looked up again
+_SETUP: Final = (
+    "PRAGMA staging.journal_mode = OFF",
+    "PRAGMA staging.synchronous = OFF",
+    "PRAGMA staging.cache_size = -16384",
+)
+
+
+class MistakeAt(Protocol):
+    """Makes a mistake as the manifest shows it, with the text of the line."""
+
+    def __call__(
+        self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /
+    ) -> Diagnostic:
+        """Take the place, the reason and the remedy; without `column` the whole line is meant."""
+
+
+class Placed(Protocol):
+    """An item with the place that asked for it; lines count from 1."""
+
+    @property
+    def spec(self) -> ItemSpec:
+        """What is asked for."""
+
+    @property
+    def file(self) -> str:
+        """The file that asks."""
+
+    @property
+    def line(self) -> int:
+        """The line there."""
+
+    @property
+    def objections(self) -> tuple[PlacedObjection, ...]:
+        """What the service's catalogue says against it."""
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold one write transaction: all of it is stored, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
+    """Give an empty staging file for one manifest. Without `may_store` the queue stays as it is to the byte."""
+    connection.execute("ATTACH DATABASE '' AS staging")
+    # A reader's connection may write to the staging file; its queue file is open for reading only.
+    is_reader = bool(connection.execute("PRAGMA query_only").fetchone()[0])
+    connection.execute("PRAGMA query_only = OFF")
+    try:
+        for statement in _SETUP:
+            connection.execute(statement)
+        for name in (
+            "stage_placed",
+            "stage_recipes",
+            "stage_inputs",
+            "stage_differences",
+            "stage_fresh",
+            "stage_wishes",
+            "stage_objections",
+        ):
+            connection.execute(query(name))
+        yield Staging(connection, job, may_store=may_store)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute("DETACH DATABASE staging")
+        connection.execute(f"PRAGMA query_only = {int(is_reader)}")
+
+
+class Staging:
+    """The staged items of one manifest: the tables `staging.*` of one connection. See `staging_of`."""
+
+    def __init__(self, connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> None:
+        """Take a connection whose staging file is empty."""
+        self.files: list[str] = []
+        self.omitted = 0
+        self._connection = connection
+        self._may_store = may_store
+        self._job = job
+        self._names_collide = not identifies_item(job.filename) and "index" not in fields(job.filename)
+        self._file_numbers: dict[str, int] = {}
+        self._recipe_ids: dict[str, int] = {}
+        self._input_ids: dict[InputFile, int] = {}
+        self._last_recipe: tuple[Recipe, str] | None = None
+        self._staged = 0
+        self._objections: dict[PlacedObjection, int] = {}
+        self._digest = hashlib.sha256(repr(job).encode())
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that was staged, images by their contents: equal where the very same would be enqueued."""
+        return self._digest.hexdigest()
+
+    def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
+        """Stage all items, and give the mistakes that were found in reading them."""
+        mistakes: list[Diagnostic] = []
+        rows = self._reading(placed, mistakes)
+        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+            self._stage(chunk)
+        self._connection.execute(query("index_placed_names"))
+        self._connection.execute(query("index_objections"))
+        return mistakes
+
+    def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+        """Give a mistake for each item whose id an earlier one has, and forget those items."""
+        reason = "the id {!r} is taken already, at {}"
+        found = self._shared("duplicate_names", reason, "give each item of a job an id of its own", mistake_at)
+        if found:
+            self._connection.execute(query("forget_duplicates"))
+        return found
+
+    def collisions(self, mistake_at: MistakeAt) -> list[Diagnostic]:
+        """Give a mistake for each item whose files would have the name of another one's.
+
+        Only patterns whose fields are variables can collide; {item} or {index} in one prevents it.
+        """
+        if not self._names_collide:
+            return []
+        self._connection.execute(query("index_placed_outputs"))
+        reason = "the output name {!r} is the one of the item at {}"
+        remedy = f"let `output.filename`, now {self._job.filename!r}, hold {{item}} or {{index}} as well"
+        return self._shared("duplicate_outputs", reason, remedy, mistake_at)
+
+    @property
+    def has_objections(self) -> bool:
+        """Whether the service's catalogue says anything against any item."""
+        return bool(self._objections)
+
+    def object_to(self, seq: int) -> None:
+        """Count an item that is known among those that are to be sent otherwise than before."""
+        self._connection.execute(query("object_to"), {"seq": seq})
+
+    def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
+        """Give what the catalogue says against items that are still to be sent: mistakes, and warnings.
+
+        A mistake is what is clear, of items that are new or changed. What is in the queue already, and what is not
+        clear, is warned of: neither may keep a job from going on.
+        """
+        if not self._objections:
+            return [], []
+        known = list(self._objections)
+        mistakes: list[Diagnostic] = []
+        warnings: list[Diagnostic] = []
+        for number, is_new, items in self._connection.execute(query("objections"), {"job_id": job_id}).fetchall():
+            is_clear = number == _MORE_CLEAR or (number >= 0 and known[number].is_clear)
+            found = mistakes if is_clear and is_new else warnings
+            if number < 0 or len(found) >= MISTAKES_SHOWN:
+                self.omitted += items if found is mistakes else 0
+                continue
+            one = known[number]
+            reason = one.reason if items == 1 else f"{one.reason} ({items:,} items)"
+            remedy = one.remedy if mistakes or found is warnings else f"{one.remedy}; {_IN_SPITE_OF_IT}"
+            found.append(mistake_at(one.file, one.line, reason, remedy, one.column))
+        return mistakes, warnings
+
+    def place(self, file: int, line: int) -> str:
+        """Give a staged place as a person reads it."""
+        return f"{self.files[file]}:{line}"
+
+    def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Diagnostic]:
+        rows = self._connection.execute(query(name), {"limit": MISTAKES_SHOWN + 1}).fetchall()
+        if len(rows) > MISTAKES_SHOWN:
+            self.omitted += self._connection.execute(query(f"count_{name}")).fetchone()[0] - MISTAKES_SHOWN
+        return [
+            mistake_at(self.files[file], line, reason.format(shared, self.place(first_file, first_line)), remedy)
+            for shared, file, line, first_file, first_line in rows[:MISTAKES_SHOWN]
+        ]
+
+    def _reading(self, placed: Iterable[Placed], mistakes: list[Diagnostic]) -> Iterator[Placed]:
+        try:
+            yield from placed
+        except InputError as error:
+            mistakes.extend(error.mistakes)
+            self.omitted += error.omitted
+
+    def _stage(self, chunk: Sequence[Placed]) -> None:
+        recipe_keys = [self._key_of(placed.spec.recipe) for placed in chunk]
+        self._learn_recipes({key: placed.spec.recipe for key, placed in zip(recipe_keys, chunk, strict=True)})
+        self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
+        rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
+        for placed, key in zip(chunk, recipe_keys, strict=True):
+            self._digest.update(_told(placed.spec, key))
+        self._connection.execute("BEGIN")
+        self._connection.executemany(query("stage_item"), rows)
+        self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
+        self._connection.execute("COMMIT")
+
+    def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
+        """Give the items with objections by their `seq`; those beyond the bound of what is shown are counted only."""
+        for placed in chunk:
+            self._staged += 1
+            for objection in placed.objections:
+                if objection not in self._objections and len(self._objections) < OBJECTIONS_KEPT:
+                    self._objections[objection] = len(self._objections)
+                unkept = _MORE_CLEAR if objection.is_clear else _MORE
+                yield self._staged, self._objections.get(objection, unkept)
+
+    def _row(self, placed: Placed, key: str) -> tuple[object, ...]:
+        spec = placed.spec
+        inputs = json.dumps([self._input_ids[file] for file in spec.inputs]) if spec.inputs else None
+        return (
+            spec.name,
+            self._recipe_ids[key],
+            spec.priority,
+            spec.prompt,
+            inputs,
+            spec.metadata,
+            spec.file_name,
+            self._output_key(spec) if self._names_collide else None,
+            self._number_of(placed.file),
+            placed.line,
+        )
+
+    def _output_key(self, spec: ItemSpec) -> str:
+        """Give the name of the item's first output; what it will be is not known yet, but for its kind."""
+        kind = "video" if spec.recipe.mode.makes_video else "image"
+        pattern = spec.file_name or self._job.filename
+        return render(pattern, job=self._job.name, item=spec.name, index=0, output=1, model=spec.recipe.model, ext=kind)
+
+    def _number_of(self, file: str) -> int:
+        number = self._file_numbers.get(file)
+        if number is None:
+            number = self._file_numbers[file] = len(self.files)
+            self.files.append(file)
+        return number
+
+    def _key_of(self, recipe: Recipe) -> str:
+        """Give the recipe's key. Mostly it is the very object of the item before; equality would take 1 for true."""
+        if self._last_recipe is None or self._last_recipe[0] is not recipe:
+            self._last_recipe = (recipe, recipe_key(recipe))
+        return self._last_recipe[1]
+
+    def _learn_recipes(self, recipes: Mapping[str, Recipe]) -> None:
+        if len(self._recipe_ids) > _IDS_KEPT:
+            self._recipe_ids.clear()
+        unknown = [
+            {
+                "recipe_key": key,
+                "price_key": price_key(recipe),
+                "model": recipe.model,
+                "mode": recipe.mode.value,
+                "parameters": parameters_json(recipe),
+                "inputs_count": recipe.inputs_count,
+                "max_cost_credits": recipe.max_cost_credits,
+                "attempts": recipe.attempts,
+            }
+            for key, recipe in recipes.items()
+            if key not in self._recipe_ids
+        ]
+        for row, recipe_id in zip(unknown, self._learn("recipe", unknown), strict=True):
+            self._recipe_ids[str(row["recipe_key"])] = recipe_id
+
+    def _learn_inputs(self, files: set[InputFile]) -> None:
+        if len(self._input_ids) > _IDS_KEPT:
+            self._input_ids.clear()
+        unknown = [file for file in files if file not in self._input_ids]
+        rows = [
+            {"path": file.path, "sha256": file.sha256, "size_bytes": file.size_bytes, "media_type": file.media_type}
+            for file in unknown
+        ]
+        self._input_ids.update(zip(unknown, self._learn("input", rows), strict=True))
+
+    def _learn(self, noun: str, rows: Sequence[Mapping[str, object]]) -> list[int]:
+        """Give the ids of recipes or images, stored if they are new, and stage what they hold."""
+        if not rows:
+            return []
+        find = query(f"find_{noun}")
+        if self._may_store and any(self._connection.execute(find, row).fetchone() is None for row in rows):
+            with transaction(self._connection):
+                self._connection.executemany(query(f"insert_{noun}"), rows)
+        ids: list[int] = []
+        for row in rows:
+            known = self._connection.execute(find, row).fetchone()
+            staged = {**row, "id": known[0] if known else None}
+            ids.append(self._connection.execute(query(f"stage_{noun}"), staged).fetchone()[0])
+        return ids
+
+
+def _told(spec: ItemSpec, recipe: str) -> bytes:
+    """Give an item as bytes that no other item has; `repr` sets its parts apart."""
+    images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
+    return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

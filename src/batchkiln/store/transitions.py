@@ -1,0 +1,131 @@
+"""The only way an item changes its state: `apply`, guarded by the state expected, with its event row."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.responses import ErrorInfo
+from batchkiln.core.states import Event, ItemState, apply
+from batchkiln.store.sql import query
+
+Detail = Mapping[str, str | int | bool | None]
+
+_KEEPS_ATTEMPT = frozenset(ItemState) - {ItemState.QUEUED}
+
+
+def transition(
+    connection: sqlite3.Connection,
+    *,
+    item_id: int,
+    expected: ItemState,
+    event: Event,
+    now: int,
+    attempt_id: int | None = None,
+    error: ErrorInfo | None = None,
+    detail: Detail | None = None,
+) -> ItemState:
+    """Apply `event` to an item inside the caller's transaction and return its new state.
+
+    `now` is milliseconds of service time. An item that goes back to the queue lets go of its attempt; one
+    that ends badly keeps `error`. Raises `InvariantBroken` where the item is not in the state expected.
+    """
+    state = apply(expected, event)
+    _change(connection, item_id, expected, state, event=event, attempt_id=attempt_id, error=error)
+    log_event(
+        connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, error=error, detail=detail
+    )
+    return state
+
+
+def transition_through(
+    connection: sqlite3.Connection,
+    *,
+    item_id: int,
+    expected: ItemState,
+    steps: Sequence[tuple[Event, Detail | None]],
+    now: int,
+    attempt_id: int,
+) -> ItemState:
+    """Apply the events of one reply in a row, as `move` does one: a line of history each, one change of the row."""
+    states = list(accumulate((event for event, _ in steps), apply, initial=expected))
+    _change(connection, item_id, expected, states[-1], event=steps[0][0], attempt_id=attempt_id)
+    for (event, detail), state in zip(steps, states[1:], strict=True):
+        log_event(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, detail=detail)
+    return states[-1]
+
+
+def _change(
+    connection: sqlite3.Connection,
+    item_id: int,
+    expected: ItemState,
+    state: ItemState,
+    *,
+    event: Event,
+    attempt_id: int | None,
+    error: ErrorInfo | None = None,
+) -> None:
+    changed = connection.execute(
+        query("move_item"),
+        {
+            "item_id": item_id,
+            "expected": expected,
+            "state": state,
+            "attempt_id": attempt_id if state in _KEEPS_ATTEMPT else None,
+            "keeps_attempt": state in _KEEPS_ATTEMPT,
+            "error_code": error.code if error else None,
+            "error_message": error.message if error else None,
+        },
+    ).rowcount
+    if changed != 1:
+        raise InvariantBroken(f"item {item_id} is not {expected}, as {event} expects")
+
+
+def transition_all(
+    connection: sqlite3.Connection, item_ids: Sequence[int], *, expected: ItemState, event: Event, now: int
+) -> None:
+    """Apply `event` to many items, as `move` does to one, in two statements. Raises `InvariantBroken` as well."""
+    state = apply(expected, event)
+    ids = json.dumps(item_ids)
+    keeps_attempt = state in _KEEPS_ATTEMPT
+    places = {"ids": ids, "expected": expected, "state": state, "keeps_attempt": keeps_attempt}
+    if connection.execute(query("move_items"), places).rowcount != len(item_ids):
+        raise InvariantBroken(f"some of {len(item_ids)} items are not {expected}, as {event} expects")
+    connection.execute(query("insert_item_events"), {"ids": ids, "at": now, "kind": event, "state": state})
+
+
+def log_event(
+    connection: sqlite3.Connection,
+    event: str,
+    *,
+    item_id: int,
+    now: int,
+    attempt_id: int | None = None,
+    state: ItemState | None = None,
+    error: ErrorInfo | None = None,
+    detail: Detail | None = None,
+) -> None:
+    """Write one line of an item's history. No link and no key may be in it (Law 8)."""
+    facts: dict[str, str | int | bool | None] = dict(detail or {})
+    if error is not None:
+        facts |= {"code": error.code, "message": error.message}
+    connection.execute(
+        query("insert_item_event"),
+        {
+            "at": now,
+            "item_id": item_id,
+            "attempt_id": attempt_id,
+            "kind": event,
+            "state": state,
+            "detail": json.dumps(facts, ensure_ascii=False) if facts else None,
+        },
+    )
+
+
+def log_job_event(
+    connection: sqlite3.Connection, kind: str, *, job_id: int, now: int, detail: Detail | None = None
+) -> None:
+    """Write one line of a job's history."""
+    text = json.dumps(dict(detail), ensure_ascii=False) if detail else None
+    connection.execute(query("insert_job_event"), {"at": now, "job_id": job_id, "kind": kind, "detail": text})

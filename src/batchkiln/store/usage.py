@@ -1,0 +1,95 @@
+"""Requests and credits as the windows count them, on disk before anything is sent (Law 5)."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from batchkiln.core.backoff import LONGEST_HOLD
+from batchkiln.core.queue_types import LoggedRequest, RequestKind, RequestNote
+from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.store.sql import query
+
+_PRUNE_EVERY = 256
+
+DayOf = Callable[[datetime | None], datetime]
+"""Gives the service day of an instant; of None, which is some instant until now, the last day that it can be in."""
+
+
+def write_request(connection: sqlite3.Connection, request: RequestNote, *, keep_seconds: float) -> None:
+    """Log a request and count it in its days. Now and then drop what is older than `keep_seconds`."""
+    at = to_milliseconds(request.at)
+    row = {"account_id": request.account_id, "kind": request.kind, "sent_at": at}
+    row_id = connection.execute(query("insert_request"), row).lastrowid
+    count_in_days(connection, request)
+    if row_id is not None and row_id % _PRUNE_EVERY == 0:
+        connection.execute(query("prune_requests"), {"before": at - int(keep_seconds * 1000)})
+
+
+def count_in_days(connection: sqlite3.Connection, request: RequestNote) -> None:
+    """Count a request in each day that it may belong to."""
+    for day in request.days:
+        connection.execute(
+            query("count_request"),
+            {
+                "account_id": request.account_id,
+                "day": to_milliseconds(day),
+                "creates": int(request.kind.is_create),
+                "reads": int(request.kind.is_read),
+                "upload_files": request.upload_files,
+                "upload_bytes": request.upload_bytes,
+            },
+        )
+
+
+def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: float) -> list[LoggedRequest]:
+    """Return a profile's requests of the last time anything was sent there, oldest first.
+
+    "Last" is by the log itself, and not by a clock: at a start nobody knows yet what time it is for the service.
+    """
+    parameters = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
+    rows = connection.execute(query("logged_requests"), parameters)
+    return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
+
+
+def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datetime]) -> tuple[DayUsage, ...]:
+    """Return what the account used in each of the days."""
+    found = []
+    for day in days:
+        parameters = {"account_id": account_id, "day": to_milliseconds(day)}
+        row = connection.execute(query("day_usage"), parameters).fetchone()
+        found.append(DayUsage(*row) if row else DayUsage())
+    return tuple(found)
+
+
+def cap_holds(connection: sqlite3.Connection, account_id: int, now: datetime, logged_at: datetime | None) -> None:
+    """Shorten an account's stored waits to what the service may have asked for.
+
+    Where the last request of the log left later than `now`, the clock was wrong then, and so were they.
+    """
+    ahead = 0 if logged_at is None else max(0, to_milliseconds(logged_at) - to_milliseconds(now))
+    parameters = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}
+    connection.execute(query("cap_holds"), parameters)
+
+
+def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
+    """Count credits toward a day of the account and of the job. `day` is its start as stored."""
+    connection.execute(query("add_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
+    connection.execute(query("add_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})
+
+
+def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[datetime]) -> int:
+    """Return what a job has taken of a day's budget: of several days, which may be today, the most.
+
+    What no record of the service tells of counts in every day: it may be charged, or replayed, after a reset (Law 6).
+    """
+    parameters = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
+    return max((connection.execute(query("job_credits"), place).fetchone()[0] for place in parameters), default=0)
+
+
+def give_back_credits(
+    connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int
+) -> None:
+    """Undo `take_credits`, where nothing was created after all, or on another day. A failure does not come here."""
+    connection.execute(query("take_account_credits"), {"account_id": account_id, "day": day, "credits": credit_count})
+    connection.execute(query("take_job_day_credits"), {"job_id": job_id, "day": day, "credits": credit_count})

@@ -1,0 +1,79 @@
+"""How a process that changed the queue wakes the one that drives it: a byte through a named pipe.
+
+Without it the driver would have to look every second, for weeks. A pipe that nobody listens to, one of another user
+or under another TMPDIR, or a file system that has none, loses nothing: the driver then finds the change when it next
+looks, within a minute where it waits for more. The pipe lies in a
+private folder of the system's temporary one, and not beside the queue: a pipe hangs whoever copies or searches
+the folder that it is in.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_ENOUGH = 4096
+
+
+def fifo_path(queue: Path) -> Path:
+    """Return the pipe's path for a queue file, the same for every way to name that file."""
+    digest = hashlib.sha256(str(queue.resolve()).encode()).hexdigest()[:32]
+    return Path(tempfile.gettempdir(), f"batchkiln-{os.getuid()}", f"{digest}.bell")
+
+
+def notify(queue: Path) -> None:
+    """Wake the process that drives the queue, if there is one."""
+    with contextlib.suppress(OSError):
+        bell = fifo_path(queue)
+        if _is_private(bell):
+            descriptor = os.open(bell, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(descriptor, b"!")
+            finally:
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def listen(queue: Path, heard: Callable[[], None]) -> Iterator[None]:
+    """Call `heard` in the running loop whenever somebody rings; no pipe, no calls."""
+    loop = asyncio.get_running_loop()
+    descriptor = _open(fifo_path(queue))
+    if descriptor is None:
+        yield
+        return
+
+    def read() -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(descriptor, _ENOUGH)
+        heard()
+
+    loop.add_reader(descriptor, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            fifo_path(queue).unlink()
+
+
+def _open(bell: Path) -> int | None:
+    try:
+        bell.parent.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(bell, 0o600)
+        if not _is_private(bell):
+            return None
+        return os.open(bell, os.O_RDWR | os.O_NONBLOCK)  # a writer of our own, so that it never ends
+    except OSError:
+        return None
+
+
+def _is_private(bell: Path) -> bool:
+    """Tell whether pipe and folder are our own: in a shared folder somebody else might have put them there."""
+    places = (bell.parent.lstat(), bell.lstat())
+    return all(place.st_uid == os.getuid() for place in places) and stat.S_ISFIFO(places[1].st_mode)

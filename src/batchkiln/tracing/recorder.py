@@ -1,0 +1,403 @@
+"""What one worker does, as spans. It is told of calls by those that stand around its ports, and never raises.
+
+A call does not say what it is for, but its task does: a track works for one item at a time, and the record that
+it makes before or after a call names the item. So what a task does is kept in its `_Hand` until it is named.
+"""
+
+import asyncio
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import wraps
+from types import SimpleNamespace
+from typing import Concatenate, Final, ParamSpec
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import structlog
+
+from batchkiln.clock import ServiceClock
+from batchkiln.core.job import Attempt, SavedFile
+from batchkiln.core.planner import NotBefore, WaitReason
+from batchkiln.core.queue_types import Progress
+from batchkiln.core.responses import (
+    Accepted,
+    AccountBlocked,
+    Busy,
+    EdgeBlocked,
+    ErrorInfo,
+    GenerationRecord,
+    IdempotencyConflict,
+    LinkBarred,
+    LinkRefused,
+    NoResponse,
+    NotContinued,
+    NotFound,
+    NotUnderstood,
+    RecordRead,
+    Refused,
+    Throttled,
+    TicketRefused,
+    Unavailable,
+)
+from batchkiln.core.states import ItemState
+from batchkiln.tracing.span_data import (
+    AttemptMayBeOver,
+    Draft,
+    ItemTurnedAway,
+    Moment,
+    Note,
+    PartOfAttempt,
+    nanoseconds,
+)
+from batchkiln.worker.loop import TRACKS
+
+P = ParamSpec("P")
+
+SLOT: Final = TRACKS[0]
+POLLS_KEPT: Final = 128
+"""Of one generation: as many events as a span of OpenTelemetry holds; the newest are kept."""
+
+WAITS_KEPT: Final = 64
+ATTEMPTS_KEPT: Final = 256
+ITEMS_PREPARED: Final = 256
+PARTS_KEPT: Final = 64
+_SAME_WAIT_NS: Final = 1_000_000_000
+_SHORTEST_WAIT_NS: Final = 1_000_000
+_WORD: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_IDLE: Final = frozenset({WaitReason.NOTHING, WaitReason.ENOUGH})
+
+log = structlog.get_logger()
+
+
+def word_of(code: str) -> str:
+    """Return a service's error code where it is a word; anything longer may hold what a person wrote."""
+    return code if _WORD.fullmatch(code) else "other"
+
+
+@dataclass(slots=True)
+class Call:
+    """A call under way. `status` is of its last HTTP reply."""
+
+    name: str
+    start_ns: int
+    reply: object = None
+    status: int | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class _Hand:
+    """What a task works for, and what it did before that was named."""
+
+    attempt_id: int | None = None
+    item_id: int | None = None
+    resends: int = 0
+    is_fetching: bool = False
+    unnamed: deque[Draft] = field(default_factory=lambda: deque(maxlen=PARTS_KEPT))
+
+
+_CALL: ContextVar[Call | None] = ContextVar("batchkiln_traced_call", default=None)
+
+
+def watch_statuses() -> aiohttp.TraceConfig:
+    """Have a session tell the call under way which status its reply had."""
+
+    async def tell(_: aiohttp.ClientSession, __: SimpleNamespace, params: aiohttp.TraceRequestEndParams) -> None:
+        if (call := _CALL.get()) is not None:
+            call.status = params.response.status
+
+    watch = aiohttp.TraceConfig()
+    watch.on_request_end.append(tell)
+    return watch
+
+
+def harmless(
+    hook: Callable[Concatenate["Recorder", P], None],
+) -> Callable[Concatenate["Recorder", P], None]:
+    """Keep what goes wrong in a hook from the run: it spends money, and traces are only looked at."""
+
+    @wraps(hook)
+    def guarded(recorder: "Recorder", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            hook(recorder, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001  see above
+            recorder.complain(error)
+
+    return guarded
+
+
+class Recorder:
+    """One worker's spans. `put` takes each at once; `slot_rest` tells what the slot waits for."""
+
+    def __init__(
+        self,
+        put: Callable[[Note], None],
+        *,
+        account: str,
+        wall: Callable[[], datetime],
+        clock: ServiceClock,
+        slot_rest: Callable[[], NotBefore | None],
+    ) -> None:
+        """Begin with nothing in hand."""
+        self._put = put
+        self._account = account
+        self._wall = wall
+        self._clock = clock
+        self._slot_rest = slot_rest
+        self._hands: WeakKeyDictionary[asyncio.Task[object], _Hand] = WeakKeyDictionary()
+        self._prepared: OrderedDict[int, deque[Draft]] = OrderedDict()
+        self._waits: deque[Draft] = deque(maxlen=WAITS_KEPT)
+        self._began: OrderedDict[int, int] = OrderedDict()
+        self._accepted: dict[int, int] = {}
+        self._polls: dict[int, deque[Moment]] = {}
+        self._poll_counts: dict[int, int] = {}
+        self._has_complained = False
+
+    def now_ns(self) -> int:
+        """Read the machine's clock: traces of all programs meet there."""
+        return nanoseconds(self._wall())
+
+    def wall_of(self, instant: datetime) -> int:
+        """Return when the machine's clock showed what was an instant of the service."""
+        ago = (self._clock.now().instant - instant) / self._clock.time_scale
+        return nanoseconds(self._wall() - ago)
+
+    def complain(self, error: Exception) -> None:
+        """Say once that something is wrong here."""
+        (log.debug if self._has_complained else log.warning)("trace_incomplete", error=type(error).__name__)
+        self._has_complained = True
+
+    # --- calls ---
+
+    @contextmanager
+    def call(self, name: str, *, is_request: bool = True) -> Iterator[Call]:
+        """Take the time of a call. One that is cancelled leaves no trace."""
+        call, outer = Call(name, self.now_ns()), _CALL.get()
+        _CALL.set(call)
+        try:
+            yield call
+        except Exception as error:
+            call.error = type(error).__name__
+            self._ended(call, is_request=is_request)
+            raise
+        else:
+            self._ended(call, is_request=is_request)
+        finally:
+            _CALL.set(outer)
+
+    @harmless
+    def _ended(self, call: Call, *, is_request: bool) -> None:
+        hand, now = self._hand(), self.now_ns()
+        error = call.error or _error_of(call.reply)
+        draft = Draft(call.name, call.start_ns, max(now, call.start_ns), error=error, is_request=is_request)
+        if call.status is not None:
+            draft.attributes["http.response.status_code"] = call.status
+        match call.name:
+            case "create":
+                if hand.resends:
+                    draft.attributes["http.request.resend_count"] = hand.resends
+                if isinstance(call.reply, Accepted) and hand.attempt_id is not None:
+                    self._accepted[hand.attempt_id] = draft.end_ns
+                self._add(hand.attempt_id, draft)
+            case "read" if not hand.is_fetching:
+                self._polled(hand.attempt_id, draft, call.reply)
+            case "read":
+                self._add(hand.attempt_id, draft)
+            case "download" | "save":
+                hand.unnamed.append(draft)
+            case _:
+                self._prepare(hand.item_id, draft)
+
+    def _polled(self, attempt_id: int | None, draft: Draft, reply: object) -> None:
+        if attempt_id is None:
+            return
+        facts = draft.attributes | {"batchkiln.duration_ms": round((draft.end_ns - draft.start_ns) / 1e6, 1)}
+        if isinstance(reply, RecordRead):
+            facts["batchkiln.status"] = reply.record.status.value
+        if draft.error is not None:
+            facts["error.type"] = draft.error
+        kept = self._polls.setdefault(attempt_id, deque(maxlen=POLLS_KEPT))
+        kept.append(Moment("poll", draft.start_ns, facts))
+        self._poll_counts[attempt_id] = self._poll_counts.get(attempt_id, 0) + 1
+
+    def _add(self, attempt_id: int | None, draft: Draft) -> None:
+        if attempt_id is not None:
+            self._put(PartOfAttempt(attempt_id, draft))
+
+    def _hand(self) -> _Hand:
+        task = asyncio.current_task()
+        assert task is not None, "every track is a task"
+        return self._hands.setdefault(task, _Hand())
+
+    # --- waiting ---
+
+    def slot_due(self) -> NotBefore | None:
+        """Return what the slot is about to wait for; None for any other track."""
+        task = asyncio.current_task()
+        return self._slot_rest() if task is not None and task.get_name() == SLOT else None
+
+    @harmless
+    def waited(self, due: NotBefore, start_ns: int) -> None:
+        """Note a wait of the slot: the next send that leaves is what it was for."""
+        if due.reason in _IDLE:
+            self._waits.clear()
+            return
+        end_ns = self.now_ns()
+        last = self._waits[-1] if self._waits else None
+        reason = due.reason.value
+        if last and last.attributes["batchkiln.reason"] == reason and start_ns - last.end_ns < _SAME_WAIT_NS:
+            last.end_ns = max(last.end_ns, end_ns)
+        elif end_ns - start_ns >= _SHORTEST_WAIT_NS:
+            self._waits.append(Draft("wait", start_ns, end_ns, {"batchkiln.reason": reason}))
+
+    # --- preparation ---
+
+    @harmless
+    def preparing(self, item_id: int) -> None:
+        """Learn for which item the quote or upload is that comes next."""
+        self._hand().item_id = item_id
+
+    def _prepare(self, item_id: int | None, draft: Draft) -> None:
+        if item_id is None:
+            return
+        self._prepared.setdefault(item_id, deque(maxlen=PARTS_KEPT)).append(draft)
+        if len(self._prepared) > ITEMS_PREPARED:
+            self._prepared.popitem(last=False)
+
+    @harmless
+    def turned_away(self, item_id: int, code: str) -> None:
+        """Note that an item was rejected or held before an attempt."""
+        parts = tuple(self._prepared.pop(item_id, ()))
+        self._put(ItemTurnedAway(item_id, self._account, self.now_ns(), word_of(code), parts))
+
+    # --- an attempt ---
+
+    @harmless
+    def recorded(self, attempt: Attempt, start_ns: int) -> None:
+        """Note that an attempt was made: what was done for its item so far is part of it."""
+        parts = (*self._prepared.pop(attempt.item_id, ()), *self._waits)
+        self._began[attempt.id] = min([start_ns, *(part.start_ns for part in parts)])
+        if len(self._began) > ATTEMPTS_KEPT:
+            self._began.popitem(last=False)
+        self._sending(attempt)
+        for part in parts:
+            self._add(attempt.id, part)
+
+    @harmless
+    def replaying(self, attempt: Attempt) -> None:
+        """Note that an attempt is sent once more."""
+        waits = tuple(self._waits)
+        self._sending(attempt)
+        for wait in waits:
+            self._add(attempt.id, wait)
+
+    def _sending(self, attempt: Attempt) -> None:
+        self._waits.clear()
+        hand = self._hand()
+        hand.attempt_id, hand.resends = attempt.id, max(0, attempt.sends - 1)
+
+    @harmless
+    def reading(self, attempt_id: int) -> None:
+        """Learn which generation is read next. Waits between polls are no news: each poll has its time."""
+        hand = self._hand()
+        hand.attempt_id = attempt_id
+        if not hand.is_fetching:
+            self._waits.clear()
+
+    @harmless
+    def seen(self, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:
+        """Note how far a create or a poll has brought an attempt."""
+        if progress.state is ItemState.ACTIVE:
+            return
+        is_success = progress.state is ItemState.DOWNLOADING
+        error = None if is_success else _code_of(record.error) or record.status.value
+        self._generated(attempt, error=error)
+        if not is_success:
+            self._over(attempt.id, error)
+
+    @harmless
+    def lost(self, attempt: Attempt, error: ErrorInfo, state: ItemState) -> None:
+        """Note that the service denies the generation."""
+        if state is ItemState.HELD:
+            self._generated(attempt, error=word_of(error.code))
+            self._over(attempt.id, word_of(error.code))
+
+    def _generated(self, attempt: Attempt, *, error: str | None) -> None:
+        now = self.now_ns()
+        start = self._accepted.pop(attempt.id, None)
+        if start is None:  # an earlier process heard of it; its polls are not known any more
+            start = now if attempt.generation_created_at is None else self.wall_of(attempt.generation_created_at)
+        self._add(
+            attempt.id,
+            Draft(
+                "generation",
+                min(start, now),
+                now,
+                {"batchkiln.polls": self._poll_counts.pop(attempt.id, 0)},
+                moments=tuple(self._polls.pop(attempt.id, ())),
+                error=error,
+            ),
+        )
+
+    @harmless
+    def ended(self, attempt_id: int, error: ErrorInfo | None = None) -> None:
+        """Note that an attempt may be over."""
+        self._over(attempt_id, _code_of(error))
+
+    def _over(self, attempt_id: int, error: str | None) -> None:
+        began = self._began.get(attempt_id)
+        self._put(AttemptMayBeOver(attempt_id, began, self.now_ns(), error, self.wall_of))
+
+    # --- downloads ---
+
+    @harmless
+    def fetching(self, attempt_id: int) -> None:
+        """Learn whose files this task fetches."""
+        hand = self._hand()
+        hand.attempt_id, hand.is_fetching = attempt_id, True
+
+    @harmless
+    def fetched(self, attempt_id: int, *, number: int | None = None, saved: SavedFile | None = None) -> None:
+        """Name what the task has downloaded, and saved."""
+        unnamed = self._hand().unnamed
+        while unnamed:
+            draft = unnamed.popleft()
+            if number is not None:
+                draft.attributes["batchkiln.output"] = number
+            if saved is not None and draft.name == "save":
+                draft.attributes |= {"batchkiln.bytes": saved.size_bytes, "batchkiln.media_type": saved.media_type}
+            self._add(attempt_id, draft)
+
+
+def _code_of(error: ErrorInfo | None) -> str | None:
+    return None if error is None else word_of(error.code)
+
+
+def _error_of(reply: object) -> str | None:
+    """Return what was wrong with a reply, as a word."""
+    match reply:
+        case (
+            Refused(error=error)
+            | IdempotencyConflict(error=error)
+            | Busy(error=error)
+            | Throttled(error=error)
+            | Unavailable(error=error)
+            | AccountBlocked(error=error)
+            | NotFound(error=error)
+        ):
+            return word_of(error.code)
+        case EdgeBlocked():
+            return "edge_firewall"
+        case NoResponse() | NotContinued():
+            return "no_reply"
+        case NotUnderstood():
+            return "not_understood"
+        case LinkRefused() | LinkBarred() | TicketRefused():
+            return "link_refused"
+        case _:
+            return None

@@ -1,0 +1,107 @@
+"""Traces of a drive, from its beginning to its end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from batchkiln.api.engine import Engine, ServiceRuntime
+from batchkiln.config.traces import Traces
+from batchkiln.core.queue_types import Viewpoint
+from batchkiln.store import Reader, Store
+from batchkiln.tracing.proxies import around
+from batchkiln.tracing.recorder import Recorder, watch_statuses
+from batchkiln.tracing.span_data import nanoseconds
+from batchkiln.worker.account_worker import Ports
+
+if TYPE_CHECKING:
+    from batchkiln.tracing.exporter import Emitter
+    from batchkiln.tracing.span_writer import Writer
+
+END_SECONDS: Final = 3.0
+"""How long the end of a drive waits for its last spans, in real seconds; what is left is lost."""
+
+log = structlog.get_logger()
+
+
+class Listener:
+    """What a driver is given to have its workers heard."""
+
+    def __init__(self, driver: Engine, writer: "Writer", emitter: "Emitter") -> None:
+        """Use `tracing`."""
+        self.driver = driver
+        self.writer = writer
+        self.emitter = emitter
+        self.http = watch_statuses()
+        self._wall = driver.setting.surroundings.wall
+        self._task = asyncio.create_task(writer.run(), name="batchkiln-traces")
+
+    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
+        """Return a worker's ports with a recorder of its own around them."""
+        control = self.driver.control
+        recorder = Recorder(
+            self.writer.put,
+            account=viewpoint.account,
+            wall=self._wall,
+            clock=service.clock,
+            slot_rest=lambda: control.slot_rest(viewpoint.account_id),
+        )
+        return around(ports, recorder)
+
+    def now_ns(self) -> int:
+        """Read the machine's clock."""
+        return nanoseconds(self._wall())
+
+    async def close(self, error: str | None, *, seconds: float) -> None:
+        """Write what was told, send it, and wait for no longer than that; a drive that is cut off waits for nothing."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        self.writer.end()
+        await asyncio.wait({self._task}, timeout=seconds)
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        self.emitter.end_run(self.now_ns(), error)
+        await self.emitter.close(max(0.0, until - loop.time()))
+
+
+@asynccontextmanager
+async def tracing(driver: Engine, reader: Store, traces: Traces, *, jobs: Sequence[str] | None) -> AsyncIterator[None]:
+    """Trace a drive. Nothing that goes wrong with it reaches the drive."""
+    listener = await _begin(driver, reader, traces, jobs)
+    if listener is None:
+        yield
+        return
+    driver.listener, error, seconds = listener, None, END_SECONDS
+    try:
+        yield
+    except BaseException as raised:
+        error = type(raised).__name__
+        if isinstance(raised, asyncio.CancelledError):
+            seconds = 0.0
+        raise
+    finally:
+        driver.listener = None
+        try:
+            await listener.close(error, seconds=seconds)
+        except Exception as problem:  # noqa: BLE001  the run has ended well or badly by itself
+            log.warning("traces_not_delivered", error=type(problem).__name__)
+
+
+async def _begin(driver: Engine, reader: Store, traces: Traces, jobs: Sequence[str] | None) -> Listener | None:
+    try:
+        from batchkiln.tracing import exporter, span_writer  # noqa: PLC0415  an extra, and slow to import
+    except ImportError:
+        tell = log.info if traces.endpoint is None else log.warning  # the environment speaks of all programs
+        tell("traces_unusable", reason="they need an extra", remedy="pip install 'batchkiln[traces]'")
+        return None
+    try:
+        uid = await reader.read(Reader.queue_uid)
+        emits = exporter.Emitter(exporter.new_exporter(traces))
+        listener = Listener(driver, span_writer.Writer(reader, emits, uid=uid), emits)
+        emits.begin_run(listener.now_ns(), jobs)
+    except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being traced
+        log.warning("traces_unusable", error=type(error).__name__)
+        return None
+    return listener

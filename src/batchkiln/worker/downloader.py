@@ -1,0 +1,423 @@
+"""Fetches what is paid for and ready: a few at once, continued where they broke off, verified, then recorded."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Final, assert_never
+
+import structlog
+
+from batchkiln.core.calls import Call
+from batchkiln.core.job import SavedFile
+from batchkiln.core.output_links import Listed, Listing, compare, extension_of, free_number
+from batchkiln.core.planner import AccountView, NotBefore, WaitReason
+from batchkiln.core.polling import next_poll_at, retention_ends_at
+from batchkiln.core.queue_types import DownloadTask, RequestKind
+from batchkiln.core.responses import (
+    AccountBlocked,
+    DownloadBroken,
+    DownloadCut,
+    DownloadUnusable,
+    EdgeBlocked,
+    GenerationRecord,
+    GenerationStatus,
+    NoResponse,
+    NotFound,
+    NotUnderstood,
+    OutputLink,
+    RecordRead,
+    Throttled,
+    Unavailable,
+)
+from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.failed_outputs import Failure, Output
+from batchkiln.worker.ports import Part
+from batchkiln.worker.transfer import NotStreamed, Streamed, pause_seconds, stream, until_stopped
+
+log = structlog.get_logger()
+
+AT_ONCE: Final = 4
+"""Downloads that move bytes at one time; those that pause after a trouble let others go on meanwhile."""
+
+
+async def fetch_downloads(worker: AccountWorker) -> None:
+    """Fetch finished generations of one account until the run stops; what is in hand is finished first."""
+    running: dict[int, asyncio.Task[None]] = {}
+    turns = asyncio.Semaphore(AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        while not worker.control.is_over_for(worker.account_id):
+            queue, _, version = await worker.snapshot(worker.ports.clock.now())
+            running = {attempt_id: task for attempt_id, task in running.items() if not task.done()}
+            for attempt_id in queue.downloads:
+                if attempt_id not in running:
+                    running[attempt_id] = group.create_task(_fetch(worker, attempt_id, turns))
+            if not queue.downloads:
+                await worker.wait("downloads", NotBefore(inf, WaitReason.NOTHING), version)
+            elif due := _rest_for_cut_files(worker, queue.downloads):
+                await worker.wait("downloads", due, version)
+            else:
+                await worker.wait_for_news(version)
+
+
+def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> NotBefore | None:
+    """Return how long there is nothing to do but wait for cut files; a run that is to end early does not."""
+    now = worker.ports.clock.now()
+    at = worker.cut_files.all_wait_until(attempt_ids, now.monotonic)
+    if at is None:
+        return None
+    is_ending = worker.control.stops_at_reset or not worker.control.may_start_at(now.instant)
+    return NotBefore(inf, WaitReason.ENOUGH) if is_ending else NotBefore(at, WaitReason.POLL_INTERVAL)
+
+
+async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphore) -> None:
+    """Fetch all outputs of one generation; links are read afresh as often as needed, while they are retained."""
+    tries = 0
+    while not worker.control.is_over_for(worker.account_id):
+        async with turns:
+            has_ended = await _try(worker, attempt_id)
+        if has_ended:
+            break
+        if (at := worker.cut_files.waits_until(attempt_id)) is not None:
+            tries = 0
+            await worker.ports.clock.sleep_until(at, worker.control.stopping)
+            worker.cut_files.go_on(attempt_id)
+        else:
+            tries += 1
+            await pause_seconds(worker, tries)
+    worker.ready.pop(attempt_id, None)
+    worker.last_request_at.pop(attempt_id, None)
+    worker.cut_files.forget(attempt_id)
+    worker.failed_outputs.forget(attempt_id)
+    worker.output_marks.pop(attempt_id, None)
+    worker.outputs_listed.pop(attempt_id, None)
+
+
+async def _try(worker: AccountWorker, attempt_id: int) -> bool:
+    """Take one step toward an attempt's files; tell whether nothing is left to fetch, for good or for this run."""
+    if ready := worker.ready.pop(attempt_id, None):
+        return await _use(worker, *ready)
+    task = await worker.ports.queue.download_task(attempt_id)
+    match await _record_with_links(worker, task):
+        case GenerationRecord() as record:
+            return await _use(worker, task, record)
+        case _Links.LATER:
+            return False
+        case _Links.NEVER:
+            return True
+
+
+class _Links(Enum):
+    LATER = auto()  # a trouble came in between
+    NEVER = auto()  # the item has left the downloads
+
+
+async def _record_with_links(worker: AccountWorker, task: DownloadTask) -> GenerationRecord | _Links:
+    """Read the generation again, for its links."""
+    if not worker.ports.service.has_key(task.attempt.key_fingerprint):
+        now = worker.ports.clock.now()
+        await worker.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, now)
+        return _Links.NEVER
+    return await _read(worker, task) if await _read_is_due(worker, task) else _Links.LATER
+
+
+async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord | _Links:
+    clock, attempt = worker.ports.clock, task.attempt
+    assert attempt.generation_id is not None, "what is downloaded was generated"
+    request = worker.new_request(RequestKind.READ, clock.now())
+    async with worker.rate_limited(request):
+        await worker.ports.queue.note_read(attempt.id, request)
+        reply = await worker.ports.service.read_generation(
+            attempt.generation_id, key_fingerprint=attempt.key_fingerprint
+        )
+    worker.last_request_at[attempt.id] = clock.now().monotonic
+    match reply:
+        case RecordRead(record=record):
+            worker.on_success(Call.READ, key=attempt.key_fingerprint)
+            return record
+        case NotFound():
+            if clock.now().instant > retention_ends_at(task.created_at):
+                await worker.ports.queue.record_retention_ended(task, clock.now())
+                return _Links.NEVER
+            _fail(worker, task, 0, Failure.BROKEN, "the service no longer knows the generation")
+            return _Links.NEVER if await _leave(worker, task, [(attempt.id, 0)]) else _Links.LATER
+        case AccountBlocked() if worker.is_of_older_key(attempt, reply):
+            if await worker.retry_old_key(attempt, reply, Call.READ):
+                return _Links.LATER
+            await worker.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
+            return _Links.NEVER
+        case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
+            await worker.on_failure(reply, Call.READ, about_paid=True)
+            return _Links.LATER
+        case _:
+            assert_never(reply)
+
+
+async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
+    """Wait until another read of this generation keeps the gap and fits the windows (Service rule 4.4)."""
+
+    def due_of(account: AccountView, now: ClockReading) -> NotBefore:
+        gap = next_poll_at(
+            last_settled_at=worker.last_touched(task.attempt.id, task.last_read_at, now),
+            interval_seconds=worker.limits.poll_interval_seconds,
+            now=now.monotonic,
+        )
+        return account.read_due(now, places=2).after(NotBefore(gap, WaitReason.POLL_INTERVAL))
+
+    return await worker.wait_until_due(due_of)
+
+
+async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
+    """Save what is not yet saved; tell whether the item ended."""
+    queue, clock = worker.ports.queue, worker.ports.clock
+    if record.status is GenerationStatus.EXPIRED:
+        await queue.record_retention_ended(task, clock.now())
+        return True
+    if not record.outputs:
+        if clock.now().instant <= retention_ends_at(task.created_at):
+            _fail(
+                worker, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs"
+            )
+            return await _leave(worker, task, [(task.attempt.id, 0)])
+        await queue.record_retention_ended(task, clock.now())
+        return True
+    return await _save_all(worker, task, record)
+
+
+async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
+    """Save all outputs that are missing; tell whether the item left the downloads.
+
+    What is missing is told by what outputs are, not by their places in the list. One that cannot be saved does not
+    keep its siblings waiting.
+    """
+    queue, clock, attempt_id = worker.ports.queue, worker.ports.clock, task.attempt.id
+    saving = _Saving(worker, task, record)
+    for entry in saving.listing.wanted:
+        number = free_number(entry.position, frozenset(saving.numbers))
+        if not worker.cut_files.is_due((attempt_id, number), clock.now().monotonic):
+            saving.leave(number)
+            continue
+        match await _save(saving, entry, number):
+            case _Saved.YES | _Saved.KNOWN:
+                pass
+            case _Saved.NOT:
+                saving.leave(number)
+            case _Saved.LATER:
+                return False
+    if not saving.left and saving.is_complete:
+        if not saving.has_ended:
+            await queue.record_done(task, clock.now())
+        return True
+    if not saving.left:
+        reason = f"the service lists {len(record.outputs)} outputs, and listed {saving.listed} before"
+        _fail(worker, task, 0, Failure.FEWER, reason)
+        saving.leave(0)
+    return await _leave(worker, task, [(attempt_id, number) for number in saving.left])
+
+
+async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
+    """Let what could not be saved wait; tell whether a person has it now."""
+    queue, clock = worker.ports.queue, worker.ports.clock
+    if all(worker.failed_outputs.is_hopeless(output) for output in left):
+        await queue.record_unusable(task, worker.failed_outputs.describe(left), clock.now())
+        return True
+    if any(worker.cut_files.is_due(output, clock.now().monotonic) for output in left):
+        await queue.record_link_expired(task, "a fresh link is read", clock.now())
+    else:
+        worker.cut_files.rest(task.attempt.id, left)  # before others hear of it
+        await queue.record_link_expired(task, "it is fetched again later", clock.now())
+    return False
+
+
+@dataclass(slots=True)
+class _Saving:
+    """How far the outputs of one record are saved. `left` are numbers of those that are not, `numbers` all given."""
+
+    worker: AccountWorker
+    task: DownloadTask
+    record: GenerationRecord
+    listing: Listing = field(init=False)
+    numbers: set[int] = field(init=False)
+    unplaced: Counter[str] = field(init=False)
+    listed: int = field(init=False)
+    left: list[int] = field(default_factory=list)
+    settled: int = 0
+    has_ended: bool = False
+
+    def __post_init__(self) -> None:
+        """Compare the record with what is saved."""
+        attempt_id, links = self.task.attempt.id, self.record.outputs
+        self.listing = compare(links, self.task.saved, self.worker.output_marks.get(attempt_id, {}))
+        self.numbers, self.unplaced = set(self.task.saved), Counter(self.listing.unplaced)
+        self.listed = max(len(links), self.task.listed, self.worker.outputs_listed.get(attempt_id, 0))
+        self.worker.outputs_listed[attempt_id] = self.listed
+
+    def leave(self, number: int) -> None:
+        """Note that an output is not saved; its number stays its own."""
+        self.left.append(number)
+        self.numbers.add(number)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the record lists no fewer outputs than ever."""
+        return len(self.record.outputs) >= self.listed
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is missing once the output in hand is saved."""
+        return self.is_complete and not self.left and self.settled + 1 == len(self.listing.wanted)
+
+
+class _Saved(Enum):
+    YES = auto()
+    KNOWN = auto()  # its bytes are those of a file that was saved before, under another place in the list
+    NOT = auto()  # it is tried again, with a fresh link or later
+    LATER = auto()
+
+
+async def _save(saving: _Saving, entry: Listed, number: int) -> _Saved:
+    """Stream one output to its file and record it (Law 7)."""
+    worker, task = saving.worker, saving.task
+    name_for = await _names(worker, task, number)
+    part = await worker.ports.outputs.open_part(
+        Path(task.output_dir), name_for("mp4" if task.attempt.is_video else "png")
+    )
+    try:
+        async with until_stopped(worker) as time:
+            streamed = await stream(worker, part, entry.link)
+        if time.expired() or (isinstance(streamed, NotStreamed) and worker.control.stopping.is_set()):
+            return _Saved.LATER
+        if isinstance(streamed, NotStreamed):
+            _fail(worker, task, number, streamed.failure, streamed.reason)
+            return _Saved.NOT
+        if saving.unplaced and saving.unplaced[digest := await part.digest()]:
+            saving.unplaced[digest] -= 1
+            saving.settled += 1
+            return _Saved.KNOWN
+        saved = await _finish(worker, task, number, part=part, name_for=name_for, streamed=streamed, link=entry.link)
+    finally:
+        await part.discard()
+    return _Saved.NOT if saved is None else await _record(saving, entry, number, saved)
+
+
+async def _finish(
+    worker: AccountWorker,
+    task: DownloadTask,
+    number: int,
+    *,
+    part: Part,
+    name_for: Callable[[str], str],
+    streamed: Streamed,
+    link: OutputLink,
+) -> SavedFile | None:
+    """Give a file its name; None where it is no output, or not yet to be believed."""
+    finish = partial(
+        worker.ports.outputs.finish,
+        part,
+        total_bytes=streamed.total_bytes,
+        name_for=name_for,
+        content_type=streamed.content_type,
+        link_extension=extension_of(link),
+    )
+    try:
+        try:
+            saved: SavedFile = await finish()
+        except DownloadCut as cut:
+            if not _is_believed(worker, task, number, cut):
+                return None
+            saved = await finish(believed_sha256=cut.sha256)
+    except DownloadUnusable as unusable:
+        _fail(worker, task, number, Failure.UNUSABLE, str(unusable))
+        return None
+    except DownloadBroken as broken:
+        _fail(worker, task, number, Failure.BROKEN, str(broken))
+        return None
+    return saved
+
+
+async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
+    """Record a file that stands whole, and end its item with the last one."""
+    worker, task, output = saving.worker, saving.task, (saving.task.attempt.id, number)
+    is_last = saving.is_last
+    if not await worker.ports.queue.record_saved(
+        task,
+        saved,
+        number=number,
+        listed=saving.listed,
+        output_type=entry.link.type,
+        is_last=is_last,
+        now=worker.ports.clock.now(),
+    ):
+        _count_shared_name(worker, task, number, saved)
+        return _Saved.LATER
+    saving.settled += 1
+    saving.numbers.add(number)
+    saving.has_ended = is_last
+    if entry.mark is not None:
+        worker.output_marks.setdefault(task.attempt.id, {})[number] = entry.mark
+    worker.cut_files.saved(output)
+    worker.failed_outputs.saved(output)
+    worker.shared_names.pop(output, None)
+    log.info("file_saved", account=worker.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
+    return _Saved.YES
+
+
+def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:
+    """Note that an output could not be saved, let it wait, and say so."""
+    output, now = (task.attempt.id, number), worker.ports.clock.now().monotonic
+    wait_seconds = worker.failed_outputs.count(output, failure, reason, now)
+    worker.cut_files.wait(output, now + wait_seconds)
+    log.warning(
+        "output_not_saved",
+        account=worker.viewpoint.account,
+        job=task.job_name,
+        item=task.item_name,
+        number=number,
+        reason=reason,
+        retry_after_seconds=wait_seconds,
+    )
+
+
+def _count_shared_name(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> None:
+    """Note that the file found standing there is another output's, which was saved at the same time: it stays there."""
+    output = (task.attempt.id, number)
+    worker.shared_names[output] = worker.shared_names.get(output, 0) + 1
+    log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
+
+
+def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
+    """Tell whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
+    output, now = (task.attempt.id, number), worker.ports.clock.now()
+    worker.cut_files.count(output, cut.sha256, now.monotonic)
+    is_believed = worker.cut_files.is_believed(output, created_at=task.created_at, now=now.instant)
+    log.warning(
+        "file_believed" if is_believed else "file_cut",
+        account=worker.viewpoint.account,
+        job=task.job_name,
+        item=task.item_name,
+        number=number,
+        sha256=cut.sha256,
+        reason=f"{cut}; it is taken all the same" if is_believed else str(cut),
+        retry_after_seconds=None if is_believed else worker.cut_files.postpone(output, now.monotonic),
+    )
+    return is_believed
+
+
+async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Callable[[str], str]:
+    """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
+    taken = task.taken if number == 1 else await worker.ports.queue.taken_paths(task, number)
+    names = {Path(path).name for path in taken}
+    met = worker.shared_names.get((task.attempt.id, number), 0)
+    own = f"~{task.attempt.item_id}" + (f"~{met}" if met > 1 else "")
+
+    def name_for(extension: str) -> str:
+        name = Path(task.relative_name(number, extension))
+        return str(name.with_name(f"{name.stem}{own}{name.suffix}") if met or name.name in names else name)
+
+    return name_for

@@ -1,0 +1,141 @@
+"""The loop, on one screen: look, choose, wait, act; and the end of a run.
+
+Each account has three tracks that run beside each other. `slot` keeps the one generation going, `preparation`
+makes quotes and uploads ready for what comes next, `downloads` fetches what is paid for. All of them look at
+the same queue, and wake when it has news.
+"""
+
+import asyncio
+from typing import Protocol, assert_never
+
+from batchkiln.core.planner import (
+    NotBefore,
+    Poll,
+    Replay,
+    SetAside,
+    Submit,
+    WaitReason,
+    WaitUntil,
+    Withdraw,
+    choose_action,
+)
+from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.worker import executor
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.downloader import fetch_downloads
+from batchkiln.worker.prefetch import prepare
+from batchkiln.worker.run_state import RunState
+from batchkiln.worker.startup import resume_held, sync_clock
+
+
+class Engine(Protocol):
+    """What the end of a run is decided by, for all workers together."""
+
+    @property
+    def version(self) -> int:
+        """Grows with each change of the queue."""
+
+    def announce(self) -> None:
+        """Wake all who wait for news."""
+
+    async def outstanding(self, scope: Scope) -> Outstanding:
+        """Count what may still change without a person."""
+
+    async def new_workers(self) -> list[AccountWorker]:
+        """Return workers for accounts that have got work since the last call."""
+
+
+TRACKS = ("slot", "preparation", "downloads")
+
+
+async def drive_slot(worker: AccountWorker) -> None:
+    """Keep the account's one generation going until the run stops."""
+    clock = worker.ports.clock
+    while not worker.control.is_over_for(worker.account_id):
+        now = clock.now()
+        queue, account, version = await worker.snapshot(now)
+        action = choose_action(queue, account, now)
+        if action.due.at > now.monotonic:
+            await worker.wait("slot", action.due, version)
+            continue
+        match action:
+            case Replay():
+                await executor.replay(worker, action, now)
+            case Withdraw():
+                await executor.withdraw(worker, action, now)
+            case SetAside():
+                await executor.set_aside(worker, action, now)
+            case Poll():
+                await executor.poll(worker, action, now)
+            case Submit():
+                await executor.submit(worker, action, now)
+            case WaitUntil():
+                worker.count_stale_plan()
+            case _:
+                assert_never(action)
+
+
+async def next_due(worker: AccountWorker) -> NotBefore:
+    """Return what an account's slot would wait for, and until when, if the run went on; it sends nothing."""
+    now = worker.ports.clock.now()
+    queue, account, _ = await worker.snapshot(now)
+    action = choose_action(queue, account, now)
+    return action.due if isinstance(action, WaitUntil) else NotBefore(now.monotonic, WaitReason.NOW)
+
+
+async def drive(board: Engine, control: RunState) -> Outstanding:
+    """Drive all workers until nothing can move without a person, or until the run is to stop.
+
+    Returns what is left. Raises what a worker raised: the surroundings failed, or a bug of ours was found; every
+    state is on disk, and the next run goes on from there.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            await _until_quiet(group, board, control)
+            control.end()
+            board.announce()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    return await board.outstanding(control.scope)
+
+
+async def _drive_worker(worker: AccountWorker) -> None:
+    await sync_clock(worker)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(drive_slot(worker), name="slot")
+        group.create_task(prepare(worker), name="preparation")
+        group.create_task(fetch_downloads(worker), name="downloads")
+
+
+async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
+    """Wait until all items ended, or until all tracks rest with nothing to wait for but a person.
+
+    Workers are begun as they are needed: all of them at first, and later ones with `work --forever`.
+    """
+    tracks: set[tuple[int, str]] = set()
+    while not control.stopping.is_set():
+        control.pulse.clear()
+        for worker in await board.new_workers():
+            await resume_held(worker)
+            group.create_task(_drive_worker(worker), name=f"worker-{worker.viewpoint.account}")
+            tracks |= {(worker.account_id, track) for track in TRACKS}
+        if not control.waits_for_more and (
+            not (await _outstanding(board, control)).total or control.is_quiet(tracks, board.version)
+        ):
+            return
+        await control.pulse.wait()
+
+
+async def _outstanding(board: Engine, control: RunState) -> Outstanding:
+    """Return what some worker has just counted, or count."""
+    if control.outstanding is None or control.outstanding[0] != board.version:
+        control.outstanding = (board.version, await board.outstanding(control.scope))
+    return control.outstanding[1]
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error that is no group: one failure ends a run, the others are its echo."""
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

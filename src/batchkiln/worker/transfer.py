@@ -1,0 +1,165 @@
+"""One output's bytes from its link to a part: continued where they broke off, bounded in size, ended by a stop."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from batchkiln.core.backoff import delay_seconds
+from batchkiln.core.responses import (
+    DownloadBroken,
+    DownloadStarted,
+    LinkBarred,
+    LinkRefused,
+    NoResponse,
+    NotContinued,
+    OutputLink,
+)
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.failed_outputs import Failure
+from batchkiln.worker.ports import Part
+
+TRIES_PER_LINK: Final = 4
+GRACE_SECONDS: Final = 10.0
+"""So long a download that is under way may go on after a stop, in service seconds; a part of it is begun again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """All bytes of a link are in the part. `total_bytes` is what was announced, if anything was."""
+
+    total_bytes: int | None
+    content_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotStreamed:
+    """They are not, and why. `is_final`: this link need not be asked again."""
+
+    failure: Failure
+    reason: str
+    is_final: bool = False
+
+
+@asynccontextmanager
+async def until_stopped(worker: AccountWorker) -> AsyncIterator[asyncio.Timeout]:
+    """Let the body run until it is over, or some seconds after a stop: then it is cut short, and `expired()` is so.
+
+    It stays in the task of its caller, by which traces know whose download it is.
+    """
+    with_end = asyncio.timeout(None)
+
+    async def end() -> None:
+        await worker.control.stopping.wait()
+        clock = worker.ports.clock
+        await clock.sleep_until(clock.now().monotonic + GRACE_SECONDS, asyncio.Event())
+        with_end.reschedule(0.0)
+
+    try:
+        async with with_end:
+            ending = asyncio.create_task(end())
+            try:
+                yield with_end
+            finally:
+                ending.cancel()
+    except TimeoutError:
+        if not with_end.expired():
+            raise
+
+
+async def stream(worker: AccountWorker, part: Part, link: OutputLink) -> Streamed | NotStreamed:
+    """Write a link's bytes to a part, continued by range after a break."""
+    fetching = _Fetching(worker, part, link)
+    outcome: Streamed | NotStreamed = NotStreamed(Failure.BROKEN, "it was not asked for")
+    for tries in range(1, TRIES_PER_LINK + 1):
+        outcome = await fetching.once()
+        if isinstance(outcome, Streamed) or outcome.is_final or worker.control.stopping.is_set():
+            break
+        await pause_seconds(worker, tries)
+    return outcome
+
+
+@dataclass(slots=True)
+class _Fetching:
+    """The tries of one link. `begun` is the file of which the part holds the beginning, where it can be continued."""
+
+    worker: AccountWorker
+    part: Part
+    link: OutputLink
+    begun: DownloadStarted | None = None
+    is_continued: bool = True
+
+    async def once(self) -> Streamed | NotStreamed:
+        """Ask for what is missing, and write what comes."""
+        begun = self.begun
+        if begun is None and self.part.size_bytes:
+            await self.part.restart()
+        service, etag = self.worker.ports.service, begun.etag if begun else None
+        async with service.download(self.link, offset_bytes=self.part.size_bytes, etag=etag) as reply:
+            match reply:
+                case DownloadStarted() if begun and reply.offset_bytes and _is_other(reply, begun):
+                    return self._begin_again("the storage sent the rest of a file of another length")
+                case DownloadStarted():
+                    begun = begun if begun and reply.offset_bytes else reply
+                    self.begun = begun if begun.etag and self.is_continued else None
+                    return await _pour(self.worker, self.part, reply, begun)
+                case LinkRefused(status=status):
+                    return NotStreamed(Failure.BROKEN, f"the storage answered {status}", is_final=True)
+                case LinkBarred(reason=reason):
+                    return NotStreamed(Failure.BARRED, reason, is_final=True)
+                case NotContinued(reason=reason):
+                    return self._begin_again(reason)
+                case NoResponse(reason=reason):
+                    return NotStreamed(Failure.BROKEN, reason)
+                case _:
+                    assert_never(reply)
+
+    def _begin_again(self, reason: str) -> NotStreamed:
+        """Give up what came so far; the storage is not asked for a rest again."""
+        self.begun, self.is_continued = None, False
+        return NotStreamed(Failure.BROKEN, reason)
+
+
+async def _pour(
+    worker: AccountWorker, part: Part, reply: DownloadStarted, begun: DownloadStarted
+) -> Streamed | NotStreamed:
+    """Write what comes, no more than was announced, and never more than the limit."""
+    limit, total = worker.limits.output_bytes, begun.total_bytes
+    if reply.offset_bytes != part.size_bytes:
+        await part.restart()
+    if total is not None and total > limit:
+        return _too_large(f"it has {total:,} bytes", limit)
+    try:
+        async for chunk in reply.chunks:
+            if part.size_bytes + len(chunk) > limit:
+                return _too_large("it has more bytes", limit)
+            if total is not None and part.size_bytes + len(chunk) > total:
+                return _broken(f"more than the {total:,} bytes came that were announced")
+            await part.write(chunk)
+    except DownloadBroken as broken:
+        return _broken(str(broken))
+    if total is not None and part.size_bytes < total:
+        return _broken(f"{part.size_bytes:,} bytes came, {total:,} were announced")
+    return Streamed(total, begun.media_type)
+
+
+def _is_other(reply: DownloadStarted, begun: DownloadStarted) -> bool:
+    """Tell whether the rest is said to be of a file of another length than the one that was begun."""
+    return None not in {reply.total_bytes, begun.total_bytes} and reply.total_bytes != begun.total_bytes
+
+
+def _broken(reason: str) -> NotStreamed:
+    return NotStreamed(Failure.BROKEN, reason)
+
+
+def _too_large(reason: str, limit: int) -> NotStreamed:
+    remedy = "a larger `limits.output_bytes` in the profile lets it be fetched"
+    return NotStreamed(Failure.BARRED, f"{reason}, and at most {limit:,} are fetched; {remedy}", is_final=True)
+
+
+async def pause_seconds(worker: AccountWorker, tries: int) -> None:
+    """Wait before the next of so many tries, or until the run is to end."""
+    clock = worker.ports.clock
+    at = clock.now().monotonic + delay_seconds(tries, clock.draw())
+    await clock.sleep_until(at, worker.control.stopping)

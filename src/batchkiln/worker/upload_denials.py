@@ -1,0 +1,82 @@
+"""Images that the service takes and then denies: where none has ever worked, it is the upload that is not understood.
+
+An asset's id or address that was read wrongly looks like an asset that is gone. Uploading the image again would spend
+the day's files in vain, so that after two denials uploads rest for the account, and a person is told (Law 10).
+"""
+
+from typing import Final
+
+from batchkiln.core.calls import Call
+from batchkiln.core.error_text import error_text
+from batchkiln.core.response_rules import ReplyField, remedy_line
+from batchkiln.core.responses import (
+    CompleteReply,
+    ErrorInfo,
+    NoResponse,
+    NotUnderstood,
+    PrepareReply,
+    RefusalKind,
+    Refused,
+    TicketRefused,
+)
+from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, AccountWorker
+
+FILES_IN_VAIN: Final = 3
+"""So many files of a day without one that ever worked, and the first reply that is not understood ends it.
+
+An earlier run may have met the like, and ended before it met it twice."""
+
+_CLIENT_ERRORS: Final = range(400, 500)
+
+
+async def denial_of(
+    worker: AccountWorker, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
+) -> NotUnderstood | None:
+    """Return a refused upload as a call that is not understood, where none of the account has ever worked."""
+    match reply:
+        case TicketRefused(reason=reason):
+            told = f"could not be asked for, since the storage did not take the file ({reason})"
+            denial = _denial(told, ReplyField.UPLOAD_HEADERS)
+        case Refused(error=error) if call is Call.UPLOAD:
+            denial = _denial(f"was a refusal ({error_text(error)})", ReplyField.UPLOAD_URL)
+        case Refused(error=error):
+            denial = _denial(f"denied what had just been uploaded ({error_text(error)})", ReplyField.ASSET_ID)
+        case NoResponse(reason=reason, status=status) if call is Call.COMPLETION and status in _CLIENT_ERRORS:
+            denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
+        case _:
+            return None
+    has_worked = worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)
+    return None if has_worked else denial
+
+
+async def rest_if_in_vain(worker: AccountWorker, call: Call) -> None:
+    """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
+    _, account, _ = await worker.snapshot(worker.ports.clock.now())
+    if account.today.usage.upload_files < FILES_IN_VAIN:
+        return
+    if not (worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)):
+        own = worker.backoffs[call]
+        own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
+
+
+async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
+    """Count that a quote or a create of an item found its uploads gone; tell whether uploads rest therefore.
+
+    They do after the second time, where no create of the account was ever accepted with an image.
+    """
+    times = worker.gone_assets.get(item_id, 0) + 1
+    worker.gone_assets[item_id] = times
+    if times < MISUNDERSTOOD_AT_MOST or not await worker.ports.queue.has_untried_images(item_id, worker.account_id):
+        return False
+    told = f"gave an address that the service itself denies ({error_text(error)})"
+    await worker.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), worker.ports.clock.now())
+    return True
+
+
+def is_gone(reply: object) -> ErrorInfo | None:
+    """Return what the service said where it denies an asset."""
+    return reply.error if isinstance(reply, Refused) and reply.kind is RefusalKind.ASSET_GONE else None
+
+
+def _denial(lacking: str, field: ReplyField, *, status: int | None = None) -> NotUnderstood:
+    return NotUnderstood(lacking, "a refusal", status or 0, remedy_line(field, None))

@@ -1,0 +1,107 @@
+"""What a person does in a simulated world: end what only they can end."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from batchkiln.store import misunderstood
+from batchkiln.store.resolution import Decision, resolve
+
+
+def give_up_unreachable(queue: Path) -> None:
+    """Give up the items whose API key was revoked: nobody can ask for them any more, and they keep the slot (Law 4)."""
+    with _queue(queue) as connection:
+        _end_holds(connection, _held(connection, "key_missing"), Decision.FAILED)
+
+
+def fetch_again(queue: Path) -> int:
+    """Have the outputs fetched again that could not be had, under the ids that are known; return of how many items."""
+    with _queue(queue) as connection:
+        held = _held(connection, "output_unusable")
+        for row in held:
+            _end_holds(connection, [row], Decision.GENERATION, generation_id=row["generation_id"])
+    return len(held)
+
+
+def ask_again(queue: Path) -> int:
+    """Have asked again what rests since it was not understood: what went wrong on the way looks like it at times."""
+    with _queue(queue) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        asked = misunderstood.ask_again(connection)
+        connection.execute("COMMIT")
+    return len(asked)
+
+
+def end_doubts(queue: Path, service: Path) -> int:
+    """End what was in doubt and is held: a person looks at the account, and sees what it was charged for.
+
+    What the service made, or may still make under its key, is asked for again with the same request; what it would
+    refuse, since its upload has expired meanwhile, is queued again. One for each account at a time, since only one can
+    be under way (Law 4). Where the history has an answer to every send, nothing was in doubt: the item stays held, and
+    is found. Return how many there were.
+    """
+    with closing(sqlite3.connect(service / "service.db")) as books:
+        sql = "SELECT id, json_extract(drawing_json, '$.prompt') FROM generations"
+        made = books.execute(sql).fetchall()
+    with _queue(queue) as connection:
+        sql = "SELECT generation_id FROM attempt WHERE generation_id IS NOT NULL"
+        known = {row["generation_id"] for row in connection.execute(sql)}
+        unknown = {prompt for generation_id, prompt in made if generation_id not in known}
+        sql = "SELECT account_id FROM attempt WHERE state IN ('sent', 'active')"
+        taken = {account_id for (account_id,) in connection.execute(sql)}
+        ended = 0
+        for row in _in_doubt(connection):
+            is_refused = row["error_code"] == "asset_expired" and row["prompt"] not in unknown
+            if not is_refused and row["account_id"] in taken:
+                continue
+            taken |= set() if is_refused else {row["account_id"]}
+            _end_holds(connection, [row], Decision.NOT_CREATED if is_refused else Decision.ASK_AGAIN)
+            ended += 1
+    return ended
+
+
+@contextmanager
+def _queue(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        yield connection
+
+
+def _held(connection: sqlite3.Connection, code: str) -> list[sqlite3.Row]:
+    return [row for row in _all_held(connection) if row["error_code"] == code]
+
+
+def _in_doubt(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+    """Return what was handed over since some send of it was never answered by a decision."""
+    return [
+        row
+        for row in _all_held(connection)
+        if row["state"] == "disputed" and not row["generation_id"] and row["sends"] > row["answers_noted"]
+    ]
+
+
+def _all_held(connection: sqlite3.Connection) -> list[sqlite3.Row]:
+    return connection.execute(
+        "SELECT job.name AS job, item.name AS item, item.prompt, item.error_code,"
+        " attempt.account_id, attempt.state, attempt.sends, attempt.generation_id,"
+        " (SELECT count(*) FROM event WHERE event.attempt_id = attempt.id"
+        "  AND event.kind IN ('create_postponed', 'create_refused', 'account_blocked')) AS answers_noted"
+        " FROM item JOIN job ON job.id = item.job_id JOIN attempt ON attempt.id = item.attempt_id"
+        " WHERE item.state = 'held'"
+    ).fetchall()
+
+
+def _end_holds(
+    connection: sqlite3.Connection, held: list[sqlite3.Row], decision: Decision, *, generation_id: str | None = None
+) -> None:
+    for row in held:
+        connection.execute("BEGIN IMMEDIATE")
+        now = _now(connection)
+        resolve(connection, row["job"], row["item"], decision, generation_id=generation_id, now=now)
+        connection.execute("COMMIT")
+
+
+def _now(connection: sqlite3.Connection) -> int:
+    """Return the instant of the queue's last event."""
+    return int(connection.execute("SELECT max(at) FROM event").fetchone()[0])

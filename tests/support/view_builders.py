@@ -1,0 +1,55 @@
+"""Builders for what the displays are given."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from batchkiln.core.states import ItemState
+from batchkiln.presentation.overview import JobView
+from batchkiln.store.jobs import Credits, JobSummary, Trouble, UnderWay
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def job_view(
+    items: Mapping[ItemState, int],
+    *,
+    name: str = "birds",
+    is_paused: bool = False,
+    under_way: Sequence[UnderWay] = (),
+    troubles: Sequence[Trouble] = (),
+    ends_at: datetime | None = None,
+    money: Credits | None = None,
+) -> JobView:
+    summary = JobSummary(
+        name=name,
+        description="",
+        profile="local",
+        manifest_path="birds.yaml",
+        output_dir="out",
+        is_paused=is_paused,
+        created_at=NOW,
+        items={state: items.get(state, 0) for state in ItemState},
+        credits=money or Credits(0, 0, 0),
+        budget_credits=None,
+        budget_credits_per_day=None,
+        queued_cost=0,
+        queued_unquoted=0,
+        under_way=tuple(under_way),
+        troubles=tuple(troubles),
+    )
+    return JobView(summary, NOW, ends_at, {})
+
+
+def under_way(
+    state: ItemState, *, since: datetime = NOW, retention_ends_at: datetime | None = None, status: str = "processing"
+) -> UnderWay:
+    return UnderWay(
+        item="red-fox",
+        state=state,
+        account="main",
+        since=since,
+        sends=1,
+        generation_id="gen_1",
+        status=status,
+        retention_ends_at=retention_ends_at,
+    )
