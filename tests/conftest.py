@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +15,9 @@ _MEMORY: Final = Path("/dev/shm")
 _ROOM_BYTES: Final = 4 << 30
 
 register_profiles()
-# Commands are started by the hundred: a machine that keeps no bytecode would compile the whole program for each.
+# Commands are started by the hundred, and each worker reads every test: without bytecode all would compile it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # A queue waits for the disk at each commit. What tests write is gone afterwards, so memory serves, where there is room.
 if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from batchkiln_service.commands.serve import serve_commands
     from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig
     from batchkiln_service.db.account_admin import open_account_admin
+    from batchkiln_service.db.database import DatabaseError
     from batchkiln_service.db.report import FaultCount, Report
     from batchkiln_service.db.request_log_reader import LoggedRequest, logged_requests
     from batchkiln_service.errors import StateFolderInUseError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccountConfig",
     "CommandError",
+    "DatabaseError",
     "Endpoint",
     "FaultCount",
     "FaultRule",
@@ -46,6 +48,7 @@ __all__ = [
 _HOMES: Final = {
     "AccountConfig": "config",
     "CommandError": "commands.host_program",
+    "DatabaseError": "db.database",
     "Endpoint": "faults",
     "FaultCount": "db.report",
     "FaultRule": "faults",

@@ -213,7 +213,7 @@ def test_kill_in_the_middle_of_a_migration_leaves_the_queue_as_it_was(tmp_path: 
         """
         import os, signal, sqlite3, sys
         from pathlib import Path
-        from batchkiln.store import connection as queue
+        from batchkiln.store import database as queue
         known = [*queue.migrations(), (queue.SCHEMA_VERSION + 1, sys.argv[2] + "SELECT die();\\n")]
         queue.migrations = lambda: known
         connection = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -4,6 +4,8 @@ import asyncio
 from io import BytesIO
 from pathlib import Path
 
+import pytest
+
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import open_engine
@@ -51,6 +53,7 @@ async def drive(folder: Path, number: int) -> int:
         await store.close()
 
 
+@pytest.mark.long
 async def test_every_run_ends(tmp_path: Path) -> None:
     """Real threads and a service that answers at once: each of many runs ends, with nothing left."""
     config = ServiceConfig(state_dir=tmp_path / "service", instant=True, limits=Limits.lifted())

@@ -339,7 +339,7 @@ BUGS: Final = (
     ),
     Bug(
         "a send without a reply counts in its own day alone",
-        "store/queries/scheduling.sql",
+        "store/usage.sql",
         "AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day",
         "AND generation_status IS NULL AND job_id = :job_id AND day_start_at = -1",
         caught_by="tests/unit/store/test_attempts.py",  # a world for it comes once in thousands

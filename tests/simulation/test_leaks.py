@@ -57,6 +57,7 @@ def loop() -> Iterator[VirtualLoop]:
     loop.close()
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_days(tmp_path: Path) -> None:
     """Also not with the items that were done, the requests that were sent, and the files that were saved."""
     plan = Plan(manifests={"days.yaml": MANIFEST + "".join(ITEM.format(number) for number in range(90))})

@@ -31,6 +31,7 @@ def test_fair_world_ends_with_everything_done() -> None:
     assert outcome.generations > 10
 
 
+@pytest.mark.long
 def test_rough_worlds_break_no_promise() -> None:
     """Lost and cut bytes, faults of the service, kills, power cuts and outages of either side."""
     broken = {seed: outcome.violations for seed, outcome in (play_seed(seed, ROUGH) for seed in range(6))}
@@ -38,6 +39,7 @@ def test_rough_worlds_break_no_promise() -> None:
     assert {seed: found for seed, found in broken.items() if found} == {}
 
 
+@pytest.mark.long
 def test_seed_gives_the_same_world_in_another_process() -> None:
     """Whatever the hash seed is: a finding can be played again anywhere."""
     script = """

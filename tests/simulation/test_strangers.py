@@ -49,6 +49,7 @@ def test_plain_dialect_completes() -> None:
     assert [verdict.wrong for verdict in verdicts] == [(), (), ()]
 
 
+@pytest.mark.long
 def test_same_seed_is_the_same_finding() -> None:
     """A finding can be looked at again, and shrunk to the traits that matter."""
     first, second = (meet(SEEDS[0]) for _ in range(2))

@@ -17,16 +17,11 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
-def _first(folder: Path, *names: str) -> Path:
-    """Return the first of the places that exists."""
-    return next(folder / name for name in names if (folder / name).exists())
-
-
 PRODUCT: Final = ROOT / "src" / "batchkiln"
-SERVICE: Final = _first(ROOT / "src", "batchkiln_service", "batchkiln/service")
-STORE: Final = _first(PRODUCT, "store", "queue")
+SERVICE: Final = ROOT / "src" / "batchkiln_service"
+STORE: Final = PRODUCT / "store"
 """The one package that may know the database; its `__init__` is its public door."""
-PORT: Final = _first(PRODUCT, "worker/ports.py", "scheduler/ports.py")
+PORT: Final = PRODUCT / "worker" / "ports.py"
 PORT_CLASSES: Final = ("Store", "Queue")
 """The worker's protocol of the queue: the first of these classes in `PORT`."""
 
@@ -59,7 +54,7 @@ class Size:
 
 def product_modules() -> list[Path]:
     """Return the modules of the product, without the local service."""
-    return [path for path in sorted(PRODUCT.rglob("*.py")) if not path.is_relative_to(SERVICE)]
+    return sorted(PRODUCT.rglob("*.py"))
 
 
 def service_modules() -> list[Path]:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,7 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@cache
 def links_of(page: Path) -> list[tuple[Path, str]]:
     """Return where a page's links within the repository lead: the file, and the heading in it or nothing."""
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)

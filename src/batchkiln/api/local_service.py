@@ -1,6 +1,5 @@
 """The local service, in this process."""
 
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -35,12 +34,12 @@ async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
 @asynccontextmanager
 async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
     """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
-    from batchkiln_service import LocalService, StateFolderInUseError  # noqa: PLC0415  as below
+    from batchkiln_service import DatabaseError, LocalService, StateFolderInUseError  # noqa: PLC0415  as below
 
     try:
         service = LocalService(config)
         await service.__aenter__()
-    except (OSError, ValueError, sqlite3.Error, StateFolderInUseError) as error:
+    except (OSError, ValueError, DatabaseError, StateFolderInUseError) as error:
         raise InputError(f"the local service cannot start in {config.state_dir}: {error}; nothing was sent") from error
     try:
         yield service
@@ -111,7 +110,7 @@ def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
 
     Raises `InputError` for books that cannot be read.
     """
-    from batchkiln_service import open_account_admin  # noqa: PLC0415  as above
+    from batchkiln_service import DatabaseError, open_account_admin  # noqa: PLC0415  as above
 
     config = embedded_config(profile, folder)
     if not folder.is_dir():
@@ -119,5 +118,5 @@ def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
     try:
         with open_account_admin(config) as admin:
             return {name: admin.balance(name).available_credits for name in profile.account_names}
-    except (OSError, ValueError, sqlite3.Error) as error:
+    except (OSError, ValueError, DatabaseError) as error:
         raise InputError(f"the local service's books in {folder} cannot be read: {error}") from error

@@ -53,12 +53,11 @@ class Exports:
 
     def item_count(self, job_name: str) -> int:
         """Return how many items a job has had: all have an index below. Raises `InputError` for an unknown job."""
-        Jobs(self._connection).id_of(job_name)
-        return int(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["items"])
+        return Jobs(self._connection).item_count(job_name)
 
     def shapes(self, job_name: str, *, below: int) -> Iterator[ItemShape]:
         """Give the shape of each item with an index below, in the manifest's order."""
-        for ids in _pages(self._connection, job_name, "item_ids"):
+        for ids in _pages(self._connection, job_name, None):
             rows = self._connection.execute(query("export_shapes"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: int(row["id"])):
                 if row["position"] < below:
@@ -67,7 +66,7 @@ class Exports:
 
     def rows(self, job_name: str, *, below: int) -> Iterator[DatasetRow]:
         """Give the outputs of the items that are done and have an index below, by index and number."""
-        for ids in _pages(self._connection, job_name, "items_in_state"):
+        for ids in _pages(self._connection, job_name, ItemState.DONE):
             rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
                 if row["position"] < below:
@@ -91,11 +90,11 @@ class Exports:
         ]
 
 
-def _pages(connection: sqlite3.Connection, job_name: str, statement: str) -> Iterator[list[int]]:
-    place = {"job_id": Jobs(connection).id_of(job_name), "state": ItemState.DONE.value, "after": 0, "limit": PAGE}
-    while ids := [int(row[0]) for row in connection.execute(query(statement), place)]:
+def _pages(connection: sqlite3.Connection, job_name: str, state: ItemState | None) -> Iterator[list[int]]:
+    job_id, after_id = Jobs(connection).id_of(job_name), 0
+    while ids := Items(connection).ids(job_id, state=state, after_id=after_id, limit=PAGE):
         yield ids
-        place["after"] = ids[-1]
+        after_id = ids[-1]
 
 
 def _row(row: sqlite3.Row) -> DatasetRow:

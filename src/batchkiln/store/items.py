@@ -197,9 +197,15 @@ class Items:
         The last one's id is where the next page begins; an empty page is the end. Raises `InputError` for a
         job that is not there.
         """
-        place = {"job_id": Jobs(self._connection).id_of(job_name), "after": after_id, "limit": limit, "state": state}
-        ids = self._connection.execute(query("item_ids" if state is None else "items_in_state"), place)
-        return self.of_ids([row[0] for row in ids])
+        return self.of_ids(
+            self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
+        )
+
+    def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
+        """Return the ids of a page of a job's items, all of them or those in one state, in the job's order."""
+        params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
+        rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
+        return [row[0] for row in rows]
 
     def by_name(self, job_name: str, item_name: str) -> ItemSummary:
         """Give one item. Raises `InputError` for a job or item that is not there."""

@@ -237,6 +237,11 @@ class Jobs:
             budget_per_day=row["budget_credits_per_day"],
         )
 
+    def item_count(self, job_name: str) -> int:
+        """Return how many items a job has. Raise `InputError` for an unknown job."""
+        self.id_of(job_name)
+        return int(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["items"])
+
     def models(self, job_name: str) -> list[str]:
         """Return the models that a job's items ask for."""
         place = {"job_id": self.id_of(job_name)}

@@ -12,6 +12,7 @@ from typing import Final
 
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.events import Events
 from batchkiln.store.sql import query
 
 TOLD_KEPT: Final = 200
@@ -67,7 +68,7 @@ class Notifications:
         """Return how far a notifier was told; a new one is told from now on."""
         row = self._connection.execute(query("get_meta"), {"key": f"told/{notifier}"}).fetchone()
         if row is None:
-            return NotificationCursor(self._connection.execute(query("last_event")).fetchone()[0])
+            return NotificationCursor(Events(self._connection).last_id())
         kept = json.loads(row["value"])
         return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
 

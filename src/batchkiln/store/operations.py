@@ -14,6 +14,7 @@ from typing import Final
 
 from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import Event, ItemState
+from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
@@ -215,8 +216,7 @@ def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[Item
     for state in states:
         after = 0
         while True:
-            place = {"job_id": job_id, "state": state, "after": after, "limit": ITEMS_AT_ONCE}
-            ids = [row[0] for row in connection.execute(query("items_in_state"), place)]
+            ids = Items(connection).ids(job_id, state=state, after_id=after, limit=ITEMS_AT_ONCE)
             if not ids:
                 break
             yield ids

@@ -21,6 +21,9 @@ from typing import TypeVar, cast
 from batchkiln_service.errors import PASSING_TROUBLES, DatabaseVersionError
 
 Result = TypeVar("Result")
+DatabaseError = sqlite3.Error
+"""What a caller of `LocalService` catches when the state folder cannot be used."""
+
 Job = Callable[[sqlite3.Connection], Result]
 # A larger batch would delay its first job noticeably.
 MAX_BATCH = 128

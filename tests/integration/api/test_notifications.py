@@ -60,7 +60,7 @@ def config_of(receiver: Receiver, *, credits_per_day: int = 2000, **notifier: ob
     }
 
 
-async def drive(folder: Path, config: dict[str, object], *prompts: str, **wishes: Any) -> batchkiln.Ending:  # noqa: ANN401
+async def drive(folder: Path, config: dict[str, object], *prompts: str, **wishes: Any) -> batchkiln.RunResult:  # noqa: ANN401
     async with asyncio.timeout(30), batchkiln.open_queue(folder / "q.db", config=config, working_dir=folder) as queue:
         await queue.enqueue_items(prompts, job="foxes", defaults=SMALL)
         return await queue.run(**wishes)
@@ -159,7 +159,7 @@ async def test_a_bug_in_the_telling_does_not_reach_the_run(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(notify_runner, "happened_since", broken)
+    monkeypatch.setattr(notify_runner, "notifications_since", broken)
     first = await drive(tmp_path, config_of(receiver), "A fox")
     monkeypatch.setattr(notify_runner, "channels_of", broken)
     second = await drive(tmp_path, config_of(receiver), "A fox")

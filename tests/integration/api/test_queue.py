@@ -122,7 +122,7 @@ async def test_a_canceled_start_leaves_nothing_driven(begin: str, tmp_path: Path
 
         assert beginning.cancelled()
         assert await queue.stop() is None
-        with pytest.raises(batchkiln.NotDriven):
+        with pytest.raises(batchkiln.NoDriver):
             await queue.wait_job("foxes")
 
 
@@ -143,7 +143,7 @@ async def test_canceled_run_goes_on_where_it_was_and_pays_once(kind: str, tmp_pa
             with pytest.raises(asyncio.CancelledError):
                 await run
         assert not (await queue.status("birds")).summary.is_finished
-        with pytest.raises(batchkiln.NotDriven):
+        with pytest.raises(batchkiln.NoDriver):
             await queue.wait_job("birds")
 
         ending = await queue.run("birds")
@@ -156,7 +156,8 @@ def standstill(
     patch: pytest.MonkeyPatch, queue: batchkiln.Queue, kind: str, *, after: int
 ) -> tuple[asyncio.Event, asyncio.Event]:
     """Halt the drive once an event of this kind is on disk: return what tells so, and what lets it go on."""
-    reached, going, write = asyncio.Event(), asyncio.Event(), queue.writer.write
+    database = queue.writer._database
+    reached, going, write = asyncio.Event(), asyncio.Event(), database.write
 
     async def halting(*args: Any, **kwargs: Any) -> object:  # noqa: ANN401  as the original
         result = await write(*args, **kwargs)
@@ -165,7 +166,7 @@ def standstill(
             await going.wait()
         return result
 
-    patch.setattr(queue.writer, "write", halting)
+    patch.setattr(database, "write", halting)
     return reached, going
 
 
@@ -288,9 +289,9 @@ async def test_waiting_for_a_queue_that_nobody_drives_is_told(tmp_path: Path) ->
     async with opened(tmp_path) as queue:
         await queue.enqueue_items(["A fox"], job="foxes", defaults=SMALL)
 
-        with pytest.raises(batchkiln.NotDriven, match="`start`"):
+        with pytest.raises(batchkiln.NoDriver, match="`start`"):
             await queue.wait_job("foxes")
-        with pytest.raises(batchkiln.NotDriven, match="queued"):
+        with pytest.raises(batchkiln.NoDriver, match="queued"):
             await queue.wait_item("foxes", "item-1")
         assert [item async for item in queue.results("foxes")] == []
 

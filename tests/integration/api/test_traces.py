@@ -94,7 +94,7 @@ def config_of(endpoint: str = NOWHERE, **limits: object) -> dict[str, object]:
     return {"profiles": {"local": {"time_scale": 600, "limits": limits}}, "traces": {"endpoint": endpoint}}
 
 
-async def drive(folder: Path, config: dict[str, object], *items: object, **defaults: object) -> batchkiln.Ending:
+async def drive(folder: Path, config: dict[str, object], *items: object, **defaults: object) -> batchkiln.RunResult:
     async with batchkiln.open_queue(folder / "q.db", config=config, working_dir=folder) as queue:
         await queue.enqueue({"version": 1, "job": "foxes", "defaults": {**SMALL, **defaults}, "items": list(items)})
         return await queue.run()

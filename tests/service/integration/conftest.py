@@ -11,7 +11,7 @@ from PIL import Image
 
 from batchkiln_service import AccountConfig, KeyConfig, Limits, ManualClock, ServiceConfig
 
-from .world import START_MS, World, WorldMaker
+from .service_world import START_MS, World, WorldMaker
 
 ACCOUNTS = (
     AccountConfig(

@@ -22,7 +22,7 @@ from batchkiln_service.db.setup import FILE_NAME, calendar_of
 from batchkiln_service.errors import KeyRefusedError
 
 from .plain_model import Asked, PlainAccount, PlainAsset, PlainGeneration, PlainKey, PlainLimits, PlainModel, Said
-from .world import CLIP, IMAGE, START_MS, Reply, World
+from .service_world import CLIP, IMAGE, START_MS, Reply, World
 
 Result = TypeVar("Result")
 Who = Literal["main", "second", "legacy", "poor", "member", "newest account", "newest key", "nobody"]

@@ -10,7 +10,7 @@ import pytest
 
 from batchkiln_service import LocalService, ServiceConfig, StateFolderInUseError
 
-from .world import World
+from .service_world import World
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer unknown", "Basic key-one-of-main"])

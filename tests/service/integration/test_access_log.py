@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from .raw import told
-from .world import World, image_with
+from .service_world import World, image_with
 
 CANARY = "canary-that-nobody-may-read"
 LOGGER = "batchkiln_service.access"

@@ -8,7 +8,7 @@ import pytest
 
 from batchkiln_service.admin_api.app import MAX_BODY_BYTES, MAX_RULES
 
-from .world import IMAGE, Reply, World, WorldMaker, image_with
+from .service_world import IMAGE, Reply, World, WorldMaker, image_with
 
 
 @pytest.fixture

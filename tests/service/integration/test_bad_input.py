@@ -12,7 +12,7 @@ from batchkiln_service.db.credits import audit
 from support.examples import examples
 
 from .raw import told
-from .world import CLIP, IMAGE, World, WorldMaker
+from .service_world import CLIP, IMAGE, World, WorldMaker
 
 FUZZ = settings(
     max_examples=examples(60),

@@ -10,7 +10,7 @@ from batchkiln_service.rules.catalog import load_catalog
 from batchkiln_service.transport.bodies import MAX_BODY_BYTES
 
 from .raw import connect
-from .world import IMAGE, World, WorldMaker
+from .service_world import IMAGE, World, WorldMaker
 
 HEAD = (
     "POST /api/v1/images HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nIdempotency-Key: 0123456789abcdef\r\n"

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from .raw import PATIENCE_SECONDS, Line, connect, told, until
-from .world import WorldMaker
+from .service_world import WorldMaker
 
 SHORT_SECONDS = 0.05
 REQUEST = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"

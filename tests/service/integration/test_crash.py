@@ -13,7 +13,7 @@ import aiohttp
 
 import batchkiln
 
-from .world import IMAGE
+from .service_world import IMAGE
 
 KEY = "an-idempotency-key"
 TIME_SCALE = 40

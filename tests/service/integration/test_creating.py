@@ -6,7 +6,7 @@ import pytest
 
 from batchkiln_service import Limits
 
-from .world import CLIP, IMAGE, World, WorldMaker, image_with
+from .service_world import CLIP, IMAGE, World, WorldMaker, image_with
 
 KEY = "an-idempotency-key"
 

@@ -11,7 +11,7 @@ from batchkiln_service.dialects import TRAITS, Dialect
 from batchkiln_service.dialects.endpoints import Endpoint, success_status
 from batchkiln_service.dialects.naming import generation_ids
 
-from .world import CLIP, IMAGE, World, WorldMaker
+from .service_world import CLIP, IMAGE, World, WorldMaker
 
 SEEDS = (3, 14, 15, 92, 65, 35)
 

@@ -13,7 +13,7 @@ from yarl import URL
 
 from batchkiln_service.faults import KINDS, FaultMatch
 
-from .world import CLIP, IMAGE, World, WorldMaker, image_with
+from .service_world import CLIP, IMAGE, World, WorldMaker, image_with
 
 KEY = "an-idempotency-key"
 FAULT = "X-Batchkiln-Fault"

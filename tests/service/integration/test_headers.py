@@ -1,7 +1,7 @@
 """Headers that tell who is asking and what is repeated: given once, or refused."""
 
 from .raw import told
-from .world import World
+from .service_world import World
 
 IMAGE = b'{"model":"epsilon-2","mode":"text-to-image","prompt":"x","parameters":{"resolution":"512x512"}}'
 

@@ -8,7 +8,7 @@ import pytest
 from batchkiln_service import Limits, LocalService, ServiceConfig, open_account_admin
 from batchkiln_service.errors import KeyRefusedError
 
-from .world import IMAGE, World, WorldMaker
+from .service_world import IMAGE, World, WorldMaker
 
 BUSINESS = [
     ("GET", "/models"),

@@ -5,7 +5,7 @@ import pytest
 from batchkiln_service import Limits
 from batchkiln_service.db.credits import audit
 
-from .world import CLIP, World, WorldMaker, image_with
+from .service_world import CLIP, World, WorldMaker, image_with
 
 
 async def test_the_balance_is_what_is_left_to_spend(world: World) -> None:

@@ -25,7 +25,7 @@ from batchkiln_service.media.renderer import MAX_BACKLOG
 from batchkiln_service.media.worker_pool import WorkerPool
 from batchkiln_service.rules.render_spec import RenderSpec
 
-from .world import CLIP, IMAGE, World, WorldMaker, image_with
+from .service_world import CLIP, IMAGE, World, WorldMaker, image_with
 
 FRAMES_PER_SECOND = 8
 

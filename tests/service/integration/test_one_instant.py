@@ -9,7 +9,7 @@ import pytest
 from batchkiln_service import Limits, ManualClock, ServiceConfig
 
 from .conftest import ACCOUNTS
-from .world import START_MS, World
+from .service_world import START_MS, World
 
 
 class RestlessClock(ManualClock):

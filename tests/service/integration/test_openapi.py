@@ -7,7 +7,7 @@ import jsonschema_rs
 
 from batchkiln_service.faults import KINDS, SETTINGS
 
-from .world import CLIP, IMAGE, Reply, World, undescribed
+from .service_world import CLIP, IMAGE, Reply, World, undescribed
 
 
 async def described(world: World) -> Any:  # noqa: ANN401 - a JSON document

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import av
 from PIL import Image
 
-from .world import CLIP, IMAGE, World, image_with
+from .service_world import CLIP, IMAGE, World, image_with
 
 RETENTION_SECONDS = 14 * 86_400
 

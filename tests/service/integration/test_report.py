@@ -29,7 +29,7 @@ from batchkiln_service.db.report import (
     WindowUse,
 )
 
-from .world import IMAGE, START_MS, Reply, World, WorldMaker, image_with
+from .service_world import IMAGE, START_MS, Reply, World, WorldMaker, image_with
 
 FOX, OWL = "A fox [stay-pending]", "An owl [stay-pending]"
 

@@ -11,7 +11,7 @@ from batchkiln_service import AccountConfig, Limits, ManualClock, ServiceConfig
 
 from .conftest import ACCOUNTS
 from .raw import told
-from .world import START_MS, World, WorldMaker, image_with
+from .service_world import START_MS, World, WorldMaker, image_with
 
 SECRET = "lk_0123456789_a-key-in-the-wrong-place_XYZ-0123"
 

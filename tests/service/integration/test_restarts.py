@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from .world import World, WorldMaker
+from .service_world import World, WorldMaker
 
 ONCE = {"kind": "unavailable", "endpoint": "read"}
 

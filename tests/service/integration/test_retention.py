@@ -11,7 +11,7 @@ import pytest
 from batchkiln_service import Limits
 from batchkiln_service.media.renderer import WORKERS
 
-from .world import IMAGE, World, WorldMaker
+from .service_world import IMAGE, World, WorldMaker
 
 DAY_SECONDS = 86_400
 RETENTION_SECONDS = 14 * DAY_SECONDS

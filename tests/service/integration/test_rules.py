@@ -11,7 +11,7 @@ import pytest
 from batchkiln_service import Limits, open_account_admin
 from batchkiln_service.db.keys import MadeKey
 
-from .world import CLIP, IMAGE, START_MS, Reply, World, WorldMaker, image_with
+from .service_world import CLIP, IMAGE, START_MS, Reply, World, WorldMaker, image_with
 
 DAY_SECONDS = 86_400
 REFUSED_BODIES = {

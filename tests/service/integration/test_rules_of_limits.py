@@ -8,7 +8,7 @@ import pytest
 
 from batchkiln_service import Limits
 
-from .world import CLIP, Reply, World, WorldMaker, image_with
+from .service_world import CLIP, Reply, World, WorldMaker, image_with
 
 DAY_SECONDS = 86_400
 MIB = 1024 * 1024

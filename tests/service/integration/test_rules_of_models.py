@@ -4,7 +4,7 @@ import pytest
 
 from batchkiln_service import Limits
 
-from .world import CLIP, Reply, World, WorldMaker
+from .service_world import CLIP, Reply, World, WorldMaker
 
 VIDEO_MODELS = (
     *("alpha-2.5", "alpha-2.5-lite", "alpha-2.0-pro", "alpha-2.0-fast", "alpha-2.0-mini"),

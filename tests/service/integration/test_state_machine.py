@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from batchkiln_service.db.credits import audit
 from batchkiln_service.db.keys import create_key
+from support.examples import examples
 
 from .plain_model import DAY, PlainAccount, PlainAsset, PlainGeneration, PlainKey
 from .side_by_side import BODIES, LARGE, SMALL, SideBySide, Who
@@ -300,7 +301,7 @@ class ServiceBesideItsModel(RuleBasedStateMachine):
 
 TestServiceBesideItsModel = ServiceBesideItsModel.TestCase
 TestServiceBesideItsModel.settings = settings(
-    max_examples=DEEPER or 50,
+    max_examples=DEEPER or examples(50),
     stateful_step_count=40,
     derandomize=not DEEPER,
     database=None,

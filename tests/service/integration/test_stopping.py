@@ -16,7 +16,7 @@ import batchkiln
 from batchkiln_service import LocalService, ServiceConfig
 
 from .raw import connect, until
-from .world import World
+from .service_world import World
 
 PATIENCE_SECONDS = 30.0
 

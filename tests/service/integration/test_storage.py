@@ -9,7 +9,7 @@ import pytest
 
 from batchkiln_service.transport.links import Links
 
-from .world import IMAGE, Reply, World, WorldMaker, image_with
+from .service_world import IMAGE, Reply, World, WorldMaker, image_with
 
 RETENTION_SECONDS = 14 * 86_400
 

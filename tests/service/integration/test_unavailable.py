@@ -10,7 +10,7 @@ from batchkiln_service import Limits
 from batchkiln_service.db.database import is_passing
 from batchkiln_service.db.setup import FILE_NAME
 
-from .world import World, WorldMaker, image_with
+from .service_world import World, WorldMaker, image_with
 
 KEY = "an-idempotency-key"
 LONG = image_with(prompt="x" * 4000)  # needs pages that the file has not yet

@@ -13,7 +13,7 @@ from PIL import Image
 from batchkiln_service import AccountConfig
 
 from .raw import connect, told
-from .world import IMAGE, Reply, World, WorldMaker, image_with
+from .service_world import IMAGE, Reply, World, WorldMaker, image_with
 
 
 def edit(url: str) -> dict[str, object]:

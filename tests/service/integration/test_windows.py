@@ -7,7 +7,7 @@ import pytest
 from batchkiln_service import Limits, ServiceConfig
 
 from .raw import connect
-from .world import CLIP, Reply, World, WorldMaker, image_with
+from .service_world import CLIP, Reply, World, WorldMaker, image_with
 
 DAY_SECONDS = 86_400
 HALF_BYTES = 100

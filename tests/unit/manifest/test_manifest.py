@@ -3,7 +3,6 @@
 import io
 import json
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -261,21 +260,6 @@ def test_files_that_are_no_manifests(tmp_path: Path, raw: bytes, part: str) -> N
 def test_a_byte_order_mark_at_the_start_is_no_matter(tmp_path: Path) -> None:
     """Editors that write one make good manifests."""
     assert len(placed(tmp_path, b"\xef\xbb\xbf" + (HEADER + "- p\n").encode())) == 1
-
-
-def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
-    """Items written out and rows of a file are streamed: neither text nor items are kept."""
-    (tmp_path / "p.tsv").write_text("prompt\n" + "".join(f"a prompt number {n}\n" for n in range(20_000)))
-    (tmp_path / "m.yaml").write_text(HEADER + "- from: p.tsv\n" + "".join(f"- a prompt {n}\n" for n in range(10_000)))
-    manifest = open_manifest("m.yaml", working_dir=tmp_path)
-    tracemalloc.start()
-
-    count = sum(1 for _ in manifest.items())
-    peak_size_bytes = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert count == 30_000
-    assert peak_size_bytes < 3 << 20
 
 
 def test_variables_in_file_names(tmp_path: Path) -> None:

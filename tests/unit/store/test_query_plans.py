@@ -11,20 +11,9 @@ import pytest
 from batchkiln.store.database import migrations
 from batchkiln.store.sql import QUERIES
 
-HOT: Final = (
-    "scheduling",
-    "forecast",
-    "summaries",
-    "overview",
-    "persons",
-    "exports",
-    "reports",
-    "waiting",
-    "rehearsal",
-    "watching",
-    "gallery",
-    "days",
-)
+COLD: Final = frozenset({"apply", "staging", "diff", "plans", "integrity", "misunderstood"})
+"""Files whose statements run while a manifest is applied, or read tables that are always small."""
+
 SCANNED: Final = {
     "prune_requests": {"request"},  # the requests of the last minutes
     "logged_requests": {"request"},
@@ -52,9 +41,11 @@ SCANNED: Final = {
 
 
 def hot_queries() -> list[str]:
-    """Return the names of all statements but those of enqueueing."""
-    folder = files("batchkiln.store").joinpath("queries")
-    texts = [folder.joinpath(f"{name}.sql").read_text("utf-8") for name in HOT]
+    """Return the names of all statements that run while a queue is driven or looked at."""
+    folder = files("batchkiln.store")
+    entries = [*folder.iterdir(), *folder.joinpath("queries").iterdir()]
+    found = [entry for entry in entries if entry.name.endswith(".sql") and entry.name.removesuffix(".sql") not in COLD]
+    texts = [entry.read_text("utf-8") for entry in found]
     return [name for text in texts for name in re.findall(r"^-- name: (\w+)", text, re.MULTILINE)]
 
 

@@ -2,11 +2,13 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from batchkiln.core.calls import Call
 from batchkiln.core.planner import WaitReason
+from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import EdgeBlocked, ErrorInfo, NotUnderstood, Throttled, TicketRefused, Unavailable
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.explain import explain_item
@@ -267,8 +269,9 @@ async def test_recipe_whose_quote_always_fails_starves_no_other(world: World, tr
     assert world.service.violations == []
 
 
-async def test_recipe_that_always_fails_is_told_and_asked_rarely(world: World) -> None:
+async def test_recipe_that_always_fails_is_told_and_asked_rarely(tmp_path: Path) -> None:
     """No retry without a word to the person."""
+    world = World(tmp_path, limits=Limits(poll_interval_seconds=120.0))
     failing_quotes_of(world.service, "cost-7", Unavailable(None, NO))
     world.service.duration_seconds = DAY
     world.enqueue("poison", cost_credits=7, job="a-first")
@@ -285,6 +288,7 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(world: World) -
     assert summary is not None
     told = explain_item(story, summary, ItemContext(world.clock.instant, is_driven=True))
     assert f"its price cannot be had: {NO.code}" in told.story
+    world.close()
 
 
 async def test_item_whose_text_cannot_be_priced_holds_up_none_of_its_recipe(world: World) -> None:

@@ -1,44 +1,54 @@
--- name: job_names
-SELECT name FROM job ORDER BY id;
+-- name: item_ids_before  (as `item_ids`, from there backward)
+SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'active' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'downloading' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'done' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'failed' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'rejected' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'expired' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id < :before
+ORDER BY id DESC LIMIT :limit;
 
--- name: job_by_name
-SELECT * FROM job WHERE name = :name;
+-- name: items_in_state_before
+SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
 
--- name: job_tally
-SELECT state, sum(n) AS n FROM tally WHERE job_id = :job_id GROUP BY state;
+-- name: matching_items  (of items that were looked up before, so many and no more)
+SELECT i.id
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+JOIN recipe AS r ON r.id = i.recipe_id
+WHERE (:model IS NULL OR r.model = :model)
+    AND (:code IS NULL OR i.error_code = :code)
+    AND (:key IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
+        WHERE m.key = :key AND (:value IS NULL OR :value = iif(
+            m.type IN ('true', 'false', 'null'), m.type, CAST(m.value AS TEXT)))))
+ORDER BY e.key LIMIT :limit;
 
--- name: queued_cost
-SELECT
-    coalesce(sum(t.n * q.cost_credits), 0) AS cost_credits,
-    coalesce(sum(CASE WHEN q.cost_credits IS NULL THEN t.n END), 0) AS unquoted
-FROM tally AS t
-JOIN recipe AS r ON r.id = t.recipe_id
-LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
-WHERE t.job_id = :job_id AND t.state = 'queued' AND t.n > 0;
+-- name: newest_in_state
+SELECT id FROM item WHERE job_id = :job_id AND state = :state ORDER BY id DESC LIMIT :limit;
 
--- name: job_under_way
-SELECT
-    i.name AS item, i.state, c.name AS account, a.recorded_at, a.generation_id, a.generation_status,
-    a.generation_created_at, a.sends
-FROM item AS i
-JOIN attempt AS a ON a.id = i.attempt_id
-JOIN account AS c ON c.id = a.account_id
-WHERE i.job_id = :job_id AND i.state IN ('submitting', 'active', 'downloading')
+-- name: newest_outputs
+SELECT o.item_id, j.name AS job
+FROM (SELECT id, item_id FROM output ORDER BY id DESC LIMIT :limit) AS o
+JOIN item AS i ON i.id = o.item_id
+JOIN job AS j ON j.id = i.job_id
+ORDER BY o.id DESC;
+
+-- name: output_by_id
+SELECT path, size_bytes, sha256, media_type FROM output WHERE id = :id;
+
+-- name: first_new_items  (their indexes begin where the job ended before)
+SELECT i.name, i.position, i.file_name, r.model
+FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
+WHERE i.job_id = :job_id AND i.state = 'queued' AND i.position >= (SELECT items FROM job WHERE id = :job_id) - :new
+ORDER BY i.id
 LIMIT :limit;
 
--- name: job_troubles
-SELECT t.state, t.error_code, t.n, i.error_message
-FROM trouble AS t
-LEFT JOIN item AS i ON i.id = t.latest_id AND i.state = t.state AND i.error_code = t.error_code
-WHERE t.job_id = :job_id AND t.state IN ('failed', 'rejected', 'expired', 'held') AND t.n > 0
-ORDER BY t.n DESC, t.state, t.error_code;
-
--- name: account_usage
-SELECT c.*, d.day_start_at, d.creates, d.reads, d.credits, d.upload_files, d.upload_bytes
-FROM account AS c
-LEFT JOIN account_day AS d ON d.account_id = c.id
-    AND d.day_start_at = (SELECT max(n.day_start_at) FROM account_day AS n WHERE n.account_id = c.id)
-ORDER BY c.profile, c.id;
+-- name: items_in_state
+SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: item_ids  (ten ordered ranges of one index, merged: no scan and no sorting, however large the job is)
 SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id > :after

@@ -1,5 +1,3 @@
--- What a queue is held against before it is changed.
-
 -- name: contradictions -- items under way and unresolved attempts that do not tell the same, found by either's index
 SELECT item.id
 FROM item LEFT JOIN attempt ON attempt.id = item.attempt_id AND attempt.item_id = item.id

@@ -1,5 +1,3 @@
--- What applying a manifest would come to. The staging of intake.sql is there, filled and compared.
-
 -- name: planned_fresh  (new items by recipe, with the first of each)
 SELECT p.recipe_id, count(*) AS n, min(p.seq) AS seq
 FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq
