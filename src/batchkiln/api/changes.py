@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.clock import machine_now
-from batchkiln.core.errors import Diagnostic, InputError
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import Diagnostic, InputError, command_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.confirmations import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
 from batchkiln.store import (
@@ -175,7 +174,7 @@ def _resolve(
     job, item = asked.job, asked.item.name
     if writer.items.detail(job, item).hold_asked != asked.hold_asked:
         reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
-        remedy = f"`batchkiln show {item_arguments(job, item)}` tells how it stands now"
+        remedy = f"`batchkiln show {command_arguments(job, item)}` tells how it stands now"
         raise ItemChangedError([Diagnostic(reason, remedy=remedy)])
     is_undriven = asked.item.state in IN_HAND
     return writer.resolve(

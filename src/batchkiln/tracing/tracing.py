@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from batchkiln.clock import ServiceClock
-from batchkiln.config.traces import Traces
+from batchkiln.config import Traces
 from batchkiln.core.queue_types import Viewpoint
 from batchkiln.store import Reader, Store
 from batchkiln.tracing.proxies import around
