@@ -98,10 +98,10 @@ class Accounts:
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
         """Return an account's days from an instant on, without those in which it did nothing."""
-        place = {"account_id": account_id, "since": to_milliseconds(since)}
+        params = {"account_id": account_id, "since": to_milliseconds(since)}
         return [
             PastDay(from_milliseconds(row["day_start_at"]), row["creates"], row["reads"], row["credits"])
-            for row in self._connection.execute(query("account_days"), place)
+            for row in self._connection.execute(query("account_days"), params)
         ]
 
     def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
@@ -143,12 +143,12 @@ def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> Acc
 
 
 def _are_uploaded(connection: sqlite3.Connection, account_id: int, inputs: Sequence[int]) -> bool:
-    place = {"account_id": account_id, "input_ids": "[" + ",".join(map(str, inputs)) + "]"}
-    return {row[0] for row in connection.execute(query("ready_inputs"), place)} >= set(inputs)
+    params = {"account_id": account_id, "input_ids": "[" + ",".join(map(str, inputs)) + "]"}
+    return {row[0] for row in connection.execute(query("ready_inputs"), params)} >= set(inputs)
 
 
 def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:
     """Return the latest instant that a profile's service is known to have reached: by what it said, or was asked."""
-    place = {"profile": profile, "key": f"service_time/{profile}"}
-    newest = connection.execute(query("latest_time"), place).fetchone()[0]
+    params = {"profile": profile, "key": f"service_time/{profile}"}
+    newest = connection.execute(query("latest_time"), params).fetchone()[0]
     return None if newest is None else from_milliseconds(int(newest))

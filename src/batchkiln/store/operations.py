@@ -130,8 +130,8 @@ def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Se
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     if item_names:
         return CancelReport(len(ids), skipped)
-    place = {"job_id": job_id, "state": ItemState.QUEUED}
-    return CancelReport(connection.execute(query("count_in_state"), place).fetchone()[0], skipped)
+    params = {"job_id": job_id, "state": ItemState.QUEUED}
+    return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0], skipped)
 
 
 def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
@@ -160,8 +160,8 @@ def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
 
 def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
     job_id = Jobs(connection).id_of(job_name)
-    place = {"job_id": job_id, "is_paused": is_paused}
-    is_news = connection.execute(query("pause_job"), place).rowcount == 1
+    params = {"job_id": job_id, "is_paused": is_paused}
+    is_news = connection.execute(query("pause_job"), params).rowcount == 1
     if is_news:
         log_job_event(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
     return is_news
@@ -198,11 +198,11 @@ class _Retried:
 
 def _retried(connection: sqlite3.Connection, job_id: int, state: ItemState) -> _Retried:
     """Sum up a job's items of a state, without reading them. All that expired were paid."""
-    place = {"job_id": job_id, "state": state}
-    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), place).fetchone()
+    params = {"job_id": job_id, "state": state}
+    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
     if state is ItemState.EXPIRED:
         return _Retried(state, count, cost, unquoted, paying_again=count)
-    (paying_again,) = connection.execute(query("count_paid_for_nothing"), place).fetchone()
+    (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
     return _Retried(state, count, cost, unquoted, paying_again)
 
 
