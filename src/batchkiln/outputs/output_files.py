@@ -101,7 +101,7 @@ class OutputFiles:
             target = place_inside(self._files, directory, relative_name)
             make_folders(self._files, target.parent)
             self._open_parts = {path: part for path, part in self._open_parts.items() if part.is_open}
-            # Two outputs of one name may be in progress at once: each gets a temporary name of its own.
+            # Two outputs of one name may be in progress at once: each gets a different temporary name.
             choices = (part_path(target, number) for number in range(1, len(self._open_parts) + 2))
             path = next(choice for choice in choices if choice not in self._open_parts)
             # Remove and do not truncate: after a crash, the final name may be a link to the same file.
