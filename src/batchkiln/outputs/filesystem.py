@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-# What `link` reports on file systems without hard links, such as exFAT and some network mounts.
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+# What `link` reports on file systems without hard links (exFAT, some network mounts), and between two file systems.
+NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
 class FileSystem:
@@ -83,7 +83,7 @@ class FileSystem:
         try:
             self.link(part, final)
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in NO_LINKS:
                 raise
             if os.path.lexists(final):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from None
