@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import platform
-import sqlite3
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,9 +21,9 @@ from batchkiln.cli.redaction import known_keys, redacted, strip_query
 from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
+from batchkiln.core.provider import create_path
 from batchkiln.presentation.formatting import plural
-from batchkiln.store.database import SCHEMA_VERSION
-from batchkiln.store.items import RequestRecord
+from batchkiln.store import SCHEMA_VERSION, SQLITE_VERSION, RequestRecord
 
 if TYPE_CHECKING:
     from batchkiln.cli.show import Told
@@ -99,7 +98,7 @@ def _entries(
 
 def _request_document(request: RequestRecord, *, is_exact: bool) -> dict[str, Any]:
     return {
-        "endpoint": "POST /videos" if request.is_video else "POST /images",
+        "endpoint": f"POST {create_path(is_video=request.is_video)}",
         "body_file": f"request-{request.number}.json",
         "body_bytes": len(request.body),
         "body_sha256": hashlib.sha256(request.body).hexdigest(),
@@ -168,7 +167,7 @@ def _versions() -> dict[str, Any]:
     return {name: version(name) for name in _LIBRARIES} | {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "sqlite": sqlite3.sqlite_version,
+        "sqlite": ".".join(map(str, SQLITE_VERSION)),
         "queue_schema": SCHEMA_VERSION,
     }
 

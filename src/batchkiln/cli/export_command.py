@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from sqlite3 import Connection
 from typing import Any, Final
 
 import click
@@ -22,9 +21,7 @@ from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
 from batchkiln.exports import Export, ExportOptions, ExportResult, Format, JobFacts, LeftOut, Link, SchemaInference
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store.database import Database
-from batchkiln.store.export_rows import items_now, iter_rows, iter_shapes
-from batchkiln.store.jobs import JobSummary, job_summary
+from batchkiln.store import JobSummary, Reader, Store
 
 _SPLIT_NAME: Final = re.compile(r"\w+", re.ASCII)
 _ROUNDING: Final = 1e-6
@@ -125,12 +122,12 @@ def export(
 
 
 async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatus:
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     stop = threading.Event()
     try:
         with handle_signals() as signals:
             signals.stop = stop.set
-            work = asyncio.ensure_future(database.run(_run, job, options, stop, common.is_quiet))
+            work = asyncio.ensure_future(store.run(_run, job, options, stop, common.is_quiet))
             try:
                 title, result = await asyncio.shield(work)
             except _Interrupted:
@@ -139,7 +136,7 @@ async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatu
             finally:
                 stop.set()
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(_document(job, options, title, result))
     else:
@@ -149,7 +146,7 @@ async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatu
 
 
 def _run(
-    connection: Connection,
+    reader: Reader,
     job: str,
     options: ExportOptions,
     stop: threading.Event,
@@ -161,12 +158,12 @@ def _run(
         if stop.is_set():
             raise _Interrupted
 
-    below = items_now(connection, job)
-    summary = job_summary(connection, job)
+    below = reader.exports.item_count(job)
+    summary = reader.jobs.summary(job)
     assert summary is not None, "its items were counted"
     with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
         inference = SchemaInference()
-        for shape in iter_shapes(connection, job, below=below):
+        for shape in reader.exports.shapes(job, below=below):
             check_interrupted()
             inference.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
             display.looked()
@@ -174,7 +171,7 @@ def _run(
             options, _job_facts(summary), inference, check_interrupted=check_interrupted, on_left_out=display.left_out
         )
         try:
-            for row in iter_rows(connection, job, below=below):
+            for row in reader.exports.rows(job, below=below):
                 check_interrupted()
                 export_run.add(row)
                 display.taken(row)

@@ -3,16 +3,15 @@
 import os
 import platform
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import batchkiln
-from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
-from batchkiln.store.database import OLDEST_SQLITE
+from batchkiln.store import OLDEST_SQLITE, SQLITE_VERSION
 
 LITTLE_ROOM_BYTES: Final = 1024**3
 NO_ROOM_BYTES: Final = 32 * 1024**2
@@ -21,8 +20,9 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 def check_program() -> CheckResult:
     """Name the versions that a report of a problem should name."""
-    versions = f"batchkiln {batchkiln.__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+    sqlite = ".".join(map(str, SQLITE_VERSION))
+    versions = f"batchkiln {batchkiln.__version__}, Python {platform.python_version()}, SQLite {sqlite}"
+    if SQLITE_VERSION < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE[:2]))
         return fail("program", versions, f"SQLite {oldest} or later is needed: use another build of Python")
     return ok("program", versions)
@@ -30,9 +30,9 @@ def check_program() -> CheckResult:
 
 def check_names() -> CheckResult:
     """Tell whether every character may stand in a file's name, as Python was started here."""
-    if can_spell_names():
+    if can_encode_filenames():
         return ok("file names", "any character may stand in them")
-    return fail("file names", NAMES_UNSPELLED)
+    return fail("file names", FILENAME_ENCODING_ERROR)
 
 
 def check_proxies(environ: Mapping[str, str]) -> CheckResult:
