@@ -112,8 +112,8 @@ def _candidates(entry: FileEntry, name: str, position: int) -> list[tuple[tuple[
         if not _is_excluded(node.path) and _is_token(value) and value != name:
             found.setdefault(_field_of(_without_key(node.path, entry)), value)
     for key in entry.map_keys():
-        is_told = key != name and not is_field_name(key) and not _is_position(key, position)
-        if is_told and _is_token(key) and not _looks_like_file(key):
+        is_named = key != name and not is_field_name(key) and not _is_position(key, position)
+        if is_named and _is_token(key) and not _looks_like_file(key):
             found.setdefault(("*",), key)
     return list(found.items())
 
@@ -202,18 +202,18 @@ def _score(field: tuple[str, ...]) -> int:
     if field == ("*",):
         return 65
     own = frozenset(word.removesuffix("s") for word in words_in(field[-1]))  # parallel lists have plural names
-    squashed = normalize_name(field[-1]).removesuffix("s")
+    name = normalize_name(field[-1]).removesuffix("s")
     above = words_in(field[-2]) if len(field) > 1 else frozenset()
     for points, is_meant in (
-        (100, squashed == "assetid"),
-        (98, squashed in {"id", "uuid", "uid"} and bool(above & {"asset", "assets"}) and not above & {"upload"}),
-        (96, ("asset" in own and bool(own & _IDS)) or squashed in {"asset", "assetuuid", "assetref", "assetkey"}),
+        (100, name == "assetid"),
+        (98, name in {"id", "uuid", "uid"} and bool(above & {"asset", "assets"}) and not above & {"upload"}),
+        (96, ("asset" in own and bool(own & _IDS)) or name in {"asset", "assetuuid", "assetref", "assetkey"}),
         (94, bool(own & _IDS) and bool(above & {"asset"})),
-        (80, squashed in {"id", "uuid", "uid", "identifier", "guid", "oid"} and not above & {"upload"}),
+        (80, name in {"id", "uuid", "uid", "identifier", "guid", "oid"} and not above & {"upload"}),
         (75, bool(own & _THINGS) and bool(own & _IDS)),
-        (72, squashed in {"fileid", "imageid", "mediaid"} or (bool(above & _THINGS) and bool(own & _IDS))),
-        (61, squashed in {"uploadid", "id"} or ("upload" in own and "id" in own)),
-        (62, squashed in {"key", "ref", "handle", "reference"}),
+        (72, name in {"fileid", "imageid", "mediaid"} or (bool(above & _THINGS) and bool(own & _IDS))),
+        (61, name in {"uploadid", "id"} or ("upload" in own and "id" in own)),
+        (62, name in {"key", "ref", "handle", "reference"}),
         (20, bool(own & _IDS)),
     ):
         if is_meant:
@@ -264,8 +264,8 @@ def _is_excluded(path: Path) -> bool:
     own = words_in(names[-1]) if names else frozenset()
     around = frozenset().union(*(words_in(name) for name in names[:-1] if is_field_name(name)))
     is_aside = around & {"request", "account", "user", "meta", "trace", "limits", "quota", "pagination", "links"}
-    squashed = normalize_name(names[-1]) if names else ""
-    is_never = bool(own & _NEVER) or squashed in {"requestid", "traceid", "contenttype", "filename", "accountid"}
+    name = normalize_name(names[-1]) if names else ""
+    is_never = bool(own & _NEVER) or name in {"requestid", "traceid", "contenttype", "filename", "accountid"}
     return (is_never and not ("asset" in own and own & _IDS)) or bool(is_aside)
 
 

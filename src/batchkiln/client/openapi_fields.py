@@ -209,9 +209,9 @@ def _described_asset(schema: Schema, document: Schema) -> Path | None:
         is_value = not as_map(node.get("properties")) and "items" not in node and path and path[-1] not in {"*", 0}
         said = f"{node.get('title', '')} {node.get('description', '')}"
         if is_value and _kind(node) not in {"boolean", "object"}:
-            is_told = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
+            is_described = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
             is_url = normalize_name(path[-1]).endswith(("url", "headers"))
-            points = 0 if is_url else name_score(path) + (_IN_WORDS if is_told else 0)
+            points = 0 if is_url else name_score(path) + (_IN_WORDS if is_described else 0)
             ranked.append((points, path))
         keys = as_map(node.get("propertyNames"))
         is_of_ids = _ABOUT_ASSET.search(said.lower()) and not _BY_NAME.search(said.lower())
