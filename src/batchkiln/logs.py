@@ -29,7 +29,7 @@ ALLOWED: Final = frozenset(
 """The fields that may be logged."""
 
 MAX_CHARACTERS: Final = 300
-_SERVICE: Final = "batchkiln.service"  # its logger of the standard library; fields are in `extra`
+_SERVICE: Final = "batchkiln_service"  # its logger of the standard library; fields are in `extra`
 _STANDARD_ATTRIBUTES: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _SEARCHED_MAX_CHARACTERS: Final = 5_000
 _URL_WITH_QUERY: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>]*[?#][^\s\"'<>]*", re.IGNORECASE)

@@ -94,3 +94,22 @@ def _from_environment(base_url: str, allow_http: str) -> Profile:
         raise InputError(f"BATCHKILN_BASE_URL: {problem}")
     account = Account("main", (KeySource(env="BATCHKILN_API_KEY"),))
     return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http)
+
+
+def queue_path(path: Path) -> Path:
+    """Resolve a symlinked queue path: the lock and the write-ahead log are next to its target.
+
+    Other paths, and symlink loops, are returned unchanged.
+    """
+    try:
+        return _resolved(path) if path.is_symlink() else path
+    except (OSError, RuntimeError):  # Python 3.12 and before call a circle a RuntimeError
+        return path
+
+
+def _resolved(link: Path) -> Path:
+    """Resolve a link; since Python 3.13 only strict resolution distinguishes a loop from a missing file."""
+    try:
+        return link.resolve(strict=True)
+    except FileNotFoundError:
+        return link.resolve()

@@ -12,7 +12,6 @@ import pytest
 
 from batchkiln.cli.command import Command
 from batchkiln.cli.serve import serve
-from batchkiln.cli.serve_credits import credits_
 from batchkiln.core.errors import ExitStatus
 from integration.cli.workspace import Workspace, finished, interrupt, until_line
 
@@ -101,7 +100,7 @@ def test_configured_credits_that_do_nothing_are_told(workspace: Workspace) -> No
         (["credits", "buy", "main", "-5"], "No such option"),
         (["credits", "buy", "main"], "Missing argument 'N'"),
         (["credits", "bye", "main", "5"], "unexpected extra argument"),
-        (["report", "--state-dir", "nowhere"], "no service has kept books in nowhere"),
+        (["report", "--state-dir", "nowhere"], "there is no service database in nowhere"),
         (["--time-scale", "nan"], "--time-scale: Input should be a finite number"),
         (["--time-scale", "inf"], "--time-scale: Input should be a finite number"),
         (["--time-scale", "1e300"], "--time-scale: Input should be less than or equal to 1000000"),
@@ -181,6 +180,8 @@ def test_an_accident_while_serving_is_no_mistake_of_a_persons(workspace: Workspa
 @pytest.mark.parametrize("name", ["credits show", "credits buy", "report"])
 def test_each_command_has_help_with_an_example_and_a_place_in_the_manual(name: str) -> None:
     """As every command has."""
+    credits_ = serve.commands["credits"]
+    assert isinstance(credits_, click.Group)
     found = credits_.commands[name.partition(" ")[2]] if name.startswith("credits") else serve.commands[name]
     assert isinstance(found, Command)
 

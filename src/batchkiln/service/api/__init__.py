@@ -1,1 +1,0 @@
-"""The API over HTTP: routes, bodies, and what happens to every request."""

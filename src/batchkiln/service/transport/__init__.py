@@ -1,1 +1,0 @@
-"""HTTP itself: connections, bodies, links that are signed, the firewall in front and the access log."""

@@ -1,0 +1,61 @@
+"""The objects that all routes use."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from batchkiln_service.clock import RandomStream, ServiceClock
+from batchkiln_service.config import ServiceConfig
+from batchkiln_service.db.admission import Admission
+from batchkiln_service.db.asset_locks import AssetLocks
+from batchkiln_service.db.assets import AssetStore
+from batchkiln_service.db.creates import CreateStore
+from batchkiln_service.db.database import Database
+from batchkiln_service.faults import Faults
+from batchkiln_service.media.renderer import Renderer
+from batchkiln_service.media.worker_pool import WorkerPool
+from batchkiln_service.rules.catalog import Model
+from batchkiln_service.transport.firewall import Firewall
+from batchkiln_service.transport.links import Links
+
+PREFIX: Final = "/api/v1"
+
+
+def new_id(prefix: str) -> str:
+    """Return an unguessable identifier, such as `gen_0123...`."""
+    return f"{prefix}_{secrets.token_hex(12)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The objects that all routes use. `origin` returns the URL origin of the storage for a request's client."""
+
+    config: ServiceConfig
+    clock: ServiceClock
+    catalog: Mapping[str, Model]
+    database: Database
+    admission: Admission
+    creates: CreateStore
+    assets: AssetStore
+    renderer: Renderer
+    examining: WorkerPool  # a separate pool, so that uploads do not wait for rendering
+    faults: Faults
+    dice: RandomStream
+    links: Links
+    firewall: Firewall
+    asset_dir: Path
+    origin: Callable[[web.BaseRequest], str]
+    asset_locks: AssetLocks = field(default_factory=AssetLocks)
+    new_id: Callable[[str], str] = field(default=new_id)
+
+    @property
+    def retention_ms(self) -> int:
+        """The retention of media in milliseconds."""
+        return round(self.config.media_retention_seconds * 1000)
+
+
+CONTEXT = web.AppKey("context", Context)

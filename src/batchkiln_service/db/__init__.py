@@ -1,0 +1,1 @@
+"""The service's SQLite database: functions of a connection and an instant, called inside database jobs."""

@@ -1,0 +1,236 @@
+"""The data of a report on what clients did. Durations are service seconds, instants ISO 8601 in UTC.
+
+Long lists hold their first entries and the number of the rest.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import orjson
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Entry]):
+    """The first entries of a list, and the number of the others."""
+
+    entries: tuple[Entry, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The distribution of durations; all fields are None if there are none. Percentiles are by nearest rank."""
+
+    count: int
+    total_seconds: float
+    minimum_seconds: float | None
+    mean_seconds: float | None
+    median_seconds: float | None
+    p95_seconds: float | None
+    maximum_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The period of the report; the log is incomplete if old requests were deleted (`keep_requests: false`)."""
+
+    first_request_at: str | None
+    last_request_at: str | None
+    log_kept_since: str | None
+    is_log_whole: bool
+    written_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccountStatus:
+    """An account's credits, and its generations by status."""
+
+    name: str
+    has_subscription: bool
+    bought_credits: int
+    available_credits: int
+    reserved_credits: int
+    charged_credits: int
+    active_generations: int
+    succeeded_generations: int
+    failed_generations: int
+    canceled_generations: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCount:
+    """The number of requests with the same reply; status 0 is a reset connection."""
+
+    kind: str
+    status: int
+    code: str | None
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalCount:
+    """The number of refused requests, and how many of them were refused by a fault."""
+
+    status: int
+    code: str
+    requests: int
+    by_faults: int
+
+
+@dataclass(frozen=True, slots=True)
+class Creates:
+    """Accepted creates: new generations, and replays (Service rule 4.2)."""
+
+    accepted: int
+    new: int
+    replays: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowUse:
+    """How close an account came to a limit. Service section 8.
+
+    The busiest minute is the fullest of all sliding minutes, dated by its last request. `sent` includes refused
+    requests, which the service does not count.
+    """
+
+    account: str
+    budget: str
+    limit_per_minute: int
+    busiest_minute_requests: int
+    busiest_minute_ended_at: str | None
+    busiest_minute_sent: int
+    limit_per_day: int
+    busiest_day_requests: int
+    busiest_day_began_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressUse:
+    """How close an address came to the firewall's limit; the busiest minute excludes blocked requests."""
+
+    ip: str
+    requests: int
+    limit_per_minute: int
+    busiest_minute_requests: int
+    blocked_requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayUse:
+    """An account's use of one service day."""
+
+    account: str
+    began_at: str
+    used_credits: int
+    limit_credits: int
+    uploaded_files: int
+    limit_files: int
+    uploaded_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCharges:
+    """What an account paid for a prompt with a model; `reserved` includes what was charged or refunded later."""
+
+    account: str
+    prompt: str
+    model: str
+    generations: int
+    not_refunded_generations: int
+    reserved_credits: int
+    charged_credits: int
+    refunded_credits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two generations of an account that were active at the same time."""
+
+    account: str
+    first_id: str
+    second_id: str
+    began_at: str
+    overlap_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """The number of overlapping pairs of generations of an account, and the first of them."""
+
+    pairs: int
+    most_active_at_once: int
+    first: Listing[Overlap]
+
+
+@dataclass(frozen=True, slots=True)
+class PollGaps:
+    """The time between polls of a generation whose end the client had not been told. Service rule 4.4.
+
+    Too short are gaps that the service refuses: shorter than the interval, with a tolerance for jitter.
+    """
+
+    interval_seconds: float
+    too_short: int
+    gaps: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class SlotUse:
+    """The use of an account's slot, from its first create to its last end, or to now.
+
+    `idle` is the time from each generation's end to the next create.
+    """
+
+    account: str
+    generations: int
+    span_seconds: float
+    busy_seconds: float
+    busy_share: float | None
+    idle: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class EndsSeen:
+    """The time from a success to the first poll that told it, and the number of ends that no poll told."""
+
+    success_to_first_read: Spread
+    unseen_ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCount:
+    """How often a fault was applied at an endpoint."""
+
+    kind: str
+    endpoint: str
+    struck: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report on what clients did."""
+
+    period: Period
+    accounts: tuple[AccountStatus, ...]
+    requests: tuple[RequestCount, ...]
+    refused: tuple[RefusalCount, ...]
+    creates: Creates
+    windows: tuple[WindowUse, ...]
+    addresses: Listing[AddressUse]
+    days: Listing[DayUse]
+    prompts_paid_more_than_once: int
+    prompts: Listing[PromptCharges]
+    overlaps: Overlaps
+    poll_gaps: PollGaps
+    slots: tuple[SlotUse, ...]
+    ends_seen: EndsSeen
+    audit: Listing[str]
+    faults: tuple[FaultCount, ...]
+
+    def as_json(self) -> bytes:
+        """Return the report as a JSON document with the names above."""
+        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,53 @@
+"""Errors of the service: `ApiError` for the replies of the API, and errors of configuration and storage."""
+
+import errno
+from typing import Final
+
+from pydantic_core import ErrorDetails
+
+# Errors that may disappear on a later try: no space, memory or descriptors; a failing or locked disk.
+PASSING_TROUBLES: Final = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
+)
+
+
+class ApiError(Exception):
+    """An error reply: HTTP status, machine-readable code, and a message for people.
+
+    `retry_after_seconds` is in service seconds and becomes the Retry-After header.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after_seconds: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retry_after_seconds = retry_after_seconds
+
+
+def sentence_of(detail: ErrorDetails) -> str:
+    """Return what is wrong in one configured field, without the value, because it may be a key."""
+    # Pydantic includes the names of a key's two forms, text and mapping, in the location.
+    field = ".".join(str(part) for part in detail["loc"] if "KeyConfig" not in str(part))
+    match detail["type"]:
+        case "extra_forbidden":
+            reason = "there is no such field"
+        case "model_type" | "model_attributes_type":
+            reason = "should be a mapping of fields"
+        case "too_short":
+            reason = f"needs at least {detail['ctx']['min_length']}"
+        case _:
+            reason = detail["msg"].removeprefix("Value error, ")
+    return f"{field}: {reason}" if field else reason
+
+
+class StateFolderInUseError(Exception):
+    """Another process is serving from the same state folder."""
+
+
+class KeyRefusedError(Exception):
+    """A key cannot be created or revoked; the message says why and what is possible instead."""
+
+
+class DatabaseVersionError(ValueError):
+    """The state folder was written by another version of the service."""

@@ -1,0 +1,1 @@
+"""The rules of the service as pure functions and tables: no clock, file or socket."""

@@ -1,0 +1,44 @@
+"""The specification of an output, and the data of its file."""
+
+from dataclasses import dataclass
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class RenderSpec:
+    """Everything that determines an output: the same specification gives the same bytes."""
+
+    kind: str
+    mode: str
+    model: str
+    prompt: str
+    width: int
+    height: int
+    output_format: str
+    duration_seconds: int | None
+    with_audio: bool
+    image_mode: str | None
+    asset_ids: tuple[str, ...]
+
+    def as_json(self) -> bytes:
+        """Return the stored form, JSON."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def from_json(cls, stored: bytes) -> "RenderSpec":
+        """Return the specification in its stored form."""
+        fields = orjson.loads(stored)
+        fields["asset_ids"] = tuple(fields["asset_ids"])
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A rendered file, as clients see it."""
+
+    type: str
+    file_name: str
+    content_type: str
+    size_bytes: int
+    sha256: str

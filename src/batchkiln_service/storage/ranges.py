@@ -1,0 +1,135 @@
+"""Choice of the response to a GET or HEAD of a file: conditions, single ranges (RFC 9110, sections 13, 14). Pure."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final, Protocol
+
+_ENTITY_TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\U0010ffff]*"')
+_RANGE: Final = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
+_MAX_DIGITS: Final = 18  # more digits than the size of any file; Python refuses to parse thousands
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """The data of a file for HTTP: a strong `etag` with quotes, and `modified_at_ms`, sent in whole seconds."""
+
+    size_bytes: int
+    etag: str
+    modified_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """200: the whole file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """206: the bytes from `start` up to but excluding `stop`."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """304: the client has the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreconditionFailed:
+    """412: the file is not the one that the client expects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsatisfiable:
+    """416: the range is beyond the file."""
+
+
+Sending = Whole | Part | NotModified | PreconditionFailed | Unsatisfiable
+
+
+class Headers(Protocol):
+    """Case-insensitive headers of a request."""
+
+    def getall(self, key: str, default: list[str]) -> list[str]:
+        """Return all values of a header."""
+        ...
+
+
+def decide(method: str, headers: Headers, facts: FileFacts) -> Sending:
+    """Return what to send, by the rules of RFC 9110, section 13.2.2. Unreadable headers are ignored.
+
+    A request for several ranges gets the whole file, which the RFC allows.
+    """
+    if not _precondition_holds(headers, facts):
+        return PreconditionFailed()
+    if _is_known(headers, facts):
+        return NotModified()
+    asked = _value(headers, "Range")
+    if method != "GET" or asked is None or not _range_applies(_value(headers, "If-Range"), facts):
+        return Whole()
+    return _part(asked, facts.size_bytes)
+
+
+def _precondition_holds(headers: Headers, facts: FileFacts) -> bool:
+    if (wanted := _value(headers, "If-Match")) is not None:
+        return wanted.strip() == "*" or facts.etag in _ENTITY_TAG.findall(wanted)
+    since = _instant(_value(headers, "If-Unmodified-Since"))
+    return since is None or _modified_at(facts) <= since
+
+
+def _is_known(headers: Headers, facts: FileFacts) -> bool:
+    if (known := _value(headers, "If-None-Match")) is not None:
+        tags = [tag.removeprefix("W/") for tag in _ENTITY_TAG.findall(known)]  # weak comparison
+        return known.strip() == "*" or facts.etag in tags
+    since = _instant(_value(headers, "If-Modified-Since"))
+    return since is not None and _modified_at(facts) <= since
+
+
+def _range_applies(condition: str | None, facts: FileFacts) -> bool:
+    """Return whether If-Range matches: the same strong ETag or the same date."""
+    if condition is None:
+        return True
+    condition = condition.strip()
+    return condition == facts.etag if '"' in condition else _instant(condition) == _modified_at(facts)
+
+
+def _part(asked: str, size_bytes: int) -> Sending:
+    found = _RANGE.fullmatch(asked.strip())
+    if found is None or found[1] == found[2] == "":
+        return Whole()
+    if found[1] == "":
+        length = min(_number(found[2]), size_bytes)
+        return Part(size_bytes - length, size_bytes) if length else Unsatisfiable()
+    start = _number(found[1])
+    stop = _number(found[2]) + 1 if found[2] else size_bytes
+    if stop <= start and found[2]:
+        return Whole()  # a reversed range is invalid
+    return Part(start, min(stop, size_bytes)) if start < size_bytes else Unsatisfiable()
+
+
+def _number(digits: str) -> int:
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) <= _MAX_DIGITS else 10**_MAX_DIGITS
+
+
+def _value(headers: Headers, name: str) -> str | None:
+    values = headers.getall(name, [])
+    return ", ".join(values) if values else None
+
+
+def _instant(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        read = parsedate_to_datetime(text)
+    except (ValueError, OverflowError, IndexError):
+        return None
+    return read.replace(tzinfo=UTC) if read.tzinfo is None else read
+
+
+def _modified_at(facts: FileFacts) -> datetime:
+    return datetime.fromtimestamp(facts.modified_at_ms // 1000, UTC)

@@ -1,0 +1,1 @@
+"""HTTP: connections, bodies, signed links, the firewall and the access log."""
