@@ -170,7 +170,7 @@ def _hinted(
         keys = [_key_at(entry, hint) for entry in entries]
         values = [value or key for value, key in zip(values, keys, strict=True)]
     else:
-        values = [_at_hint(entry, hint) for entry in entries]
+        values = [_value_at_hint(entry, hint) for entry in entries]
     found = [value for value in values if value is not None]
     return found if len(found) == len(entries) and len(set(found)) == len(found) else None
 
@@ -183,14 +183,14 @@ def _key_at(entry: FileEntry, hint: tuple[str, ...]) -> str | None:
     return str(here.path[-1])
 
 
-def _at_hint(entry: FileEntry, hint: tuple[str, ...]) -> str | None:
+def _value_at_hint(entry: FileEntry, hint: tuple[str, ...]) -> str | None:
     nodes = [node for node in entry.scalars() if node.name == hint[-1] and scalar_text(node) is not None]
-    whole = [node for node in nodes if _fits(node.names, hint)]
+    whole = [node for node in nodes if _path_matches(node.names, hint)]
     others = [node for node in nodes if not _is_of_reply(node, entry)]
     return next((scalar_text(node) for node in whole or others), None)
 
 
-def _fits(names: tuple[str, ...], hint: tuple[str, ...]) -> bool:
+def _path_matches(names: tuple[str, ...], hint: tuple[str, ...]) -> bool:
     tail = names[-len(hint) :]
     return len(tail) == len(hint) and all(own in {"*", found} for found, own in zip(tail, hint, strict=True))
 
@@ -230,7 +230,7 @@ def _best_by_name(found: list[tuple[tuple[str, ...], str]]) -> str | None:
 def _by_elimination(
     entries: Sequence[FileEntry], names: Sequence[str], best: dict[int, list[list[str]]]
 ) -> list[str] | None:
-    """Return the only texts that are no name, position, state, time, size, media type or URL."""
+    """Return the only texts that cannot be a name, position, state, time, size, media type or URL."""
     left: list[list[str]] = []
     for points in sorted(best, reverse=True):
         for values in best[points]:

@@ -149,7 +149,7 @@ def _kind(node: Schema) -> str:
 
 
 def _merged(schema: object, document: Schema) -> Schema:
-    """Return one schema: all parts of an `allOf`, and the first choice that is not null."""
+    """Return a schema merged with all parts of its `allOf` and with the first choice that is not null."""
     node: Schema = resolve_ref(schema, document)
     for _ in range(_DEPTH_MAX):
         choices = [resolve_ref(each, document) for word in ("oneOf", "anyOf") for each in as_list(node.get(word))]
