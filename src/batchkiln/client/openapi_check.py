@@ -1,7 +1,7 @@
 """Compares the service's OpenAPI document with what the client sends and needs, before it costs anything.
 
-Only what the document describes is compared: an operation without a schema is no mismatch. Foreign documents are walked
-with bounds, and their texts are redacted before they are shown.
+Only what the document describes is compared: an operation without a schema is no mismatch (contract, section 8).
+Foreign documents are walked with bounds, and their texts are redacted before they are shown.
 """
 
 import re
