@@ -9,9 +9,9 @@ from typing import Final
 
 from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.shell_quoting import item_arguments
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.presentation.formatting import plural
-from batchkiln.store.events import ENDED_STATES, LoggedEvent, events_after
+from batchkiln.store.events import LoggedEvent, events_after
 from batchkiln.store.jobs import JobSummary, job_summary
 from batchkiln.store.notification_cursor import audience_of
 
@@ -52,7 +52,7 @@ def notifications_since(connection: Connection, cursor: int, uid: str) -> EventN
     newest = cursor
     while events := events_after(connection, newest, _EVENTS_AT_ONCE):
         for event in events:
-            if event.item is not None and event.state in ENDED_STATES:
+            if event.item is not None and event.state in AT_REST:
                 _note(jobs.setdefault(event.job, _OfJob()), event)
         newest = events[-1].id
     notices = [notice for name, found in jobs.items() for notice in _notices(connection, name, found, uid)]

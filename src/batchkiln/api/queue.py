@@ -17,7 +17,7 @@ from batchkiln.api.run_result import RunResult
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.queue_types import Scope
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
@@ -25,7 +25,7 @@ from batchkiln.store import misunderstood, operations
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.store.driver_status import job_time, lease
-from batchkiln.store.events import ENDED_STATES, LoggedEvent, events_after, last_event_id
+from batchkiln.store.events import LoggedEvent, events_after, last_event_id
 from batchkiln.store.items import ItemDetail, ItemSummary, item_by_name, item_detail, iter_items
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.name_lookup import job_id_of
@@ -282,7 +282,7 @@ class Queue:
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 summary = await self.reader.read(item_by_name, job, item)
-                if summary.state in ENDED_STATES:
+                if summary.state in AT_REST:
                     return summary
         raise NoDriver(
             f"{job}/{item} is {summary.state}, and nobody drives {self.setting.queue} any more; `start` goes on"

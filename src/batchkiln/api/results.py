@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 from sqlite3 import Connection
 from typing import Final
 
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.store.database import Database
-from batchkiln.store.events import ENDED_STATES, ItemEnded, ended_after, last_event_id
+from batchkiln.store.events import ItemEnded, ended_after, last_event_id
 from batchkiln.store.items import ItemSummary, iter_items, summaries
 
 _EVENTS_AT_ONCE: Final = 1000
@@ -26,7 +26,7 @@ class Results:
 
     async def so_far(self) -> AsyncGenerator[ItemSummary]:
         """Give the items that have ended, state by state."""
-        for state in ENDED_STATES:
+        for state in AT_REST:
             last_ids, newest = self._pages.setdefault(state, ([], []))
             is_over = False
             while not is_over:

@@ -12,13 +12,14 @@ from batchkiln.cli.output import is_terminal, print_json, print_result, print_st
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, ExitStatus, InputError
 from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.states import WITH_SERVICE
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.store.driver_status import job_time
 from batchkiln.store.items import ItemDetail, item_detail
 from batchkiln.store.lock import undriven
 from batchkiln.store.open_for_update import open_for_update
-from batchkiln.store.resolution import IN_HAND, Decision, Resolved, check_resolvable
+from batchkiln.store.resolution import Decision, Resolved, check_resolvable
 from batchkiln.store.resolution import resolve as resolve_item
 
 
@@ -61,7 +62,7 @@ async def _resolve(
         check_resolvable(item, story.item.state, is_undriven=True)  # held below, where it matters
         print_status(cost_of_resolve(decision, story))
         _check_confirmed(item, confirm)
-        is_in_hand = story.item.state in IN_HAND
+        is_in_hand = story.item.state in WITH_SERVICE
         with undriven(common.queue) if is_in_hand else nullcontext():
             resolved = await database.write(_end, story, decision, generation_id)
     if common.is_json:
@@ -88,7 +89,7 @@ def _end(connection: Connection, asked: ItemDetail, decision: Decision, generati
         item,
         decision,
         generation_id=generation_id,
-        is_undriven=asked.item.state in IN_HAND,
+        is_undriven=asked.item.state in WITH_SERVICE,
         now=now,
     )
 

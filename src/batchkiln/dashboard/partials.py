@@ -1,10 +1,11 @@
 """The parts of the live pages, each of which is sent anew when it has changed."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from sqlite3 import Connection
 from typing import Final
 
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
@@ -13,7 +14,6 @@ from batchkiln.presentation.item_context import read_item_context
 from batchkiln.store.item_search import newest_of_job, newest_results
 from batchkiln.store.items import ItemDetail, ItemSummary, item_detail
 from batchkiln.store.jobs import job_summary
-from batchkiln.store.operations import RETRYABLE
 from batchkiln.store.usage_history import last_hours
 
 HOURS_SHOWN: Final = 24
@@ -93,7 +93,10 @@ def _read_story(
     return story, explain_item(story, summary, standing)
 
 
+_ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}
+
+
 def _actions(state: ItemState) -> tuple[str, ...]:
     if state in RETRYABLE:
         return ("retry",)
-    return {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}.get(state, ())
+    return _ACTIONS.get(state, ())

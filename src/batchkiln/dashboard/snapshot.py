@@ -11,7 +11,7 @@ from batchkiln.config import Config
 from batchkiln.core.planner import WaitReason
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
-from batchkiln.core.states import WORKING_STATES, ItemState
+from batchkiln.core.states import NOT_DELIVERED, WORKING_STATES, ItemState
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.alerts import alerts_of
@@ -23,7 +23,6 @@ from batchkiln.store.pending_work import find_work
 
 JOBS_SHOWN: Final = 50
 
-_ENDED_BADLY: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)
 _NEARLY_FULL: Final = 0.9
 
 
@@ -201,7 +200,7 @@ def headline(now: PageSnapshot) -> Headline:
         return Headline(
             Level.HELP, needs[0] if len(needs) == 1 else f"{len(needs)} things need you", needs[1:] and needs
         )
-    bad = sum(view.summary.items[state] for view in now.overview.jobs for state in _ENDED_BADLY)
+    bad = sum(view.summary.items[state] for view in now.overview.jobs for state in NOT_DELIVERED)
     text = _course(now)
     if bad:
         more = f"{plural(bad, 'item')} failed, rejected or expired: nothing is lost by waiting"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf, isfinite
 from sqlite3 import Connection
-from typing import Final
 
 from batchkiln.config import Config, Profile
 from batchkiln.core.calls import Call
@@ -17,14 +16,12 @@ from batchkiln.core.job import Order
 from batchkiln.core.planner import AccountView, Candidate, NotBefore, QueueView, WaitReason, choose_action
 from batchkiln.core.queue_types import HeldUntil
 from batchkiln.core.rate_limits import CurrentDay, SlidingWindow
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import UNDER_WAY, WITH_SERVICE, ItemState
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store.accounts import AccountStanding, SlotHolder, account_standing, job_accounts, job_money
 from batchkiln.store.driver_status import job_time, lease
 from batchkiln.store.items import ItemDetail
 from batchkiln.store.jobs import JobSummary
-
-_UNDER_WAY: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def _accounts(connection: Connection, story: ItemDetail, profile: Profile, now: 
     """Return the accounts that may move the item on: of one that was sent, only the attempt's own (Law 2)."""
     if story.item.state is ItemState.QUEUED:
         names = json.loads(job_accounts(connection, story.job)) or profile.account_names[:1]
-    elif story.item.state in _UNDER_WAY | {ItemState.DOWNLOADING}:
+    elif story.item.state in UNDER_WAY:
         names = [story.attempts[-1].account]
     else:
         names = []
@@ -120,7 +117,7 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
         cost=story.quote_credits,
         cap=story.recipe.max_cost_credits,
         money=job_money(connection, story.job, profile.day.start_of(now)),
-        job_is_working=any(entry.state in _UNDER_WAY for entry in summary.under_way),
+        job_is_working=any(entry.state in WITH_SERVICE for entry in summary.under_way),
         is_ready=standing.is_ready,
     )
     is_held = standing.holder is not None and standing.holder.state is ItemState.HELD

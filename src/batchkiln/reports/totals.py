@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.reports.contents import ReportItem
 
 SETTINGS_MAX: Final = 100
@@ -13,7 +13,6 @@ CAUSES_MAX: Final = 100
 EXAMPLES_MAX: Final = 3
 GONE_MAX: Final = 20
 
-UNHAPPY: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD})
 """States that a report tells as failures."""
 
 
@@ -104,7 +103,7 @@ class Sums:
     @property
     def unhappy(self) -> int:
         """How many of them came to nothing, or need a person."""
-        return sum(self.states[state] for state in UNHAPPY)
+        return sum(self.states[state] for state in PROBLEM_STATES)
 
     def add(self, item: ReportItem, *, page: int) -> None:
         """Count one item."""
@@ -122,7 +121,7 @@ class Sums:
             self.size_bytes += file.size_bytes
             self.last_saved_at = max(self.last_saved_at or file.saved_at, file.saved_at)
         self._add_setting(Setting(item.model, item.mode.value, item.parameters))
-        if item.state in UNHAPPY and item.error is not None:
+        if item.state in PROBLEM_STATES and item.error is not None:
             self._add_cause(item, item.error.code, item.error.message, page=page)
 
     def add_gone(self, name: str) -> None:

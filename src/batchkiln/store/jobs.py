@@ -14,15 +14,13 @@ from batchkiln.core.calls import Misunderstood
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.queue_types import HeldUntil
 from batchkiln.core.rate_limits import DayUsage
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.misunderstood import misunderstood
 from batchkiln.store.row_types import held_of, instant
 from batchkiln.store.sql import query
 
 UNDER_WAY_SHOWN: Final = 100
-
-_MOVING_STATES: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class JobSummary:
     @property
     def is_finished(self) -> bool:
         """Whether only a person can still change anything: nothing is under way, and nothing queued may start."""
-        is_moving = any(self.items[state] for state in _MOVING_STATES)
+        is_moving = any(self.items[state] for state in UNDER_WAY)
         return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
 
 

@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.core.shell_quoting import item_arguments
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.name_lookup import items_of, job_id_of
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
 from batchkiln.store.transitions import log_job_event, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
-
-RETRYABLE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.CANCELED})
-_RETRIED_UNNAMED: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)  # a cancel was a person's wish
 
 _NOT_RETRIED: Final = {
     ItemState.QUEUED: "it is queued already",
@@ -91,7 +88,7 @@ def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Seq
         rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
         found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
     else:
-        found = [_retried(connection, job_id, state) for state in _RETRIED_UNNAMED]
+        found = [_retried(connection, job_id, state) for state in NOT_DELIVERED]
     costs = [entry.cost for entry in found if entry.cost is not None]
     return RetryReport(
         requeued={entry.state: entry.count for entry in found if entry.count},
@@ -112,7 +109,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
         transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
-    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, _RETRIED_UNNAMED)
+    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, NOT_DELIVERED)
     counts = _each(connection, pages, RETRYABLE, requeue)
     return RetryReport(
         requeued=counts,

@@ -9,13 +9,11 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from batchkiln.core.job import AttemptState, Charge, Recipe
+from batchkiln.core.job import RESERVING, AttemptState, Charge, Recipe
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.items import PAGE, ItemSummary, iter_items
 from batchkiln.store.row_types import recipe_of
 from batchkiln.store.sql import query
-
-_RESERVING = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ def _by_item(connection: sqlite3.Connection, name: str, place: dict[str, str]) -
 
 def _charge(row: sqlite3.Row) -> Charge:
     cost = row["cost_credits"]
-    is_reserving = cost is None and AttemptState(row["state"]) in _RESERVING
+    is_reserving = cost is None and AttemptState(row["state"]) in RESERVING
     return Charge(
         day=from_milliseconds(row["day_start_at"]),
         charged=cost or 0,

@@ -1,16 +1,3 @@
--- name: item_ids_before  (as `item_ids`, from there backward)
-SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'active' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'downloading' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'done' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'failed' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'rejected' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'expired' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND id < :before
-UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id < :before
-ORDER BY id DESC LIMIT :limit;
-
 -- name: items_in_state_before
 SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
 

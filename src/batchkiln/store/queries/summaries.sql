@@ -53,6 +53,19 @@ UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND 
 UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id > :after
 ORDER BY id LIMIT :limit;
 
+-- name: item_ids_before  (as `item_ids`, from there backward)
+SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'active' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'downloading' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'done' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'failed' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'rejected' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'expired' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
 -- name: item_details
 SELECT
     i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,
