@@ -5,9 +5,9 @@ from typing import Final
 
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.responses import AccountBlocked, AccountProblem
 from batchkiln.core.states import PROBLEM_STATES, UNDER_WAY, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView
 
 _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})

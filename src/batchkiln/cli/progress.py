@@ -6,8 +6,8 @@ from math import inf
 from typing import Final, Protocol
 
 from batchkiln.cli.output import print_status
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
 from batchkiln.store.jobs import UnderWay

@@ -7,8 +7,8 @@ from batchkiln.api.run_result import RunResult, left_of, waiting_in_pause
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_status
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import PROBLEM_STATES, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.overview import JobView

@@ -247,7 +247,7 @@ def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
         name=name,
         base_url=entry.base_url,
         accounts=accounts,
-        limits=Limits(**entry.limits.model_dump()),
+        limits=Limits(**entry.limits.model_dump(exclude={"active_generations"})),
         day=ServiceDay(entry.day_seconds, entry.day_start),
         scale=entry.time_scale,
         allows_http=entry.allow_http,

@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.config import Config
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
 from batchkiln.core.states import NOT_DELIVERED, WORKING_STATES, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.alerts import alerts_of

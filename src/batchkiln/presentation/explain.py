@@ -9,10 +9,10 @@ from typing import Final, assert_never
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import AttemptState
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.polling import is_long_pending, retention_ends_at
 from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import WITH_SERVICE, WORKING_STATES, Event, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store.items import AttemptDetail, ItemDetail

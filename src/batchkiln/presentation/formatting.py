@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import WaitReason
 
 REASONS: Final[Mapping[WaitReason, str]] = {
     WaitReason.NOW: "nothing: it goes on",

@@ -1,7 +1,7 @@
 """What an item waits for, by the planner's own judgement on what is in the queue.
 
-Only the process that drives the queue knows its minute windows and when it polls next. These are waits of seconds,
-which a person who asks has no use for; here they count as none.
+Only the process that drives the queue knows its minute windows and its next poll. These are waits of seconds, which
+matter to nobody who asks; here they count as none.
 """
 
 import json
@@ -11,13 +11,15 @@ from math import inf, isfinite
 from sqlite3 import Connection
 
 from batchkiln.config import Config, Profile
+from batchkiln.core.account_view import account_view
 from batchkiln.core.calls import Call
 from batchkiln.core.job import Order
-from batchkiln.core.planner import AccountView, Candidate, NotBefore, QueueView, WaitReason, choose_action
-from batchkiln.core.queue_types import HeldUntil
-from batchkiln.core.rate_limits import CurrentDay, SlidingWindow
+from batchkiln.core.planner import choose_action
+from batchkiln.core.queue_types import Candidate, QueueView
+from batchkiln.core.rate_limits import RateLimits
 from batchkiln.core.states import UNDER_WAY, WITH_SERVICE, ItemState
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.store.accounts import AccountStanding, SlotHolder, account_standing, job_accounts, job_money
 from batchkiln.store.driver_status import job_time, lease
 from batchkiln.store.items import ItemDetail
@@ -50,7 +52,7 @@ class ItemContext:
 def read_item_context(
     connection: Connection, config: Config, story: ItemDetail, summary: JobSummary, machine_now: datetime
 ) -> ItemContext:
-    """Tell how things stand around an item."""
+    """Return what matters for an item beside itself."""
     now = job_time(connection, story.job, machine_now)
     held = lease(connection)
     is_driven = held is not None and held.is_alive
@@ -88,25 +90,14 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
     profile: Profile,
     now: datetime,
 ) -> tuple[float, Wait]:
-    creates, reads = (_due(held, now) for held in (standing.creates_held, standing.reads_held))
+    reading = ClockReading(0.0, now, now)
+    account = account_view(standing, RateLimits.of(profile.limits, profile.day), reading)
     if story.item.state is not ItemState.QUEUED:
-        is_sent = story.item.state is ItemState.SUBMITTING
-        due = creates if is_sent else reads
-        if any(entry.call is (Call.CREATE if is_sent else Call.READ) for entry in standing.misunderstood):
+        call = Call.CREATE if story.item.state is ItemState.SUBMITTING else Call.READ
+        due = (account.rates.creates if call.is_create else account.rates.reads).held
+        if any(entry.call is call for entry in standing.misunderstood):
             due = NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
         return _timed(due, replace(standing, holder=None), now)
-    limits = profile.limits
-    minute = SlidingWindow(limit=1, span_seconds=limits.minute_seconds)
-    account = AccountView(
-        limits=limits,
-        creates=minute,
-        reads=minute,
-        machine=minute,
-        today=CurrentDay(standing.usage, (profile.day.reset_after(now) - now).total_seconds()),
-        creates_held=creates,
-        reads_held=reads,
-        misunderstood=standing.misunderstood,
-    )
     candidate = Candidate(
         item_id=story.item.id,
         job_id=0,
@@ -122,11 +113,7 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
     )
     is_held = standing.holder is not None and standing.holder.state is ItemState.HELD
     view = QueueView(None, (candidate,), is_slot_held=is_held)
-    return _timed(choose_action(view, account, ClockReading(0.0, now, now)).due, standing, now)
-
-
-def _due(held: HeldUntil | None, now: datetime) -> NotBefore:
-    return NotBefore(0.0) if held is None else NotBefore((held.until - now).total_seconds(), held.reason)
+    return _timed(choose_action(view, account, reading).due, standing, now)
 
 
 def _timed(due: NotBefore, standing: AccountStanding, now: datetime) -> tuple[float, Wait]:

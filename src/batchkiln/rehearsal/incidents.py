@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from batchkiln.core.states import ItemState
-from batchkiln.service import FaultCount, LoggedRequest
+from batchkiln.service import FaultCount
+from batchkiln.service.books.log_reading import LoggedRequest
 from batchkiln.store.jobs import JobSummary
 
 ENDPOINTS: Final = {

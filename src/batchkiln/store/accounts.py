@@ -7,8 +7,7 @@ from datetime import datetime
 
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.queue_types import HeldUntil
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.rate_limits import DayUsage, HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.store.misunderstood import misunderstood
 from batchkiln.store.row_types import held_of, input_ids_of
@@ -32,7 +31,7 @@ class AccountStanding:
 
     account: str
     holder: SlotHolder | None
-    usage: DayUsage
+    usages: tuple[DayUsage, ...]
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     is_ready: bool
@@ -51,14 +50,14 @@ def account_standing(
     row = connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
     inputs = input_ids_of(connection.execute(query("item_request"), {"item_id": item_id}).fetchone()["inputs"])
     if row is None:
-        return AccountStanding(name, None, DayUsage(), None, None, is_ready=not inputs)
+        return AccountStanding(name, None, (DayUsage(),), None, None, is_ready=not inputs)
     holder = connection.execute(query("slot_holder"), {"account_id": row["id"]}).fetchone()
     return AccountStanding(
         account=name,
         holder=None
         if holder is None
         else SlotHolder(holder["item_id"], holder["job"], holder["item"], ItemState(holder["state"])),
-        usage=usages(connection, row["id"], [day])[0],
+        usages=usages(connection, row["id"], [day]),
         creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
         is_ready=_are_uploaded(connection, row["id"], inputs),

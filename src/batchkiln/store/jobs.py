@@ -12,8 +12,7 @@ from typing import Final
 
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.polling import retention_ends_at
-from batchkiln.core.queue_types import HeldUntil
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.rate_limits import DayUsage, HeldUntil
 from batchkiln.core.states import UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.misunderstood import misunderstood

@@ -8,18 +8,9 @@ the same queue, and wake when it has news.
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import (
-    NotBefore,
-    Poll,
-    Replay,
-    SetAside,
-    Submit,
-    WaitReason,
-    WaitUntil,
-    Withdraw,
-    choose_action,
-)
+from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker import executor
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.downloader import fetch_downloads
@@ -70,7 +61,7 @@ async def drive_slot(worker: AccountWorker) -> None:
             case Submit():
                 await executor.submit(worker, action, now)
             case WaitUntil():
-                worker.count_stale_plan()
+                worker.plan_overtaken()
             case _:
                 assert_never(action)
 

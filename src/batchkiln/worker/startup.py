@@ -9,8 +9,7 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import NotBefore, WaitReason
-from batchkiln.core.queue_types import LoggedRequest, RequestKind
+from batchkiln.core.rate_limits import LoggedRequest, RequestKind
 from batchkiln.core.responses import (
     AccountBlocked,
     Described,
@@ -21,7 +20,7 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
-from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, AccountWorker
+from batchkiln.worker.account_worker import AccountWorker
 
 log = structlog.get_logger()
 
@@ -43,15 +42,11 @@ async def sync_clock(worker: AccountWorker) -> None:
     requests of earlier runs are taken over, and their waits.
     """
     logged = await worker.ports.queue.logged_requests()
-    worker.restore_host_window(logged, worker.ports.clock.now())
+    worker.host.rates.restore_last_minute(logged, worker.ports.clock.now())
     answers = 0
     while not worker.ports.clock.is_observed and not worker.control.is_over_for(worker.account_id):
         now = worker.ports.clock.now()
-        due = (
-            NotBefore(worker.machine.log.free_at(now.monotonic), WaitReason.MINUTE_WINDOW)
-            .after(worker.machine.held)
-            .after(worker.backoffs[Call.DESCRIPTION].held)
-        )
+        due = worker.host.rates.due(now).after(worker.backoffs.calls[Call.DESCRIPTION].held)
         if due.at > now.monotonic:
             await worker.wait("slot", due, worker.ports.queue.version)
             continue
@@ -67,8 +62,7 @@ async def sync_clock(worker: AccountWorker) -> None:
     await worker.ports.queue.remember_time(now)
     await worker.ports.queue.cap_holds(worker.account_id, now, logged_at=logged[-1].sent_at if logged else None)
     await worker.ports.queue.forget_other_circumstances(worker.account_id, worker.circumstances)
-    worker.restore_windows(logged, now)
-    await worker.count_across_reset(logged, now)
+    await worker.restore_windows(logged, now)
 
 
 async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> bool:
@@ -86,12 +80,12 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
     match reply:
         case Described(document=document):
             worker.on_success(Call.DESCRIPTION)
-            worker.machine.description = _digest(document)
+            worker.host.description = _digest(document)
             return True
         case AccountBlocked() | Throttled():
             worker.on_success(Call.DESCRIPTION)
             return True
-        case NotUnderstood() if worker.backoffs[Call.DESCRIPTION].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST:
+        case NotUnderstood() if worker.backoffs.is_worn_out(Call.DESCRIPTION):
             await worker.on_failure(reply, Call.DESCRIPTION)  # nothing needs it but the time, which other replies tell
             return True
         case Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked():
