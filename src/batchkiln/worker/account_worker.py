@@ -1,5 +1,6 @@
 """One account's worker: its looks at the queue, its waits, and the recording of each request before it leaves."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,8 @@ class AccountWorker:
     brakes: Brakes = field(default_factory=Brakes)
     downloads: DownloadState = field(default_factory=DownloadState)
     _stale_plans: int = 0
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _look: tuple[object, Snapshot] | None = None  # the last snapshot, and all that it was read for and after
     _misunderstood: frozenset[Call] = frozenset()  # as of the last look
     _understood: set[Call] = field(default_factory=set)  # of these, what was understood since
 
@@ -100,8 +103,12 @@ class AccountWorker:
         """Return what the planner needs, and the version of the queue that it is true for."""
         while self._understood:
             await self.ports.queue.forget_misunderstood(self.account_id, self._understood.pop())
-        version, released = self.ports.queue.version, self.rates.released()
-        snapshot = await self.ports.queue.snapshot(self.viewpoint, self.rates.days(now))
+        async with self._looking:  # the tracks wake together: one of them reads for all
+            version, released = self.ports.queue.version, self.rates.released()
+            key = (version, released, self.rates.days(now), self.viewpoint)
+            if self._look is None or self._look[0] != key:
+                self._look = (key, await self.ports.queue.snapshot(self.viewpoint, self.rates.days(now)))
+            snapshot = self._look[1]
         self._notice_understood(snapshot)
         self.control.outstanding = (version, snapshot.outstanding)
         return snapshot.queue, self._account_view(snapshot, now, released), version
