@@ -10,7 +10,7 @@ from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
-from batchkiln.store.jobs import UnderWay
+from batchkiln.store import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
 STILL_AFTER_SECONDS: Final = 64.0

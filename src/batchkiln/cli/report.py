@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,13 +20,11 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import JobView, read_overview
-from batchkiln.store.database import Database
-from batchkiln.store.items import OutputSummary
-from batchkiln.store.report_rows import ReportRow, report_page
+from batchkiln.store import OutputSummary, Reader, ReportRow, Store
 
 if TYPE_CHECKING:
     from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
-    from batchkiln.reports.report_writer import ReportWriter, Written
+    from batchkiln.reports.report_writer import ReportWriter, WrittenReport
 
 _CHUNK: Final = 50
 """Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
@@ -57,18 +54,16 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
 
     config = common.load_config()
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        view = await database.read(_view, config, job, machine_now())
+        view = await store.read(_view, config, job, machine_now())
         with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
             keys = known_keys(config, view.summary.profile)
-            await _add_all(
-                database, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr)
-            )
-            view = await database.read(_view, config, job, machine_now())
+            await _add_all(store, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            view = await store.read(_view, config, job, machine_now())
             written = await asyncio.to_thread(writer.finish, _head(view))
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(_document(job, written))
     else:
@@ -76,18 +71,22 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     return ExitStatus.OK
 
 
-def _view(connection: Connection, config: Config, job: str, now: datetime) -> JobView:
-    return read_overview(connection, config, [job], now).jobs[0]
+def _view(reader: Reader, config: Config, job: str, now: datetime) -> JobView:
+    return read_overview(reader, config, [job], now).jobs[0]
+
+
+def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow]:
+    return reader.exports.report_page(job, after_id=after_id, limit=limit)
 
 
 async def _add_all(
-    database: Database, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
+    store: Store, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
 ) -> None:
     """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
     job, total = view.summary.name, view.summary.total
     last_id = taken = 0
     while taken < total:
-        rows = await database.read(report_page, job, after_id=last_id, limit=min(_CHUNK, total - taken))
+        rows = await store.read(_page, job, last_id, min(_CHUNK, total - taken))
         await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
@@ -158,36 +157,36 @@ def _shown(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON va
     return without_folders(without_keys(value, keys)) if isinstance(value, str) else value
 
 
-def _document(job: str, written: "Written") -> dict[str, Any]:
-    sums = written.sums
+def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
+    totals = written.totals
     return {
         "job": job,
         "files": [{"path": str(file.path), "bytes": file.size_bytes} for file in written.files],
         "bytes": sum(file.size_bytes for file in written.files),
-        "items": {state.value: number for state, number in sums.states.items()} | {"total": sums.items},
+        "items": {state.value: number for state, number in totals.states.items()} | {"total": totals.items},
         "credits": {
-            "charged": sums.money.charged,
-            "refunded": sums.money.refunded,
-            "reserved": sums.money.reserved,
+            "charged": totals.money.charged,
+            "refunded": totals.money.refunded,
+            "reserved": totals.money.reserved,
         },
-        "pictures": sums.pictures,
-        "clips": sums.clips,
-        "gone": sums.gone_count,
-        "unreadable": sums.unreadable_count,
-        "first_sent_at": iso(sums.first_sent_at),
-        "last_saved_at": iso(sums.last_saved_at),
+        "pictures": totals.images,
+        "clips": totals.videos,
+        "gone": totals.missing_count,
+        "unreadable": totals.unreadable_count,
+        "first_sent_at": iso(totals.first_sent_at),
+        "last_saved_at": iso(totals.last_saved_at),
     }
 
 
-def _say(job: str, written: "Written") -> None:
+def _say(job: str, written: "WrittenReport") -> None:
     from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
 
     first, *more = written.files
-    print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.sums.items, 'item')})")
+    print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.totals.items, 'item')})")
     if more:
         size = size_text(sum(file.size_bytes for file in more))
         print_result(f"  goes on in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
-    if written.sums.gone_count:
+    if written.totals.missing_count:
         print_result(
-            f"  {plural(written.sums.gone_count, 'file')} no longer where saved; the report names what is gone"
+            f"  {plural(written.totals.missing_count, 'file')} no longer where saved; the report names what is gone"
         )

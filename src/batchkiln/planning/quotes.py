@@ -40,7 +40,7 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.inputs import LocalInputs
-from batchkiln.store.dry_run import PriceQuestion
+from batchkiln.store import PriceQuestion
 
 T = TypeVar("T")
 

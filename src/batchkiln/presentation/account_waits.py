@@ -4,7 +4,6 @@ It holds for a queue that another process drives, and for one that nobody drives
 such as the service's last words, that process shows itself.
 """
 
-import sqlite3
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import isinf
@@ -18,8 +17,7 @@ from batchkiln.core.rate_limits import RateLimits
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.presentation.overview import AccountView
-from batchkiln.store.planner_snapshot import snapshot
-from batchkiln.store.usage import logged_requests
+from batchkiln.store import Reader
 
 _HALF_A_SECOND: Final = timedelta(seconds=0.5)
 NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
@@ -56,7 +54,7 @@ class AccountStatus:
     is_busy: bool
 
 
-def account_status(connection: sqlite3.Connection, account: AccountView, profile: Profile) -> AccountStatus:
+def account_status(reader: Reader, account: AccountView, profile: Profile) -> AccountStatus:
     """Return what an account does next, as the planner of a process that begins now would choose."""
     name, limits = account.summary.name, profile.limits
     now = ClockReading(monotonic=0.0, instant=account.now, latest=account.now)
@@ -70,12 +68,12 @@ def account_status(connection: sqlite3.Connection, account: AccountView, profile
     rates = RateLimits.of_log(
         limits,
         profile.day,
-        logged_requests(connection, profile.name, limits.minute_seconds),
+        reader.accounts.logged_requests(profile.name, limits.minute_seconds),
         account_id=account.summary.id,
         now=now,
         recent_seconds=0.0,
     )
-    seen = snapshot(connection, viewpoint, rates.days(now))
+    seen = reader.accounts.snapshot(viewpoint, rates.days(now))
     touched_at = now.monotonic_of(seen.last_read_at) if seen.last_read_at is not None else None
     due = choose_action(seen.queue, account_view(seen, rates, now, last_touched_at=touched_at), now).due
     minute = Minute(

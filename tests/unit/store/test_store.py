@@ -1,0 +1,90 @@
+"""The store's own part: news, waits and the service's time."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.outcomes import Answer
+from batchkiln.core.queue_types import Scope, Viewpoint
+from batchkiln.core.rate_limits import HeldUntil
+from batchkiln.core.states import Event
+from batchkiln.core.waits import WaitReason
+from batchkiln.store.misunderstood import end_waits
+from support.attempt_steps import begin
+from support.builders import NO, NOON, now_at
+from support.worker_world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """One item that was sent."""
+    made = World(tmp_path)
+    made.enqueue("item-1")
+    yield made
+    made.close()
+
+
+async def test_each_fact_is_news(world: World) -> None:
+    """Whoever waits is woken, and what was known before is out of date."""
+    attempt = begin(world)
+    assert attempt is not None
+    news, version = world.store.news(), world.store.version
+
+    await world.store.record_answer(attempt, Answer.UNKNOWN, NO, now_at(), is_contact=False)
+
+    assert news.is_set()
+    assert world.store.version == version + 1
+    assert not world.store.news().is_set()
+
+
+async def test_failed_fact_is_news_as_well(world: World) -> None:
+    """A plan that broke is made again, and not waited on for ever."""
+    attempt = begin(world)
+    assert attempt is not None
+    await world.store.record_hold(attempt, Event.KEY_CONFLICT, NO, now_at())
+    version = world.store.version
+
+    with pytest.raises(InvariantBroken):
+        await world.store.record_hold(attempt, Event.KEY_CONFLICT, NO, now_at())
+
+    assert world.store.version == version + 1
+
+
+async def test_wait_is_kept(world: World) -> None:
+    """Law 5: what the service imposed on creates does not hold reads, and is there for the next process."""
+    account_id = await world.store.account("main")
+    until = NOON + timedelta(hours=3)
+
+    await world.store.hold(account_id, creates=True, until=until, reason=WaitReason.THROTTLED)
+    world.restart()
+
+    found = await world.store.snapshot(Viewpoint(account_id, "test", "main", is_first=True, scope=Scope()), [NOON])
+    assert found.creates_held == HeldUntil(until, WaitReason.THROTTLED)
+    assert found.reads_held is None
+
+
+async def test_person_ends_a_wait(world: World) -> None:
+    """Whatever holds an account, there is a command that frees it: a wrong Retry-After may hold it for eight days."""
+    account_id = await world.store.account("main")
+    await world.store.account("other")
+    await world.store.hold(account_id, creates=True, until=NOON + timedelta(days=8), reason=WaitReason.THROTTLED)
+
+    ended = [world.write(end_waits, account) for account in ("test/other", "test/main", None)]
+
+    assert ended == [(), ("test/main",), ()]
+    world.restart()
+    found = await world.store.snapshot(Viewpoint(account_id, "test", "main", is_first=True, scope=Scope()), [NOON])
+    assert found.creates_held is None
+
+
+async def test_services_time_is_remembered(world: World) -> None:
+    """Law 5: the next process never believes in an earlier time than the service was known to have reached."""
+    assert await world.store.remembered_time() is None
+
+    await world.store.remember_time(now_at(5.0))
+    world.restart()
+
+    assert await world.store.remembered_time() == NOON + timedelta(seconds=5)
