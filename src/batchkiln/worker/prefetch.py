@@ -36,11 +36,11 @@ from batchkiln.worker.upload_denials import count_gone, denial_of, rest_if_in_va
 
 FILES_PER_REQUEST: Final = 5  # Service section 8
 ALIKE_REFUSALS: Final = 3
-"""So many items of one recipe refused in a row for the same reason mean that the recipe is at fault."""
+"""After so many items of one recipe were refused in a row for the same reason, the recipe is at fault."""
 
 
 async def prepare(worker: AccountWorker) -> None:
-    """Make ready what the slot will need next, until the run stops."""
+    """Make ready what the slot will need next, until the run ends."""
     while not worker.control.is_over_for(worker.account_id):
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
@@ -75,7 +75,7 @@ async def _reject(worker: AccountWorker, choice: Reject, now: ClockReading) -> N
 
 
 async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
-    """Ask the price of a candidate's recipe; a refusal is the item's, or its whole recipe's after a few alike."""
+    """Ask the price of a candidate's recipe; a refusal rejects the item, and after a few alike the whole recipe."""
     failing = worker.backoffs.quotes.get(candidate.recipe_id)
     if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
         candidate = replace(candidate, item_id=await worker.ports.queue.alike(candidate, failing.failures))
@@ -179,7 +179,7 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
 
 
 def _together(worker: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
-    """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up.
+    """Return what one request is to upload: an image that failed before goes alone, and delays no other.
 
     So does the first file of a run: where uploads are not understood, no more of the day's files are spent. Until one
     has worked, another image is tried first: where that works, it is the failing one's own fault.
@@ -207,7 +207,7 @@ Stored = tuple[WantedInput, UploadTicket]
 async def _put_all(
     worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
 ) -> list[Stored]:
-    """Put the bytes of each file; return those that the storage took, up to the first that it did not."""
+    """Put the bytes of each file; return those that the storage took, up to the first failure."""
     stored: list[Stored] = []
     for want, ticket in zip(wanted, tickets, strict=True):
         content = worker.ports.inputs.content(want.file)
@@ -276,7 +276,7 @@ async def _upload_failed(
 async def _uploads_wait(
     worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: TransientError, call: Call
 ) -> None:
-    """Let these images wait, each in its own time, so that one that always fails holds no other up."""
+    """Let each of these images wait for itself, so that one that always fails delays no other."""
     failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
     if isinstance(trouble, NotUnderstood):
         await rest_if_in_vain(worker, call)
@@ -290,12 +290,12 @@ async def _uploads_wait(
 
 
 def _is_of_uploads(error: ErrorInfo) -> bool:
-    """Tell a limit of uploads alone from the one that they share with creates (Service section 8)."""
+    """Return whether a limit is of uploads alone, and not the one that they share with creates (Service section 8)."""
     text = f"{error.code} {error.message}".lower()
     return any(word in text for word in ("upload", "file", "byte", "mib"))
 
 
 def _upload_name(want: WantedInput) -> str:
-    """Return a name for an upload that tells nothing about this machine."""
+    """Return a name for an upload that reveals nothing about this machine."""
     ending = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}.get(want.file.media_type, "bin")
     return f"{want.file.sha256[:16]}.{ending}"
