@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.core.shell_quoting import item_arguments
-from batchkiln.core.states import NOT_DELIVERED, RETRYABLE, Event, ItemState
+from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
@@ -30,7 +30,7 @@ _NOT_RETRIED: Final = {
     ItemState.DONE: "it is done; its files are there",
     ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
-_NOT_CANCELED: Final = {
+_NOT_CANCELED: Final = {state: f"it has ended: {state}" for state in FINAL_STATES} | {
     ItemState.SUBMITTING: (
         "it was sent, and may be paid already; if so, it will be fetched. `batchkiln resolve --as failed {item}` gives "
         "it up while no process drives the queue"
@@ -41,9 +41,6 @@ _NOT_CANCELED: Final = {
     ),
     ItemState.DOWNLOADING: "downloading: it is paid already and will be fetched",
     ItemState.DONE: "it is done; its files are there",
-    ItemState.FAILED: "it has ended: failed",
-    ItemState.REJECTED: "it has ended: rejected",
-    ItemState.EXPIRED: "it has ended: expired",
     ItemState.CANCELED: "it is canceled already",
     ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }

@@ -25,7 +25,7 @@ from batchkiln.worker.account_worker import AccountWorker
 log = structlog.get_logger()
 
 ANSWERS_ABOUT_TIME: Final = 5
-"""The service is asked for its time so often while its replies contradict each other; then the machine's clock serves."""
+"""The service is asked for its time so often while its replies contradict each other; then this clock serves."""
 
 
 async def resume_held(worker: AccountWorker) -> None:
