@@ -19,6 +19,7 @@ from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.planner import AccountView, NotBefore, QueueView, WaitReason
 from batchkiln.core.polling import LOST_AFTER
+from batchkiln.core.queue_changes import CallMisunderstood, CallUnderstood, HoldImposed
 from batchkiln.core.queue_types import (
     Circumstances,
     DownloadTask,
@@ -151,10 +152,10 @@ class AccountWorker:
     async def snapshot(self, now: ClockReading) -> tuple[QueueView, AccountView, int]:
         """Return what the planner needs, and the version of the queue that it is true for."""
         while self._understood:
-            await self.ports.queue.forget_misunderstood(self.account_id, self._understood.pop())
+            await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
         days = day_starts(self.day, now)
         async with self.looking:  # the tracks wake together: one of them reads for all
-            version = self.ports.queue.version
+            version = self.ports.queue.changes.version
             if self._cache is None or self._cache[:2] != (version, days):
                 snapshot = await self.ports.queue.snapshot(self.viewpoint, days)
                 self._keep(version, days, snapshot)
@@ -270,8 +271,8 @@ class AccountWorker:
 
     async def wait(self, track: str, due: NotBefore, version: int) -> None:
         """Wait until something is due, or until the queue has news; not at all where either is already so."""
-        news = self.ports.queue.news()
-        if self.ports.queue.version != version or self.control.is_over_for(self.account_id):
+        news = self.ports.queue.changes.next()
+        if self.ports.queue.changes.version != version or self.control.is_over_for(self.account_id):
             return
         self.control.rest(self.account_id, track, version, due)
         at, now = due.at, self.ports.clock.now()
@@ -282,8 +283,8 @@ class AccountWorker:
 
     async def wait_for_news(self, version: int) -> None:
         """Wait until the queue has news, without being at rest: something of the track is under way."""
-        news = self.ports.queue.news()
-        if self.ports.queue.version == version and not self.control.is_over_for(self.account_id):
+        news = self.ports.queue.changes.next()
+        if self.ports.queue.changes.version == version and not self.control.is_over_for(self.account_id):
             await news.wait()
 
     def count_stale_plan(self) -> None:
@@ -326,7 +327,8 @@ class AccountWorker:
                 self._cache = None  # the day's usage has changed, without news for anybody else
         further = tuple(day for day in day_starts(self.day, now) if day not in request.days)
         if further:
-            await self.ports.queue.count_also(replace(request, at=now.instant, days=further))
+            further_request = replace(request, at=now.instant, days=further)
+            await self.ports.queue.record_request(further_request, is_further=True)
             self._cache = None
 
     async def wait_for_capacity(self, call: Call) -> bool:
@@ -387,7 +389,7 @@ class AccountWorker:
             is_ours = request.account_id == self.account_id and now.instant - request.sent_at < recent
             if is_ours and self.day.start_of(request.sent_at) != today:
                 note = RequestNote(request.account_id, request.kind, now.instant, (today,))
-                await self.ports.queue.count_also(note)
+                await self.ports.queue.record_request(note, is_further=True)
 
     # --- troubles ---
 
@@ -424,7 +426,7 @@ class AccountWorker:
                 await self._count_misunderstood(own, call, trouble, now)
             if told is not None or isinstance(trouble, Throttled):
                 await self._hold_window(call, own.held, told, now)
-        self.ports.queue.announce()
+        self.ports.queue.changes.announce()
 
     def _wait(
         self,
@@ -474,7 +476,7 @@ class AccountWorker:
         )
         log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_error(trouble))
         self._understood.discard(call)
-        await self.ports.queue.record_misunderstood(self.account_id, entry, self.circumstances)
+        await self.ports.queue.update_account(self.account_id, CallMisunderstood(entry, self.circumstances), now)
         if call.may_rest:
             self.backoffs[call] = Backoff(said=self.backoffs[call].said)
 
@@ -491,7 +493,8 @@ class AccountWorker:
             self.is_told_reads |= told is not None
         if told is not None and due in {self.creates_held, self.reads_held}:
             until = now.latest + timedelta(seconds=told)
-            await self.ports.queue.hold(self.account_id, creates=call.is_create, until=until, reason=due.reason)
+            hold = HoldImposed(is_of_creates=call.is_create, until=until, reason=due.reason)
+            await self.ports.queue.update_account(self.account_id, hold, now)
 
     def is_of_older_key(self, attempt: Attempt, trouble: AccountBlocked) -> bool:
         """Tell whether it is only the API key of an earlier attempt that is refused, and the account has a newer one.
@@ -516,7 +519,7 @@ class AccountWorker:
         backoff = self.backoffs[Call.UPLOAD]
         backoff.count(passed=self.machine.passed)
         backoff.wait(now.monotonic, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
-        self.ports.queue.announce()
+        self.ports.queue.changes.announce()
 
     def count_alike(self, words: str) -> int:
         """Count one more create that was refused in these words, and return how many there are in a row."""
@@ -538,7 +541,7 @@ class AccountWorker:
         tell("create_undecided", account=self.viewpoint.account, reason=told, retry_after_seconds=seconds)
         own.said = told
         own.held = own.held.after(NotBefore(now.monotonic + seconds, reason))
-        self.ports.queue.announce()
+        self.ports.queue.changes.announce()
 
     def avoid_failing_inputs(self) -> None:
         """Let items go first that need no image whose upload fails again and again."""

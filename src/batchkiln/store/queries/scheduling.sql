@@ -190,22 +190,20 @@ SELECT EXISTS (
 -- name: touch_attempt
 UPDATE attempt SET last_read_at = :now WHERE id = :attempt_id;
 
--- name: attempt_and_claim -- and whether the generation is known under another attempt of the account
-SELECT attempt.*, EXISTS (
-    SELECT 1 FROM attempt AS other
-    WHERE other.account_id = attempt.account_id AND other.generation_id = :generation_id AND other.id <> attempt.id
-) AS is_known
-FROM attempt WHERE attempt.id = :attempt_id;
+-- name: is_generation_known -- under another attempt of the account
+SELECT EXISTS (
+    SELECT 1 FROM attempt WHERE account_id = :account_id AND generation_id = :generation_id AND id <> :attempt_id
+);
 
 -- name: accept_attempt
 UPDATE attempt
-SET state = :state, generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
-    generation_created_at = :created_at, day_start_at = :day, last_read_at = :now, ended_at = :ended_at
+SET state = 'active', generation_id = :generation_id, generation_status = :status, cost_credits = :cost,
+    generation_created_at = :created_at, day_start_at = :day, last_read_at = :now
 WHERE id = :attempt_id AND state = 'sent';
 
 -- name: confirm_attempt
 UPDATE attempt SET generation_created_at = :created_at, cost_credits = :cost, day_start_at = :day
-WHERE id = :attempt_id;
+WHERE id = :attempt_id RETURNING *;
 
 -- name: recharge_attempt
 UPDATE attempt SET cost_credits = :cost WHERE id = :attempt_id RETURNING *;
@@ -214,7 +212,7 @@ UPDATE attempt SET cost_credits = :cost WHERE id = :attempt_id RETURNING *;
 UPDATE attempt SET generation_status = :status, lost_since = NULL WHERE id = :attempt_id;
 
 -- name: note_lost
-UPDATE attempt SET lost_since = coalesce(lost_since, :now) WHERE id = :attempt_id RETURNING lost_since;
+UPDATE attempt SET lost_since = coalesce(lost_since, :now) WHERE id = :attempt_id RETURNING *;
 
 -- name: note_duration
 UPDATE attempt SET seen_going_ms = :going, seen_ended_ms = :ended WHERE id = :attempt_id;
@@ -231,22 +229,25 @@ ORDER BY attempt.id;
 
 -- name: end_attempt
 UPDATE attempt
-SET state = :state, ended_at = :now, is_refunded = :is_refunded,
-    generation_status = coalesce(:status, generation_status)
+SET state = :state, ended_at = :now, is_refunded = :is_refunded
 WHERE id = :attempt_id AND state IN ('sent', 'active');
 
 -- name: expire_attempt -- its result was there, and is no longer
 UPDATE attempt SET state = 'expired', ended_at = :now, generation_status = 'expired'
-WHERE id = :attempt_id AND state IN ('active', 'succeeded');
+WHERE id = :attempt_id AND state = 'succeeded';
 
 -- name: count_failure
-UPDATE item SET failures = failures + 1 WHERE id = :item_id
-RETURNING failures, (SELECT attempts FROM recipe WHERE recipe.id = item.recipe_id);
+UPDATE item SET failures = failures + 1 WHERE id = :item_id;
 
--- name: refused_in_a_row  (of the request itself: a limit or a blocked account is counted as an answer)
+-- name: failures -- so far, and how many end the item
+SELECT item.failures, recipe.attempts FROM item JOIN recipe ON recipe.id = item.recipe_id WHERE item.id = :item_id;
+
+-- name: refused_in_a_row -- before this attempt; a limit or a blocked account is counted as an answer, and not here
 SELECT count(*) FROM attempt
-WHERE item_id = :item_id AND state = 'refused' AND sends > answers
-  AND number > coalesce((SELECT max(number) FROM attempt WHERE item_id = :item_id AND state <> 'refused'), 0);
+WHERE item_id = :item_id AND id <> :attempt_id AND state = 'refused' AND sends > answers
+  AND number > coalesce((
+    SELECT max(number) FROM attempt WHERE item_id = :item_id AND id <> :attempt_id AND state <> 'refused'
+  ), 0);
 
 -- name: set_quote
 INSERT INTO quote (profile, price_key, cost_credits, quoted_at)
