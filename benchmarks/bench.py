@@ -24,6 +24,7 @@ import large_queue
 import overhead
 import pages
 import slot
+import structure
 from figure import HEAD, Figure
 
 from batchkiln.logs import configure_logging
@@ -37,6 +38,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Figure]]]] = {
     "slot": lambda share: slot.figures(500 // share),
     "days": lambda share: days.figures(2000 // share),
     "accounts": lambda share: accounts.figures(1000 // share, 8),
+    "structure": lambda _: structure.figures(),
 }
 
 

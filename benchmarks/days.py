@@ -22,7 +22,7 @@ from figure import Figure, at_most, below
 from scipy.optimize import linprog
 from simulated import Forecasts, Played, play
 
-from batchkiln.service.rules.catalog import load_catalog
+from batchkiln_service.rules.catalog import load_catalog
 from simulation.plan import Plan
 
 DAY_CREDITS = 2000

@@ -24,9 +24,9 @@ from simulated import play
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from batchkiln.cli.progress import STILL_AFTER_SECONDS
-from crash.ground import Ground
+from crash.process_harness import Ground
 from simulation.plan import Plan
-from simulation.world import World
+from simulation.simulated_world import World
 
 IDLE_HOURS = 9
 WAKEUPS = 50

@@ -46,8 +46,8 @@ from batchkiln.core.responses import (
     QuoteReply,
 )
 from batchkiln.logs import configure_logging
+from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.run_state import RunState
 
@@ -141,9 +141,9 @@ async def run(folder: Path, items: int) -> tuple[float, float]:
     numbers = ", ".join(str(number) for number in range(items))
     (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
     setting = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    database = await Database.open_for_writing(setting.queue)
+    store = await Store.open_for_writing(setting.queue)
     manifests = [str(folder / "m.yaml")]
-    applied = await apply_manifests(database, setting, manifests, options=ApplyOptions(), stdin=BytesIO())
+    applied = await apply_manifests(store, setting, manifests, options=ApplyOptions(), stdin=BytesIO())
     real_worker = Engine._worker  # noqa: SLF001  what a worker talks to is exchanged, and nothing else
 
     async def worker(self: Engine, *args: Any, **kwargs: Any) -> AccountWorker:  # noqa: ANN401
@@ -154,11 +154,11 @@ async def run(folder: Path, items: int) -> tuple[float, float]:
 
     with mock.patch.object(Engine, "_worker", worker):
         control = RunState(scope=scope_of(applied))
-        async with open_engine(database, setting, control, command="benchmark") as driver:
+        async with open_engine(store, setting, control, command="benchmark") as driver:
             began, cpu = time.perf_counter(), time.process_time()
             left = await driver.run()
             seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    await database.close()
+    await store.close()
     assert left.total == 0, left
     return seconds, cpu
 

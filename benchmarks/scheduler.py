@@ -32,8 +32,8 @@ from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.logs import configure_logging
+from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
 
 CONFIG = """
@@ -118,16 +118,14 @@ async def run(folder: Path, base_url: str, items: int) -> tuple[float, float]:
     (folder / "m.yaml").write_text(MANIFEST.format(folder=folder, numbers=numbers))
     queue = folder / "queue.db"
     setting = AppContext(queue, load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    database = await Database.open_for_writing(queue)
-    applied = await apply_manifests(
-        database, setting, [str(folder / "m.yaml")], options=ApplyOptions(), stdin=BytesIO()
-    )
+    store = await Store.open_for_writing(queue)
+    applied = await apply_manifests(store, setting, [str(folder / "m.yaml")], options=ApplyOptions(), stdin=BytesIO())
     control = RunState(scope=scope_of(applied))
-    async with open_engine(database, setting, control, command="benchmark") as driver:
+    async with open_engine(store, setting, control, command="benchmark") as driver:
         began, cpu = time.perf_counter(), time.process_time()
         left = await driver.run()
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    await database.close()
+    await store.close()
     assert left.total == 0, left
     return seconds, cpu
 

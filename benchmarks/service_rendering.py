@@ -25,9 +25,9 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from batchkiln.service import Limits, LocalService, ServiceConfig
-from batchkiln.service.media import workshop
-from batchkiln.service.media.renderer import WORKERS
+from batchkiln_service import Limits, LocalService, ServiceConfig
+from batchkiln_service.media import worker_pool
+from batchkiln_service.media.renderer import WORKERS
 
 TICK_SECONDS: Final = 0.001
 SMALL: Final[dict[str, Any]] = {
@@ -231,7 +231,7 @@ async def main() -> None:
     args = parser.parse_args()
     if args.thread_pixels is not None:
         # A constant for everybody but these tables.
-        setattr(workshop, "MAX_THREAD_PIXELS", args.thread_pixels)  # noqa: B010
+        setattr(worker_pool, "MAX_THREAD_PIXELS", args.thread_pixels)  # noqa: B010
     await print_costs()
     await print_scenes(args.clips)
 

@@ -14,12 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from batchkiln.config import load_config
 from batchkiln.presentation.overview import read_overview
-from batchkiln.service.api.generations import PENDING_SECONDS
-from batchkiln.service.clock import Dice
+from batchkiln.store import Reader
+from batchkiln_service.api.generation_endpoints import PENDING_SECONDS
+from batchkiln_service.clock import RandomStream
+from simulation.log_silencing import silence
 from simulation.plan import Plan
-from simulation.playing import place_for_worlds, seeded_secrets
-from simulation.quiet import silence
-from simulation.world import World
+from simulation.plan_runner import place_for_worlds, seeded_secrets
+from simulation.simulated_world import World
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Forecasts:
         with closing(sqlite3.connect(world.program_folder / "queue.db")) as connection:
             connection.row_factory = sqlite3.Row
             config = load_config(world.program_folder / "batchkiln.yaml", {})
-            job = read_overview(connection, config, [self.job], world.wall()).jobs[0]
+            job = read_overview(Reader(connection), config, [self.job], world.wall()).jobs[0]
         if job.estimated_end_at is not None:
             self.told.append((job.now.timestamp(), job.estimated_end_at.timestamp()))
 
@@ -120,11 +121,11 @@ def durations(seconds_of: Callable[[str], float] | None) -> Iterator[None]:
         yield
         return
 
-    def drawn(self: Dice, subject: str, *, mean: float, spread: float) -> float:
+    def drawn(self: RandomStream, subject: str, *, mean: float, spread: float) -> float:
         del self, mean, spread
         return max(0.0, seconds_of(subject) - PENDING_SECONDS)
 
-    with mock.patch.object(Dice, "duration_seconds", drawn):
+    with mock.patch.object(RandomStream, "duration_seconds", drawn):
         yield
 
 

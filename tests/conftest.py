@@ -1,13 +1,36 @@
 """What holds for all tests."""
 
+import gc
 import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
 
 import pytest
 
-# Commands are started by the hundred: a machine that keeps no bytecode would compile the whole program for each.
+from support.examples import register_profiles
+
+_MEMORY: Final = Path("/dev/shm")
+_ROOM_BYTES: Final = 4 << 30
+
+register_profiles()
+# Commands are started by the hundred, and each worker reads every test: without bytecode all would compile it anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# A queue waits for the disk at each commit. What tests write is gone afterwards, so memory serves, where there is room.
+if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+gc.disable()  # until everything is imported
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin what takes long: at the end, one worker would be at it alone."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Never look for garbage again among what was imported and collected: some tests collect it a hundred times."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()

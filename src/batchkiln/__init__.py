@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NoDriver, QueueBusy, QueueInUse
     from batchkiln.core.states import ItemState
     from batchkiln.presentation.overview import JobView, Overview
-    from batchkiln.store.events import LoggedEvent
-    from batchkiln.store.items import ItemDetail, ItemSummary
+    from batchkiln.store import ItemDetail, ItemSummary, LoggedEvent
 
     __version__: str
 
@@ -47,10 +46,10 @@ _HOMES: Final = {
     "ExitStatus": "core.errors",
     "InputError": "core.errors",
     "ItemState": "core.states",
-    "ItemDetail": "store.items",
-    "ItemSummary": "store.items",
+    "ItemDetail": "store",
+    "ItemSummary": "store",
     "JobView": "presentation.overview",
-    "LoggedEvent": "store.events",
+    "LoggedEvent": "store",
     "NoDriver": "core.errors",
     "Overview": "presentation.overview",
     "Queue": "api.queue",

@@ -29,7 +29,7 @@ ALLOWED: Final = frozenset(
 """Names of fields that may be written."""
 
 MAX_CHARACTERS: Final = 300
-_SERVICE: Final = "batchkiln.service"  # logs by the standard library, with fields in `extra`
+_SERVICE: Final = "batchkiln_service"  # logs by the standard library, with fields in `extra`
 _OF_EVERY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _KEPT_WHOLE: Final = frozenset({"event", "level", "timestamp", "dropped"})
 _SEARCHED_MAX_CHARACTERS: Final = 5_000

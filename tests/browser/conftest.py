@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from batchkiln.config import Config, Profile
 from batchkiln.dashboard.server import Served, serving
-from integration.dashboard.scene import AT, fill, scene
-from unit.queue.queue_file import QueueFile
+from integration.dashboard.sample_queue import AT, fill, scene
+from support.queue_file import QueueFile
 
 PATIENCE_SECONDS = 120  # only what hangs takes so long
 CHROMIUM = next(

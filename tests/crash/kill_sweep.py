@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from crash.ground import Ground, run_with_kills
+from crash.process_harness import Ground, run_with_kills
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from crash import trials
-from crash.ground import Ground
+from crash.process_harness import Ground
 from crash.proxy import proxying
 from crash.small_disk import small_disk
 

@@ -27,8 +27,8 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from batchkiln.service import Limits
-from batchkiln.service.books.credits import audit
+from batchkiln_service import Limits
+from batchkiln_service.db.credits import audit
 
 PATIENCE_SECONDS = 120.0
 CONNECTIONS = 16

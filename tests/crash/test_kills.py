@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from crash.ground import Ground, run_with_kills
+from crash.process_harness import Ground, run_with_kills
 
 IMAGES = [f"A lighthouse on rock {number}, sea mist" for number in range(1, 13)]
 CLIPS = [f"A gull circles the mast of boat {number}" for number in range(1, 4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["run", "serve"])
 def test_kills_cost_nothing_twice_and_lose_nothing(tmp_path: Path, target: str) -> None:
     """Law 2, Law 4, Law 5, Law 7: whichever side is killed, the service's own ledger shows a client without fault."""

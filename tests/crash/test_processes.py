@@ -4,14 +4,17 @@ import random
 import signal
 from pathlib import Path
 
+import pytest
+
 from crash import trials
-from crash.ground import JOB, PATIENCE_SECONDS, Ground, kill
+from crash.process_harness import JOB, PATIENCE_SECONDS, Ground, kill
 from crash.proxy import proxying
 
 IMAGES = [f"A lighthouse on rock {number}, sea mist" for number in range(1, 13)]
 MORE = [f"A harbour behind dike {number}, low tide" for number in range(1, 4)]
 
 
+@pytest.mark.long
 def test_signals_cost_nothing_twice_and_lose_nothing(tmp_path: Path) -> None:
     """Law 2, Law 5, Law 9: a run leaves with the signal's code; a second one ends even a create on its way at once."""
     ground = Ground(tmp_path, IMAGES, [], scale=120.0)
@@ -30,6 +33,7 @@ def test_signals_cost_nothing_twice_and_lose_nothing(tmp_path: Path) -> None:
     assert ground.violations() == []
 
 
+@pytest.mark.long
 def test_queue_has_one_driver_and_takes_more_meanwhile(tmp_path: Path) -> None:
     """Law 4, Law 9: a second run is told who works, an enqueue adds to it, and who comes after a kill goes on."""
     ground = Ground(tmp_path, IMAGES[:6], [], scale=120.0)
@@ -57,6 +61,7 @@ def test_queue_has_one_driver_and_takes_more_meanwhile(tmp_path: Path) -> None:
     assert ground.violations() == []
 
 
+@pytest.mark.long
 def test_enqueues_side_by_side_are_taken_up_by_work(tmp_path: Path) -> None:
     """Law 9: two at a time of the same manifests: each item is there once, and is done without a restart."""
     ground = Ground(tmp_path, IMAGES[:3], [], scale=120.0)
@@ -78,6 +83,7 @@ def test_enqueues_side_by_side_are_taken_up_by_work(tmp_path: Path) -> None:
     assert ground.violations() == []
 
 
+@pytest.mark.long
 def test_broken_connections_cost_nothing_twice_and_lose_nothing(tmp_path: Path) -> None:
     """Law 2, Law 3, Law 5, Law 7: whatever of a request or a reply is lost on the way, no limit is overstepped."""
     ground = Ground(tmp_path, IMAGES, [], scale=120.0)

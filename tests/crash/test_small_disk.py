@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from crash import trials
-from crash.ground import Ground
+from crash.process_harness import Ground
 from crash.small_disk import NoNamespaces, small_disk
 
 IMAGES = [f"A lighthouse on rock {number}, sea mist" for number in range(1, 9)]
 
 
+@pytest.mark.long
 def test_full_disk_costs_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
     """Law 2, Law 7, Law 9: a run stops with a clear word, sends nothing while there is no room, and then goes on."""
     try:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
-from crash.ground import PATIENCE_SECONDS, Ground, kill
-from crash.ledger import Books
+from crash.process_harness import PATIENCE_SECONDS, Ground, kill
 from crash.proxy import Proxy
+from crash.service_books import Books
 from crash.small_disk import SmallDisk
 
 CREATES = b"POST /api/v1/images"

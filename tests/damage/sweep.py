@@ -23,7 +23,7 @@ from batchkiln.store import integrity
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from damage.harm import HARMS, PAGE, Fate, fate_of, is_said, pages, sound_queue
+from damage.file_damage import HARMS, PAGE, Fate, fate_of, is_said, pages, sound_queue
 
 
 def main() -> int:

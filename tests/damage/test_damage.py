@@ -13,9 +13,9 @@ from batchkiln.store import integrity
 from batchkiln.store.database import SCHEMA_VERSION, Database
 from golden.files import load, resumed_world
 from golden.test_golden import ENDS
-from support.world import World
+from support.worker_world import World
 
-from .harm import HARMS, PAGE, fate_of, is_told, pages, sound_queue
+from .file_damage import HARMS, PAGE, fate_of, is_told, pages, sound_queue
 
 
 async def test_sound_queue_is_driven_to_its_end(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from batchkiln.core.errors import BatchkilnError, QueueUnusable
 from batchkiln.store import integrity
 from batchkiln.store.database import Database
 
-from .harm import is_told, queue_with_log, sound_queue
+from .file_damage import is_told, queue_with_log, sound_queue
 
 MODES = pytest.mark.parametrize("mode", ["writing", "reading"])
 

@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from support.programs import environment
 
-from .harm import HARMS, PAGE, sound_queue
+from .file_damage import HARMS, PAGE, sound_queue
 
 SOURCE: Final = Path(__file__).parents[2] / "src"
 CONFIG: Final = """

@@ -69,21 +69,21 @@ WORDS: Final = (
 
 def targets(folder: Path) -> dict[bytes, Callable[[bytes], None]]:
     """What the first byte chooses."""
-    from fuzz import ground  # noqa: PLC0415  instrumented first
+    from fuzz import invariants  # noqa: PLC0415  instrumented first
 
     def rows(kind: str) -> Callable[[bytes], None]:
-        return lambda content: ground.check_rows(folder, content, kind)
+        return lambda content: invariants.check_rows(folder, content, kind)
 
     return {
-        b"m": lambda content: ground.check_manifest(folder, content),
+        b"m": lambda content: invariants.check_manifest(folder, content),
         b"c": rows("csv"),
         b"t": rows("tsv"),
         b"j": rows("jsonl"),
         b"x": rows("txt"),
         b"g": rows("txt.gz"),
-        b"p": lambda content: ground.check_template(content.decode("utf-8", "replace")),
-        b"w": lambda content: ground.check_condition(content.decode("utf-8", "replace")),
-        b"i": lambda content: ground.check_image(folder, content),
+        b"p": lambda content: invariants.check_template(content.decode("utf-8", "replace")),
+        b"w": lambda content: invariants.check_condition(content.decode("utf-8", "replace")),
+        b"i": lambda content: invariants.check_image(folder, content),
     }
 
 
@@ -103,13 +103,13 @@ def seeds() -> list[bytes]:
 
 def tried(content: bytes, chosen: dict[bytes, Callable[[bytes], None]]) -> BaseException | None:
     """Give what an input raises that nothing may raise."""
-    from fuzz import ground  # noqa: PLC0415  instrumented first
+    from fuzz import invariants  # noqa: PLC0415  instrumented first
 
     target = chosen.get(content[:1], chosen[b"m"])
     try:
-        with ground.patience():
+        with invariants.patience():
             target(content[1:])
-    except (Exception, ground.Stuck) as broken:  # noqa: BLE001  any is a finding
+    except (Exception, invariants.Stuck) as broken:  # noqa: BLE001  any is a finding
         return broken
     return None
 
@@ -135,8 +135,8 @@ def fuzz(options: argparse.Namespace, folder: Path) -> None:
     import atheris  # noqa: PLC0415  an extra of this command alone
 
     with atheris.instrument_imports(include=["batchkiln.manifest", "batchkiln.core", "jinja2", "yaml"]):
-        from fuzz import ground  # noqa: PLC0415  instrumented here
-    ground.furnish(folder)
+        from fuzz import invariants  # noqa: PLC0415  instrumented here
+    invariants.furnish(folder)
     chosen = targets(folder)
 
     def one(content: bytes) -> None:
@@ -189,9 +189,9 @@ def search(options: argparse.Namespace, folder: Path) -> int:
 
 def replay(path: Path, folder: Path) -> int:
     """Try one input again, and show what it breaks."""
-    from fuzz import ground  # noqa: PLC0415  not instrumented
+    from fuzz import invariants  # noqa: PLC0415  not instrumented
 
-    ground.furnish(folder)
+    invariants.furnish(folder)
     broken = tried(path.read_bytes(), targets(folder))
     if broken is None:
         print("nothing is broken by it")

@@ -16,7 +16,7 @@ from batchkiln.manifest import open_manifest
 from batchkiln.manifest.images import ImageRefused, Images
 from batchkiln.manifest.sources import FREE_EXPANSION_SIZE_BYTES, MAX_EXPANSION
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
-from fuzz import ground
+from fuzz import invariants
 
 HEADER = "version: 1\njob: t\ndefaults: {model: epsilon-2, mode: text-to-image}\n"
 ITEMS = HEADER + "items:\n"
@@ -24,17 +24,17 @@ ITEMS = HEADER + "items:\n"
 
 def mistakes(folder: Path, manifest: str | bytes) -> tuple[Diagnostic, ...]:
     """Read a manifest that is wrong, within anybody's patience, and give what is told."""
-    with ground.patience():
-        found = ground.read(folder, manifest.encode() if isinstance(manifest, str) else manifest)
+    with invariants.patience():
+        found = invariants.read(folder, manifest.encode() if isinstance(manifest, str) else manifest)
     assert isinstance(found, InputError), "it was taken"
-    ground.check_told(found)
+    invariants.check_told(found)
     return found.mistakes
 
 
 def names(folder: Path, manifest: str) -> list[str]:
     """Read a manifest that is right, and give its ids."""
-    with ground.patience():
-        found = ground.read(folder, manifest.encode())
+    with invariants.patience():
+        found = invariants.read(folder, manifest.encode())
     assert not isinstance(found, InputError), found
     return [one.spec.name for one in found[1]]
 
@@ -98,7 +98,7 @@ def test_expressions_that_multiply_are_refused_at_once(expression: str) -> None:
     variables = {"b": 7, "long": "x" * 500_000}
     tracemalloc.start()
     try:
-        with ground.patience():
+        with invariants.patience():
             for evaluated in (
                 lambda: compile_template("{{ " + expression + " }}").render(variables),
                 lambda: compile_condition(expression).holds(variables),
@@ -129,7 +129,7 @@ def test_long_results_are_not_made_before_they_are_refused(template: str) -> Non
 @pytest.mark.parametrize("sign", ["-", "not ", "+"])
 def test_signs_in_a_row(sign: str) -> None:
     """A template that takes Jinja seconds to compile is refused."""
-    with ground.patience(), pytest.raises(TemplateFailed, match="levels deep"):
+    with invariants.patience(), pytest.raises(TemplateFailed, match="levels deep"):
         compile_template("{{ " + sign * 150 + "a }}")
 
 
@@ -221,7 +221,7 @@ def test_an_index_that_runs_into_its_neighbour(tmp_path: Path) -> None:
 
 def test_accents_without_end_in_a_file_name() -> None:
     """Sorting a run of accents takes the square of its length; the beginning of a value is enough."""
-    with ground.patience():
+    with invariants.patience():
         assert safe_value("\u0301\u0316" * 300_000) != safe_value("\u0301\u0316" * 300_001)
 
 
@@ -244,7 +244,7 @@ def test_thousands_of_unknown_columns(tmp_path: Path) -> None:
 
 def test_an_id_made_of_the_name_of_the_file(tmp_path: Path) -> None:
     """A manifest may have a name that no id can have."""
-    found = ground.read(tmp_path, (ITEMS + "- p\n").encode(), name="a" * 220 + ".yaml")
+    found = invariants.read(tmp_path, (ITEMS + "- p\n").encode(), name="a" * 220 + ".yaml")
 
     assert isinstance(found, InputError)
     assert [(one.line, one.column) for one in found.mistakes] == [(5, 3)]

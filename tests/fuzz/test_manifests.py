@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.outputs import RealFiles
 from batchkiln.outputs.paths import place_inside
-from fuzz import ground, writing
+from fuzz import invariants
+from fuzz import manifest_strategies as strategies
 from fuzz.manifests import CONDITIONS, TEMPLATES, WORDS
 
 
@@ -21,55 +22,55 @@ from fuzz.manifests import CONDITIONS, TEMPLATES, WORDS
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all that the manifests name."""
     made = tmp_path_factory.mktemp("ground")
-    ground.furnish(made)
+    invariants.furnish(made)
     return made
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty queue, to be copied."""
-    return ground.empty_queue(tmp_path_factory.mktemp("queue") / "template.db")
+    return invariants.empty_queue(tmp_path_factory.mktemp("queue") / "template.db")
 
 
 def check_applied(folder: Path, template: Path, manifest: bytes) -> None:
     """All that is promised of a manifest, on its real way into the queue."""
-    with ground.patience():
-        found = ground.read(folder, manifest)
-        queued, error = ground.applied(folder, "m.yaml", template)
+    with invariants.patience():
+        found = invariants.read(folder, manifest)
+        queued, error = invariants.applied(folder, "m.yaml", template)
     if isinstance(found, InputError):
-        ground.check_told(found)
+        invariants.check_told(found)
     if error is not None:
-        ground.check_told(error)
+        invariants.check_told(error)
         return
     assert not isinstance(found, InputError)
     job, placed = found
     assert queued == [(one.spec.name, index) for index, one in enumerate(placed)]
-    ground.check_names(job, [one.spec for one in placed], are_queued=True)
+    invariants.check_names(job, [one.spec for one in placed], are_queued=True)
 
 
-@writing.often(90)
-@given(manifest=writing.manifests())
+@strategies.often(90)
+@given(manifest=strategies.manifests())
 def test_almost_valid_manifests(folder: Path, template: Path, manifest: bytes) -> None:
     """An error names file, line and column, and nothing is enqueued; or all of it is, with files of their own."""
     check_applied(folder, template, manifest)
 
 
-@writing.often(80)
-@given(manifest=st.one_of(writing.mutated(), writing.mutated(), st.binary(max_size=80)))
+@strategies.often(80)
+@given(manifest=st.one_of(strategies.mutated(), strategies.mutated(), st.binary(max_size=80)))
 def test_mutated_manifests(folder: Path, template: Path, manifest: bytes) -> None:
     """As above, for valid manifests that were damaged, and for no manifests at all."""
     check_applied(folder, template, manifest)
 
 
-@writing.often(90)
-@given(manifest=writing.named())
+@strategies.often(90)
+@given(manifest=strategies.named())
 def test_names_of_files(folder: Path, template: Path, manifest: bytes) -> None:
     """Whatever ids and values hold, the files stay below `output.dir`, and no two items get the same one."""
     check_applied(folder, template, manifest)
 
 
-@writing.often(60)
-@given(source=writing.rows(), is_packed=st.booleans(), entry=writing.sources)
+@strategies.often(60)
+@given(source=strategies.rows(), is_packed=st.booleans(), entry=strategies.sources)
 def test_rows(
     folder: Path, template: Path, source: tuple[str, bytes], *, is_packed: bool, entry: dict[str, object]
 ) -> None:
@@ -79,24 +80,26 @@ def test_rows(
     (folder / name).write_bytes(gzip.compress(content, 1) if is_packed else content)
 
     check_applied(
-        folder, template, writing.written(writing.HEADER_FIELDS | {"items": [entry | {"from": name}]}, is_plain=False)
+        folder,
+        template,
+        strategies.written(strategies.HEADER_FIELDS | {"items": [entry | {"from": name}]}, is_plain=False),
     )
 
 
-@writing.often(200)
-@given(parts=st.lists(st.sampled_from([*TEMPLATES, *CONDITIONS, *WORDS, *writing.ODD]), max_size=5))
+@strategies.often(200)
+@given(parts=st.lists(st.sampled_from([*TEMPLATES, *CONDITIONS, *WORDS, *strategies.ODD]), max_size=5))
 def test_templates_and_conditions(parts: list[str]) -> None:
     """A template gives text within its bound, and a condition an answer; or they say why not."""
-    with ground.patience():
-        ground.check_template("".join(parts))
-        ground.check_condition(" ".join(parts))
+    with invariants.patience():
+        invariants.check_template("".join(parts))
+        invariants.check_condition(" ".join(parts))
 
 
 def test_a_link_in_the_output_folder_leads_nowhere(tmp_path: Path) -> None:
     """A folder of the pattern that is a link to elsewhere is refused when the file is to be written."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "t").symlink_to(tmp_path)
-    found = ground.read(tmp_path, ground_manifest())
+    found = invariants.read(tmp_path, ground_manifest())
     assert not isinstance(found, InputError)
 
     with pytest.raises(OutputDirNotWritable, match="symbolic link"):
@@ -105,6 +108,7 @@ def test_a_link_in_the_output_folder_leads_nowhere(tmp_path: Path) -> None:
 
 def ground_manifest() -> bytes:
     """A valid manifest whose files go to `out/t/`."""
-    return writing.written(
-        writing.HEADER_FIELDS | {"output": {"dir": "out"}, "items": [{"id": "a", "prompt": "p"}]}, is_plain=True
+    return strategies.written(
+        strategies.HEADER_FIELDS | {"output": {"dir": "out"}, "items": [{"id": "a", "prompt": "p"}]},
+        is_plain=True,
     )

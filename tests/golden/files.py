@@ -11,7 +11,7 @@ from typing import Any, Final
 from batchkiln.core.responses import GenerationRecord, GenerationStatus, OutputLink
 from support.fake_clock import FakeClock
 from support.fake_service import LINK_LIFE, Create, FakeService, Generation, Request
-from support.world import World
+from support.worker_world import World
 
 FOLDER: Final = Path(__file__).parent
 COMMAND: Final = "python tests/golden/make.py"

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from batchkiln.store.database import SCHEMA_VERSION
 from golden.files import dump, queue_file, surroundings_file, surroundings_of
-from golden.story import told
+from golden.queue_history import told
 
 
 def main() -> int:

@@ -21,7 +21,7 @@ from batchkiln.store import database as queue_connection
 from batchkiln.store.database import SCHEMA_VERSION, Database
 from golden.files import COMMAND, dump, load, queue_file, resumed_world, schema, surroundings_file
 from support.fake_service import Create, content_of
-from support.world import World
+from support.worker_world import World
 
 SOURCE: Final = Path(__file__).parents[2] / "src"
 VERSIONS: Final = [version for version in range(1, SCHEMA_VERSION + 1) if queue_file(version).exists()]
@@ -213,7 +213,7 @@ def test_kill_in_the_middle_of_a_migration_leaves_the_queue_as_it_was(tmp_path: 
         """
         import os, signal, sqlite3, sys
         from pathlib import Path
-        from batchkiln.store import connection as queue
+        from batchkiln.store import database as queue
         known = [*queue.migrations(), (queue.SCHEMA_VERSION + 1, sys.argv[2] + "SELECT die();\\n")]
         queue.migrations = lambda: known
         connection = sqlite3.connect(sys.argv[1], isolation_level=None)

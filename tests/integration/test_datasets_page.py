@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from support.following import put_program
+from support.manual_commands import put_program
 from support.programs import environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -53,6 +53,7 @@ def test_the_page_has_commands_for_all_formats() -> None:
     }
 
 
+@pytest.mark.long
 def test_the_folders_are_as_the_page_draws_them(folder: Path) -> None:
     """The tree of the image folder, the tables, and the shards."""
     exported = folder / "exports" / "first-job"

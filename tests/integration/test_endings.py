@@ -4,14 +4,16 @@ import asyncio
 from io import BytesIO
 from pathlib import Path
 
+import pytest
+
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
-from batchkiln.service import Limits, LocalService, ServiceConfig
+from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
+from batchkiln_service import Limits, LocalService, ServiceConfig
 
 RUNS = 40
 
@@ -39,18 +41,19 @@ async def drive(folder: Path, number: int) -> int:
     manifest = folder / f"manifest-{number}.yaml"
     manifest.write_text(MANIFEST.replace("RUN", str(number)))
     setting = AppContext(folder / f"queue-{number}.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    database = await Database.open_for_writing(setting.queue)
+    store = await Store.open_for_writing(setting.queue)
     try:
         control = RunState()
-        async with open_engine(database, setting, control, command="test") as driver:
+        async with open_engine(store, setting, control, command="test") as driver:
             options = ApplyOptions()
-            applied = await apply_manifests(database, setting, [str(manifest)], options=options, stdin=BytesIO())
+            applied = await apply_manifests(store, setting, [str(manifest)], options=options, stdin=BytesIO())
             control.scope = scope_of(applied)
             return (await driver.run()).total
     finally:
-        await database.close()
+        await store.close()
 
 
+@pytest.mark.long
 async def test_every_run_ends(tmp_path: Path) -> None:
     """Real threads and a service that answers at once: each of many runs ends, with nothing left."""
     config = ServiceConfig(state_dir=tmp_path / "service", instant=True, limits=Limits.lifted())

@@ -11,12 +11,12 @@ from batchkiln.api.apply_manifests import apply_manifests, scope_of
 from batchkiln.api.engine import open_engine
 from batchkiln.config import load_config
 from batchkiln.core.queue_types import Outstanding
-from batchkiln.service import AccountConfig, LocalService, ServiceConfig
-from batchkiln.service.faults import FaultRule
+from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
 from batchkiln.worker.run_state import RunState
-from crash.ledger import Books
+from batchkiln_service import AccountConfig, LocalService, ServiceConfig
+from batchkiln_service.faults import FaultRule
+from crash.service_books import Books
 
 SCALE = 1500.0
 PROMPTS = [f"A heron over marsh number {number}" for number in range(10)]
@@ -73,16 +73,16 @@ def manifest() -> str:
 async def drive(folder: Path) -> Outstanding:
     """Do what `batchkiln run` does, without its screen."""
     setting = AppContext(folder / "queue.db", load_config(folder / "batchkiln.yaml", {}), working_dir=folder)
-    database = await Database.open_for_writing(setting.queue)
+    store = await Store.open_for_writing(setting.queue)
     try:
         control = RunState()
-        async with open_engine(database, setting, control, command="test") as driver:
+        async with open_engine(store, setting, control, command="test") as driver:
             path = str(folder / "manifest.yaml")
-            applied = await apply_manifests(database, setting, [path], options=ApplyOptions(), stdin=BytesIO())
+            applied = await apply_manifests(store, setting, [path], options=ApplyOptions(), stdin=BytesIO())
             control.scope = scope_of(applied)
             return await driver.run()
     finally:
-        await database.close()
+        await store.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from support.following import follow, put_program
+from support.manual_commands import follow, put_program
 from support.programs import environment
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -84,6 +84,7 @@ class Reader:
         return status
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_can_be_followed(page: Path, tmp_path: Path) -> None:
     folder, tools = tmp_path / "folder", tmp_path / "tools"

@@ -8,7 +8,7 @@ import pytest
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.engine import open_engine
 from batchkiln.config import Account, Config, KeySource, Profile
-from batchkiln.store.database import Database
+from batchkiln.store import Store
 from batchkiln.worker.run_state import RunState
 
 HOURS = 9 * 3600.0
@@ -26,14 +26,14 @@ async def test_time_passes_for_a_service_elsewhere(
     setting = AppContext(
         tmp_path / "queue.db", Config({profile.name: profile}, profile.name), surroundings=surroundings
     )
-    database = await Database.open_for_writing(setting.queue)
+    store = await Store.open_for_writing(setting.queue)
     try:
-        async with open_engine(database, setting, RunState(), command="test") as driver:
+        async with open_engine(store, setting, RunState(), command="test") as driver:
             clock = (await driver._service(profile.name)).clock
             before = clock.monotonic() - asyncio.get_running_loop().time()
             suspended = HOURS
             after = clock.monotonic() - asyncio.get_running_loop().time()
     finally:
-        await database.close()
+        await store.close()
 
     assert after - before == pytest.approx(passed, abs=1.0)

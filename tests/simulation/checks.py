@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from batchkiln.service.books.credits import audit
-from crash.ledger import DAY_MS, MINUTE_MS, Books
+from batchkiln_service.db.credits import audit
+from crash.service_books import DAY_MS, MINUTE_MS, Books
 
-from .fates import STRANGE_PROMPT
+from .fault_schedule import STRANGE_PROMPT
 from .plan import Plan
-from .watch import MEDIA
+from .wire_checks import MEDIA
 
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
 UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in the way of others

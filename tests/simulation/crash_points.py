@@ -28,11 +28,11 @@ from typing import Final, Literal, get_args
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from simulation.log_silencing import silence, silent_pool
 from simulation.plan import Plan
-from simulation.playing import Outcome, play
-from simulation.power import Cut
-from simulation.quiet import silence, silent_pool
-from simulation.standard import plan
+from simulation.plan_runner import Outcome, play
+from simulation.power_cuts import Cut
+from simulation.standard_run import plan
 
 How = Literal["kill", "power", "loss", "process"]
 _Deaths = tuple[int, ...]

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from batchkiln.rehearsal.network import NetworkConditions
-from batchkiln.service import LocalService
+from batchkiln_service import LocalService
 
-from .power import Cut
-from .troubles import Trouble
+from .disk_faults import Trouble
+from .power_cuts import Cut
 
 START: Final = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 RESTART_SECONDS: Final = 5.0

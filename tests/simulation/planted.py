@@ -94,7 +94,7 @@ BUGS: Final = (
         "core/outcomes.py",
         '    (Answer.INVALID,    True):  _stays("create_refused", Fact.STILL_REFUSED),',
         "    (Answer.INVALID,    True):  _refused(Event.REFUSED),",
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "a conflict is believed at once",
@@ -102,21 +102,21 @@ BUGS: Final = (
         "UNDECIDED_FOR: Final = timedelta(hours=1)",
         "UNDECIDED_FOR: Final = timedelta(0)",
         (("core/outcomes.py", "SENDS_BEFORE_HOLD: Final = 6", "SENDS_BEFORE_HOLD: Final = 1"),),
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "a key that may be forgotten is sent again",
         "core/planner.py",
         "now.instant - attempt.contact_at >= KEY_REMEMBERED",
         "now.instant - attempt.contact_at >= 1000 * KEY_REMEMBERED",
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "refusals alike go on and on",
         "core/backoff.py",
         "REFUSED_ALIKE: Final = 6",
         "REFUSED_ALIKE: Final = 600",
-        caught_by="tests/unit/scheduler/test_strange_creates.py",
+        caught_by="tests/unit/worker/test_strange_creates.py",
     ),
     Bug(
         "polling too early",
@@ -313,7 +313,7 @@ BUGS: Final = (
         "worker/truncation.py",
         "len(alike) >= ALIKE_TIMES and alike[-1] - alike[0] >= ALIKE_SECONDS",
         "len(alike) >= ALIKE_TIMES",
-        caught_by="tests/unit/scheduler/test_cut_files.py",
+        caught_by="tests/unit/worker/test_cut_files.py",
     ),
     Bug(
         "all results have one name",
@@ -342,31 +342,31 @@ BUGS: Final = (
     ),
     Bug(
         "a send without a reply counts in its own day alone",
-        "store/queries/scheduling.sql",
+        "store/usage.sql",
         "AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day",
         "AND generation_status IS NULL AND job_id = :job_id AND day_start_at = -1",
-        caught_by="tests/unit/queue/test_attempts.py",  # a world for it comes once in thousands
+        caught_by="tests/unit/store/test_attempts.py",  # a world for it comes once in thousands
     ),
     Bug(
         "what was refused for now is sent again, though nobody wants it",
         "core/planner.py",
         "    if is_over and not attempt.is_in_doubt:\n",
         "    if False:\n",
-        caught_by="tests/unit/scheduler/test_limits.py",  # no person changes a budget in the worlds
+        caught_by="tests/unit/worker/test_limits.py",  # no person changes a budget in the worlds
     ),
     Bug(
         "what is in doubt is taken back",
         "core/planner.py",
         "    if is_over and not attempt.is_in_doubt:\n",
         "    if is_over:\n",
-        caught_by="tests/unit/scheduler",
+        caught_by="tests/unit/worker",
     ),
     Bug(
         "an answer to a create is not counted",
         "store/queries/scheduling.sql",
         "UPDATE attempt SET answers = answers + :answered,",
         "UPDATE attempt SET answers = answers,",
-        caught_by="tests/simulation/test_person.py",
+        caught_by="tests/simulation/test_operator_actions.py",
     ),
     Bug(
         "the first record's cost is final",
@@ -401,42 +401,42 @@ BUGS: Final = (
         "core/output_links.py",
         "wanted=tuple(entry for entry in listed if entry.mark not in known),",
         "wanted=tuple(entry for entry in listed if entry.position not in saved),",
-        caught_by="tests/unit/scheduler/test_unusable_outputs.py",  # the local service makes one output
+        caught_by="tests/unit/worker/test_unusable_outputs.py",  # the local service makes one output
     ),
     Bug(
         "a refused account fetches nothing more",
         "worker/account_worker.py",
         "self.control.block(self.account_id, trouble, is_cut_off=about_paid)",
         "self.control.block(self.account_id, trouble, is_cut_off=True)",
-        caught_by="tests/unit/scheduler/test_creates.py",
+        caught_by="tests/unit/worker/test_creates.py",
     ),
     Bug(
         "what is not understood is asked for ever",
         "core/planner.py",
         "        if self.rests(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
         "",
-        caught_by="tests/unit/scheduler/test_endpoints.py",  # the local service is understood
+        caught_by="tests/unit/worker/test_endpoints.py",  # the local service is understood
     ),
     Bug(
         "a quote's trouble is forgotten by a poll",
         "worker/account_worker.py",
         "        self.backoffs[call] = Backoff()\n        if call in self._misunderstood:",
         "        self.backoffs = {each: Backoff() for each in Call}\n        if call in self._misunderstood:",
-        caught_by="tests/unit/scheduler/test_endpoints.py",  # no quote of the worlds fails for long
+        caught_by="tests/unit/worker/test_endpoints.py",  # no quote of the worlds fails for long
     ),
     Bug(
         "what the service asks to wait is no minimum",
         "worker/backoffs.py",
         "        seconds = max(told, delay_seconds(",
         "        seconds = told or max(told, delay_seconds(",
-        caught_by="tests/unit/scheduler/test_endpoints.py",
+        caught_by="tests/unit/worker/test_endpoints.py",
     ),
     Bug(
         "one recipe that fails holds up the others",
         "worker/account_worker.py",
         "            is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)\n",
         "            is_alone, of = False, ()\n",
-        caught_by="tests/unit/scheduler/test_endpoints.py",
+        caught_by="tests/unit/worker/test_endpoints.py",
     ),
 )
 
@@ -461,7 +461,11 @@ def hunt(bug: Bug | None) -> str | None:
         if bug is not None:
             plant(bug, copy / "src")
         tests = None if bug is None else bug.caught_by
-        command = ["tests/simulation/hunt.py"] if tests is None else ["-m", "pytest", "-q", "-x", "--no-header", tests]
+        command = (
+            ["tests/simulation/first_violation.py"]
+            if tests is None
+            else ["-m", "pytest", "-q", "-x", "--no-header", tests]
+        )
         done = subprocess.run(
             ["timeout", str(PATIENCE_SECONDS), sys.executable, "-W", "ignore", *command],
             cwd=copy,

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Final
 
 from batchkiln.rehearsal.network import Misfortune
-from batchkiln.service.faults import Endpoint, Misbehaviour
+from batchkiln_service.faults import Endpoint, Misbehaviour
 
+from .disk_faults import Trouble
 from .manifests import Wishes, draw_wishes
 from .plan import START, ClockStep, Outage, Plan
-from .troubles import Trouble
 
 DAY: Final = 86_400.0
 HOUR: Final = 3_600.0

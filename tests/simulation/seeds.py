@@ -17,11 +17,11 @@ from typing import Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulation.playing import Outcome, play
-from simulation.quiet import silence, silent_pool
+from simulation.log_silencing import silence, silent_pool
+from simulation.plan_runner import Outcome, play
 from simulation.scenarios import Options, draw
 from simulation.shrinking import shrunken
-from simulation.story import summary
+from simulation.timeline import summary
 
 STORIES_MAX: Final = 3  # so many findings are told whole; the others can be asked for one by one
 

@@ -13,9 +13,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from batchkiln.service.dialects import Dialect
-from batchkiln.service.dialects.downloads import count_of_outputs
-from batchkiln.service.dialects.files import EXTENSIONS, small_file
+from batchkiln_service.dialects import Dialect
+from batchkiln_service.dialects.dialect_outputs import count_of_outputs
+from batchkiln_service.dialects.sample_files import EXTENSIONS, small_file
 
 from .plan import START, Plan
 from .scenarios import Storms

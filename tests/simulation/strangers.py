@@ -25,12 +25,12 @@ from typing import Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from batchkiln.service.dialects import Dialect
-from simulation.playing import place_for_worlds, seeded_secrets
-from simulation.quiet import silence, silent_pool
-from simulation.remedies import replies_of
+from batchkiln_service.dialects import Dialect
+from simulation.log_silencing import silence, silent_pool
+from simulation.plan_runner import place_for_worlds, seeded_secrets
+from simulation.reply_settings import replies_of
+from simulation.simulated_world import World
 from simulation.strange_worlds import CREATES_MAX, UPLOAD_FILES_MAX, Books, Verdict, draw_plan
-from simulation.world import World
 
 GOAL_COMPLETE: Final = 0.99
 SEEDS_TOLD_MAX: Final = 12

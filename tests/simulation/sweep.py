@@ -25,8 +25,8 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.crash_points import How, every_point, every_turn, pairs, play_deaths
-from simulation.playing import Outcome
-from simulation.quiet import silent_pool
+from simulation.log_silencing import silent_pool
+from simulation.plan_runner import Outcome
 from simulation.scenarios import Options
 from simulation.seeds import command_of, play_seed
 from simulation.strangers import meet

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from batchkiln.cli.main import program
 from batchkiln.logs import configure_logging
 
-from .playing import seeded_secrets
+from .plan_runner import seeded_secrets
 from .scenarios import Options, draw
-from .world import World
+from .simulated_world import World
 
 
 @pytest.fixture(scope="module")

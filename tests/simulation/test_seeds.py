@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .playing import play
-from .quiet import silence
+from .log_silencing import silence
+from .plan_runner import play
 from .scenarios import Options, draw
 from .seeds import play_seed
 
@@ -31,6 +31,7 @@ def test_fair_world_ends_with_everything_done() -> None:
     assert outcome.generations > 10
 
 
+@pytest.mark.long
 def test_rough_worlds_break_no_promise() -> None:
     """Lost and cut bytes, faults of the service, kills, power cuts and outages of either side."""
     broken = {seed: outcome.violations for seed, outcome in (play_seed(seed, ROUGH) for seed in range(6))}
@@ -38,11 +39,12 @@ def test_rough_worlds_break_no_promise() -> None:
     assert {seed: found for seed, found in broken.items() if found} == {}
 
 
+@pytest.mark.long
 def test_seed_gives_the_same_world_in_another_process() -> None:
     """Whatever the hash seed is: a finding can be played again anywhere."""
     script = """
-from simulation.quiet import silence
-from simulation.playing import play
+from simulation.log_silencing import silence
+from simulation.plan_runner import play
 from simulation.scenarios import Options, draw
 with silence():
     print(play(draw(5, Options(days=1.0)), tells=True))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.service.dialects import TRAITS, Dialect
+from batchkiln_service.dialects import TRAITS, Dialect
 
-from .playing import seeded_secrets
-from .quiet import silence
+from .log_silencing import silence
+from .plan_runner import seeded_secrets
+from .simulated_world import World
 from .strange_worlds import CREATES_MAX, Books, draw_plan
 from .strangers import Tally, Way, meet, shrunken
-from .world import World
 
 SEEDS = (11, 42, 137, 256, 399, 512, 777, 1024, 2001, 3003, 4242, 5150)
 
@@ -49,6 +49,7 @@ def test_plain_dialect_completes() -> None:
     assert [verdict.wrong for verdict in verdicts] == [(), (), ()]
 
 
+@pytest.mark.long
 def test_same_seed_is_the_same_finding() -> None:
     """A finding can be looked at again, and shrunk to the traits that matter."""
     first, second = (meet(SEEDS[0]) for _ in range(2))

@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 
+from .log_silencing import silence
 from .plan import Plan
-from .playing import play
-from .quiet import silence
+from .plan_runner import play
 
 MANIFEST: Final = """
 version: 1

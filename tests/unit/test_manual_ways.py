@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,10 @@ from batchkiln.cli.main import program
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 GUIDES: Final = ROOT / "docs" / "guides"
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES: Final = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 TASKS: Final = {
     "first-batch",
     "overnight-batch",
@@ -36,6 +40,7 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@cache
 def links_of(page: Path) -> list[tuple[Path, str]]:
     """Return where a page's links within the repository lead: the file, and the heading in it or nothing."""
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)

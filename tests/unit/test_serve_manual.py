@@ -11,13 +11,13 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from batchkiln.cli.serve_config import DEFAULT_STATE_DIR
-from batchkiln.service.api import fates
-from batchkiln.service.api.app import ROUTES
-from batchkiln.service.books.report import Report, Spread
-from batchkiln.service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
-from batchkiln.service.faults import KINDS, Endpoint, FaultMatch, FaultRule, places_of
-from batchkiln.service.operator_port import app as operator_app
+from batchkiln_service.admin_api import app as operator_app
+from batchkiln_service.api import scripted_outcomes
+from batchkiln_service.api.routes import ROUTES
+from batchkiln_service.commands.config_loading import DEFAULT_STATE_DIR
+from batchkiln_service.config import AccountConfig, KeyConfig, Limits, ServiceConfig, load_config
+from batchkiln_service.db.report import Report, Spread
+from batchkiln_service.faults import KINDS, Endpoint, FaultMatch, FaultRule, places_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANUAL: Final = (ROOT / "docs" / "serve.md").read_text("utf-8")
@@ -135,7 +135,11 @@ def test_every_endpoint_of_a_rule_is_named() -> None:
 
 def test_every_prompt_marker_is_explained() -> None:
     """What a prompt may ask for; the code holds each marker in a constant."""
-    known = {value for value in vars(fates).values() if isinstance(value, str) and re.fullmatch(r"\[[a-z-]+\]", value)}
+    known = {
+        value
+        for value in vars(scripted_outcomes).values()
+        if isinstance(value, str) and re.fullmatch(r"\[[a-z-]+\]", value)
+    }
 
     assert set(names(table("Prompt markers"))) == known
     assert len(known) > 1
@@ -206,11 +210,11 @@ def test_manual_has_examples() -> None:
 def test_layers_of_the_architecture_page_are_the_ones_that_are_checked() -> None:
     """The page's table has every part of the service, from top to bottom as the import contract has them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["batchkiln.service"])
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["batchkiln_service"])
 
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    firsts = re.findall(r"^\| ((?:`service/\w+(?:\.py|/)`(?:, )?)+) \|", page, re.MULTILINE)
-    told = [part for cell in firsts for part in re.findall(r"`service/(\w+)(?:\.py|/)`", cell)]
+    firsts = re.findall(r"^\| ((?:`batchkiln_service/\w+(?:\.py|/)`(?:, )?)+) \|", page, re.MULTILINE)
+    told = [part for cell in firsts for part in re.findall(r"`batchkiln_service/(\w+)(?:\.py|/)`", cell)]
 
     assert told == [part for layer in layers for part in layer.split(" | ")]
 
@@ -218,13 +222,9 @@ def test_layers_of_the_architecture_page_are_the_ones_that_are_checked() -> None
 def test_assumptions_name_places_of_the_local_service_that_are_there() -> None:
     """Where an entry names a function or a constant in one of the service's own folders, the module has it."""
     text = (ROOT / "docs" / "assumptions.md").read_text("utf-8")
-    places = re.findall(r"`(?:\w+\.)?(\w+)`\s+in\s+`(service/\w+/\w+\.py)`", text)
+    places = re.findall(r"`(?:\w+\.)?(\w+)`\s+in\s+`(batchkiln_service/\w+/\w+\.py)`", text)
 
-    missing = [
-        f"{name} in {file}"
-        for name, file in places
-        if name not in (ROOT / "src" / "batchkiln" / file).read_text("utf-8")
-    ]
+    missing = [f"{name} in {file}" for name, file in places if name not in (ROOT / "src" / file).read_text("utf-8")]
 
     assert len(places) > 4
     assert missing == []

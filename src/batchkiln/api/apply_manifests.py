@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from sqlite3 import Connection
 from typing import BinaryIO, Final
 
 import structlog
@@ -19,11 +18,7 @@ from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
 from batchkiln.outputs.taken import taken_names
-from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
-from batchkiln.store.database import Database
-from batchkiln.store.new_items import names_of_new
-from batchkiln.store.store import service_time
-from batchkiln.store.wakeup import notify
+from batchkiln.store import ApplyOptions, ApplyReport, Reader, Store, Writer
 
 CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
 """Reads the catalogue of a profile's service by way of an account; None where it is not to be had."""
@@ -58,7 +53,7 @@ class Applied:
 
 
 async def apply_manifests(
-    database: Database,
+    store: Store,
     setting: AppContext,
     paths: Sequence[str],
     *,
@@ -81,15 +76,15 @@ async def apply_manifests(
         raise InputError("standard input can be the only manifest, not one of several")
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
-        # In the database's thread: whoever interrupts a wait for standard input does not wait for its end.
-        found = await database.run(opened_in_thread, setting, path, stdin, stdin_name)
+        # In the store's thread: whoever interrupts a wait for standard input does not wait for its end.
+        found = await store.run_in_thread(read_manifest, setting, path, stdin, stdin_name=stdin_name)
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
         if len(paths) > 1 and not options.dry_run:
-            await database.run(_apply, setting, manifest, replace(wanted, dry_run=True))
+            await store.run(_apply, setting, manifest, replace(wanted, dry_run=True))
         ready.append((manifest, wanted))
-    applied = [await database.run(_apply, setting, manifest, wanted) for manifest, wanted in ready]
-    notify(database.path)
+    applied = [await store.run(_apply, setting, manifest, wanted) for manifest, wanted in ready]
+    store.notify()
     for entry in applied:
         if entry.taken:
             log.warning(
@@ -99,14 +94,6 @@ async def apply_manifests(
                 remedy=TAKEN_REMEDY,
             )
     return applied
-
-
-def opened_in_thread(
-    connection: Connection, setting: AppContext, path: str, stdin: BinaryIO, stdin_name: str
-) -> tuple[Manifest, Profile]:
-    """Open a manifest, for `Database.run`."""
-    del connection
-    return read_manifest(setting, path, stdin, stdin_name=stdin_name)
 
 
 async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
@@ -158,25 +145,24 @@ def read_manifest(
     return manifest, profile
 
 
-def _apply(connection: Connection, setting: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
+def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: ApplyOptions) -> Applied:
     manifest, profile = read.manifest, read.profile
     job = _placed(manifest.job, setting)
-    report = apply_manifest(
-        connection,
+    report = writer.apply_manifest(
         job,
         manifest.items(read.catalogue),
         profile=profile.name,
-        now=max(to_milliseconds(setting.surroundings.wall()), service_time(connection, profile.name) or 0),
+        now=max(to_milliseconds(setting.surroundings.wall()), writer.accounts.remembered_time(profile.name) or 0),
         options=options,
         mistake_at=manifest.mistake_at,
     )
-    return Applied(job, profile.name, report, () if options.dry_run else _taken(connection, job, report))
+    return Applied(job, profile.name, report, () if options.dry_run else _taken(writer, job, report))
 
 
-def _taken(connection: Connection, job: JobSpec, report: ApplyReport) -> tuple[str, ...]:
+def _taken(reader: Reader, job: JobSpec, report: ApplyReport) -> tuple[str, ...]:
     if not report.new or report.job_id is None:
         return ()
-    return tuple(taken_names(Path(job.output_dir), names_of_new(connection, report.job_id, job, new=report.new)))
+    return tuple(taken_names(Path(job.output_dir), reader.items.new_file_names(report.job_id, job, new=report.new)))
 
 
 def _placed(job: JobSpec, setting: AppContext) -> JobSpec:

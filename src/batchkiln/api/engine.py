@@ -23,19 +23,14 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import SlidingWindow
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store.database import Database, data_version
-from batchkiln.store.lock import QueueLock
-from batchkiln.store.pending_work import Work, find_work
-from batchkiln.store.planner_snapshot import outstanding
-from batchkiln.store.store import ChangeNotifier, Store
-from batchkiln.store.wakeup import listen
+from batchkiln.store import ChangeNotifier, Store, Work, WorkerStore
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels
 from batchkiln.worker.run_state import HostRateLimit, RunState
 
 if TYPE_CHECKING:
-    from batchkiln.service.server import LocalService
+    from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
 """How often a drive that waits for more looks by itself, in real seconds. A drive that ends needs none of it."""
@@ -50,7 +45,7 @@ class ServiceRuntime:
     profile: Profile
     base_url: str
     clock: ServiceClock
-    store: Store
+    store: WorkerStore
     machine: HostRateLimit
     paces: DurationModels
     guide: Guide
@@ -76,9 +71,9 @@ class Listener(Protocol):
 class Engine:
     """Drives one queue: holds its lock, its workers, and the services they talk to."""
 
-    def __init__(self, database: Database, setting: AppContext, control: RunState) -> None:
+    def __init__(self, store: Store, setting: AppContext, control: RunState) -> None:
         """Use `driving`."""
-        self.database = database
+        self.store = store
         self.setting = setting
         self.control = control
         self.news = ChangeNotifier()
@@ -93,7 +88,7 @@ class Engine:
 
     async def run(self) -> Outstanding:
         """Drive until nothing can move without a person, or until the run is to stop; return what is left."""
-        with listen(self.database.path, self.hear):
+        with self.store.listen(self.hear):
             if not self.control.waits_for_more:
                 return await drive(self, self.control)
             looking = asyncio.create_task(self._look_now_and_then(), name="look")
@@ -114,7 +109,7 @@ class Engine:
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count what may still change without a person."""
-        return await self.database.read(outstanding, scope)
+        return await self.store.read(lambda reader: reader.jobs.outstanding(scope))
 
     async def new_workers(self) -> list[AccountWorker]:
         """Build workers for accounts that have got work: at the start, and whenever another process rings.
@@ -126,7 +121,7 @@ class Engine:
         is_start, self._has_started, self._has_been_rung = not self._has_started, True, False
         before = len(self.workers)
         try:
-            work = await self.database.read(find_work, self.control.scope)
+            work = await self.store.read(lambda reader: reader.jobs.work(self.control.scope))
             await self._check_outputs(work)
             await self._build_workers(work, is_start=is_start)
         except InputError as error:
@@ -146,7 +141,7 @@ class Engine:
         ticker, never, seen = ServiceClock(), asyncio.Event(), None
         while True:
             with suppress(QueueBusy):
-                version = await self.database.run(data_version)
+                version = await self.store.data_version()
                 if seen not in {None, version}:
                     self.hear()
                 seen = version
@@ -271,8 +266,7 @@ class Engine:
         if profile.is_embedded:
             folder = embedded_folder(self.setting.queue, profile)
             embedded = await self._stack.enter_async_context(local_service(embedded_config(profile, folder)))
-        store = Store(
-            self.database,
+        store = self.store.for_workers(
             self.news,
             profile=name,
             day=profile.day,
@@ -310,17 +304,11 @@ def _digest(profile: Profile) -> str:
 
 
 @asynccontextmanager
-async def open_engine(
-    database: Database, setting: AppContext, control: RunState, *, command: str
-) -> AsyncIterator[Engine]:
+async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
     """Hold the queue's lock and everything a drive needs. Raises `QueueInUse` where another process has it."""
-    lock = QueueLock(database.path)
-    await lock.acquire(database, command=command, now=setting.surroundings.wall())
-    driver = Engine(database, setting, control)
-    try:
-        yield driver
-    finally:
+    async with store.locked(command=command, now=setting.surroundings.wall()):
+        engine = Engine(store, setting, control)
         try:
-            await driver.close()
-        finally:  # also where a cancellation comes while it closes: no later run here is to meet a lock of its own
-            await lock.release(database)
+            yield engine
+        finally:
+            await engine.close()

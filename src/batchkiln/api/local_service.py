@@ -1,6 +1,5 @@
 """The local service, in this process."""
 
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,17 +9,17 @@ from typing import TYPE_CHECKING
 from batchkiln.config import Profile
 from batchkiln.core.catalogue import Catalogue
 from batchkiln.core.errors import InputError
+from batchkiln.core.rate_limits import Limits as ClientLimits
 from batchkiln.core.responses import ModelEntry
 
 if TYPE_CHECKING:
-    from batchkiln.service.config import ServiceConfig
-    from batchkiln.service.server import LocalService
+    from batchkiln_service import Limits, LocalService, ServiceConfig
 
 
 @asynccontextmanager
 async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
     """Serve the local service in a folder that is gone afterwards: prices are the same there, and nothing stays."""
-    from batchkiln.service.config import Limits  # noqa: PLC0415  as below
+    from batchkiln_service import Limits  # noqa: PLC0415  as below
 
     try:
         made = TemporaryDirectory(prefix="batchkiln-")
@@ -35,13 +34,12 @@ async def temporary_service(profile: Profile) -> AsyncIterator["LocalService"]:
 @asynccontextmanager
 async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"]:
     """Serve the local service in this process; what keeps it from starting is told as a person's to mend."""
-    from batchkiln.service.errors import StateFolderInUseError  # noqa: PLC0415  as below
-    from batchkiln.service.server import LocalService  # noqa: PLC0415  as below
+    from batchkiln_service import DatabaseError, LocalService, StateFolderInUseError  # noqa: PLC0415  as below
 
     try:
         service = LocalService(config)
         await service.__aenter__()
-    except (OSError, ValueError, sqlite3.Error, StateFolderInUseError) as error:
+    except (OSError, ValueError, DatabaseError, StateFolderInUseError) as error:
         raise InputError(f"the local service cannot start in {config.state_dir}: {error}; nothing was sent") from error
     try:
         yield service
@@ -52,21 +50,40 @@ async def local_service(config: "ServiceConfig") -> AsyncIterator["LocalService"
 def embedded_config(profile: Profile, folder: Path) -> "ServiceConfig":
     """Describe the local service in a folder of its own, with the very limits and calendar that the client keeps."""
     # Its drawing libraries take half a second to import, which nobody else should wait for.
-    from batchkiln.service.config import AccountConfig, Limits, ServiceConfig  # noqa: PLC0415
+    from batchkiln_service import AccountConfig, ServiceConfig  # noqa: PLC0415
 
     return ServiceConfig(
         state_dir=folder,
         time_scale=profile.time_scale,
         day_seconds=profile.day.seconds,
         day_start=profile.day.start,
-        limits=Limits(**profile.limits.of_the_service),
+        limits=service_limits(profile.limits),
         accounts=tuple(AccountConfig(name=name) for name in profile.account_names),
+    )
+
+
+def service_limits(limits: ClientLimits) -> "Limits":
+    """Return the limits that the local service enforces: those that the client keeps."""
+    from batchkiln_service import Limits  # noqa: PLC0415  as above
+
+    return Limits(
+        active_generations=limits.active_generations,
+        creates_per_minute=limits.creates_per_minute,
+        creates_per_day=limits.creates_per_day,
+        reads_per_minute=limits.reads_per_minute,
+        reads_per_day=limits.reads_per_day,
+        credits_per_day=limits.credits_per_day,
+        upload_files_per_day=limits.upload_files_per_day,
+        upload_bytes_per_day=limits.upload_bytes_per_day,
+        requests_per_minute_per_ip=limits.requests_per_minute_per_ip,
+        poll_interval_seconds=limits.poll_interval_seconds,
+        minute_seconds=limits.minute_seconds,
     )
 
 
 def embedded_catalogue(profile: Profile) -> Catalogue:
     """Return the models that the local service offers: it is in this program, so that nothing needs to be asked."""
-    from batchkiln.service.rules.catalog import load_catalog  # noqa: PLC0415  as above
+    from batchkiln_service import load_catalog  # noqa: PLC0415  as above
 
     entries = (
         ModelEntry(
@@ -93,13 +110,13 @@ def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
 
     Raises `InputError` for books that cannot be read.
     """
-    from batchkiln.service.books.desk import open_desk  # noqa: PLC0415  as above
+    from batchkiln_service import DatabaseError, open_account_admin  # noqa: PLC0415  as above
 
     config = embedded_config(profile, folder)
     if not folder.is_dir():
         return {account.name: account.credits for account in config.accounts}
     try:
-        with open_desk(config) as desk:
-            return {name: desk.purse(name).available_credits for name in profile.account_names}
-    except (OSError, ValueError, sqlite3.Error) as error:
+        with open_account_admin(config) as admin:
+            return {name: admin.balance(name).available_credits for name in profile.account_names}
+    except (OSError, ValueError, DatabaseError) as error:
         raise InputError(f"the local service's books in {folder} cannot be read: {error}") from error

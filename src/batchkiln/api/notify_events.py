@@ -4,16 +4,13 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from sqlite3 import Connection
 from typing import Final
 
 from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural
-from batchkiln.store.events import ENDED_STATES, LoggedEvent, events_after
-from batchkiln.store.jobs import JobSummary, job_summary
-from batchkiln.store.notification_cursor import audience_of
+from batchkiln.store import ENDED_STATES, JobSummary, LoggedEvent, Reader
 
 ITEMS_NAMED: Final = 5
 _EVENTS_AT_ONCE: Final = 1000
@@ -46,16 +43,16 @@ def notice_id(uid: str, *parts: object) -> str:
     return f"notice_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def notifications_since(connection: Connection, cursor: int, uid: str) -> EventNotifications:
+def notifications_since(reader: Reader, cursor: int, uid: str) -> EventNotifications:
     """Read the history behind an event to its end, page by page; memory grows with the jobs alone."""
     jobs: dict[str, _OfJob] = {}
     newest = cursor
-    while events := events_after(connection, newest, _EVENTS_AT_ONCE):
+    while events := reader.events.after(newest, _EVENTS_AT_ONCE):
         for event in events:
             if event.item is not None and event.state in ENDED_STATES:
                 _note(jobs.setdefault(event.job, _OfJob()), event)
         newest = events[-1].id
-    notices = [notice for name, found in jobs.items() for notice in _notices(connection, name, found, uid)]
+    notices = [notice for name, found in jobs.items() for notice in _notices(reader, name, found, uid)]
     return EventNotifications(tuple(notices), newest)
 
 
@@ -72,10 +69,10 @@ def _note(found: _OfJob, event: LoggedEvent) -> None:
     found.codes[code] = found.codes.get(code, 0) + 1
 
 
-def _notices(connection: Connection, name: str, found: _OfJob, uid: str) -> Iterator[Notification]:
-    summary = job_summary(connection, name)
+def _notices(reader: Reader, name: str, found: _OfJob, uid: str) -> Iterator[Notification]:
+    summary = reader.jobs.summary(name)
     assert summary is not None, "the history speaks of jobs that are there"
-    audience = audience_of(connection, [name])
+    audience = reader.notifications.audience([name])
     if found.held and summary.items[ItemState.HELD]:
         yield _held(summary, found, uid, audience)
     if summary.is_finished and not summary.items[ItemState.QUEUED]:

@@ -19,8 +19,7 @@ from batchkiln.api.notify_status import status_notifications
 from batchkiln.client import new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.core.notifications import Notification
-from batchkiln.store.database import Database
-from batchkiln.store.notification_cursor import NotificationCursor, queue_uid, read_cursor, write_cursor
+from batchkiln.store import NotificationCursor, Store
 
 if TYPE_CHECKING:
     from batchkiln.notifications import Channel
@@ -38,7 +37,7 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def notifying(driver: Engine, reader: Database) -> AsyncIterator[None]:
+async def notifying(driver: Engine, reader: Store) -> AsyncIterator[None]:
     """Tell the configured notifiers of a drive. Nothing that goes wrong with them reaches the drive."""
     async with AsyncExitStack() as stack:
         ended = asyncio.Event()
@@ -55,12 +54,12 @@ async def notifying(driver: Engine, reader: Database) -> AsyncIterator[None]:
 
 
 async def _begin(
-    driver: Engine, reader: Database, stack: AsyncExitStack, ended: asyncio.Event
+    driver: Engine, reader: Store, stack: AsyncExitStack, ended: asyncio.Event
 ) -> list[asyncio.Task[None]]:
     from batchkiln.notifications import Dispatcher  # noqa: PLC0415  only who is told needs it
 
     try:
-        uid = await reader.read(queue_uid)
+        uid = await reader.read(lambda reader: reader.queue_uid())
 
         def session() -> ClientSession:
             made = new_session(driver.setting.surroundings.connector())
@@ -123,7 +122,7 @@ class QueueOutbox:
     """What one notifier is to be told, and how far it was told; the latter stands in the queue."""
 
     def __init__(
-        self, driver: Engine, reader: Database, channel: "Channel", *, uid: str, told: NotificationCursor
+        self, driver: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationCursor
     ) -> None:
         """Use `open`."""
         self._driver = driver
@@ -136,10 +135,12 @@ class QueueOutbox:
         self._waiting: set[str] = set()  # of the last look, what was not told yet
 
     @classmethod
-    async def open(cls, driver: Engine, reader: Database, channel: "Channel", *, uid: str) -> "QueueOutbox":
+    async def open(cls, driver: Engine, reader: Store, channel: "Channel", *, uid: str) -> "QueueOutbox":
         """Begin where the last drive ended; a new notifier is told from now on."""
-        told = await reader.read(read_cursor, channel.name)
-        await driver.database.write(write_cursor, channel.name, told)  # from now on, also where nothing is told soon
+        told = await reader.read(lambda reader: reader.notifications.cursor(channel.name))
+        await driver.store.write(
+            lambda writer: writer.write_cursor(channel.name, told)
+        )  # from now on, also where nothing is told soon
         return cls(driver, reader, channel, uid=uid, told=told)
 
     async def look(self) -> Sequence[Notification]:
@@ -163,7 +164,7 @@ class QueueOutbox:
         """Keep how far it has looked."""
         self._advance()
         if self._told != self._kept:
-            await self._driver.database.write(write_cursor, self._name, self._told)
+            await self._driver.store.write(lambda writer: writer.write_cursor(self._name, self._told))
             self._kept = self._told
 
     def news(self) -> asyncio.Event:

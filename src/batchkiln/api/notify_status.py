@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import datetime
 from math import inf
-from sqlite3 import Connection
 
 from batchkiln.api.engine import Engine
 from batchkiln.api.notify_events import ITEMS_NAMED, notice_id
@@ -17,17 +16,14 @@ from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import format_minute, plural
 from batchkiln.presentation.unread_replies import CALLS, misunderstanding
-from batchkiln.store.database import Database
-from batchkiln.store.misunderstood import misunderstood
-from batchkiln.store.notification_cursor import Expiring, audience_of, near_expiry
-from batchkiln.store.pending_work import find_work
+from batchkiln.store import Expiring, Reader, Store
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import next_due
 
 _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
 
-async def status_notifications(driver: Engine, reader: Database, uid: str) -> list[Notification]:
+async def status_notifications(driver: Engine, reader: Store, uid: str) -> list[Notification]:
     """Look at each account that the drive works with, and at what its service will soon delete."""
     if not driver.workers:
         return []
@@ -35,7 +31,9 @@ async def status_notifications(driver: Engine, reader: Database, uid: str) -> li
     outstanding = await driver.outstanding(driver.control.scope)
     for worker in driver.workers:
         audience = await reader.read(_audience, driver, worker.viewpoint.profile)
-        unread = await reader.read(misunderstood, worker.account_id)
+        unread = await reader.read(
+            lambda reader, account_id: reader.accounts.misunderstood(account_id), worker.account_id
+        )
         notices += [_not_understood(worker, entry, uid, audience) for entry in unread]
         if worker.account_id in driver.control.blocked:
             notices.append(_blocked(worker, driver, uid, audience))
@@ -43,15 +41,18 @@ async def status_notifications(driver: Engine, reader: Database, uid: str) -> li
             notices.append(_spent(worker, due, outstanding, uid, audience))
     for profile, service in driver.services.items():
         now, day = service.clock.now().instant, service.profile.day
-        found = await reader.read(near_expiry, profile, now + RETENTION_WARNING)
-        notices += await reader.read(_expiring_notices, found, now, day.start_of(now), uid)
+        notices += await reader.read(_expiring_notices, profile, now, day.start_of(now), uid)
     return notices
 
 
-def _audience(connection: Connection, driver: Engine, profile: str) -> frozenset[str] | None:
+def _unread(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
+    return reader.accounts.misunderstood(account_id)
+
+
+def _audience(reader: Reader, driver: Engine, profile: str) -> frozenset[str] | None:
     """Return whom the jobs name that have work for a profile's accounts; all notifiers where one does not say."""
-    jobs = [job.name for job in find_work(connection, driver.control.scope).jobs if job.profile == profile]
-    return audience_of(connection, jobs) if jobs else None
+    jobs = [job.name for job in reader.jobs.work(driver.control.scope).jobs if job.profile == profile]
+    return reader.notifications.audience(jobs) if jobs else None
 
 
 def _blocked(worker: AccountWorker, driver: Engine, uid: str, audience: frozenset[str] | None) -> Notification:
@@ -124,23 +125,21 @@ def _spent(
     )
 
 
-def _expiring_notices(
-    connection: Connection, found: list[Expiring], now: datetime, day: datetime, uid: str
-) -> list[Notification]:
+def _expiring_notices(reader: Reader, profile: str, now: datetime, day: datetime, uid: str) -> list[Notification]:
     jobs: dict[str, list[Expiring]] = {}
-    for entry in found:
+    for entry in reader.notifications.near_expiry(profile, now + RETENTION_WARNING):
         jobs.setdefault(entry.job, []).append(entry)
     return [
         _expiring(job, entries, now, notice_id(uid, NotificationKind.RESULTS_EXPIRING, job, day), audience)
-        for job, entries, audience in _with_audience(connection, jobs)
+        for job, entries, audience in _with_audience(reader, jobs)
     ]
 
 
 def _with_audience(
-    connection: Connection, jobs: dict[str, list[Expiring]]
+    reader: Reader, jobs: dict[str, list[Expiring]]
 ) -> Iterator[tuple[str, list[Expiring], frozenset[str] | None]]:
     for job, entries in jobs.items():
-        yield job, entries, audience_of(connection, [job])
+        yield job, entries, reader.notifications.audience([job])
 
 
 def _expiring(

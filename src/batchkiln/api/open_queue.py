@@ -12,10 +12,9 @@ from pathlib import Path
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.queue import Queue
-from batchkiln.config import Config, config_of, load_config
+from batchkiln.config import Config, config_of, load_config, queue_path
 from batchkiln.logs import hand_to_standard_logging
-from batchkiln.store.database import Database
-from batchkiln.store.preflight import real_path
+from batchkiln.store import Store
 
 
 @asynccontextmanager
@@ -34,7 +33,7 @@ async def open_queue(
     """
     hand_to_standard_logging()
     setting = AppContext(
-        queue=real_path(Path(path)),
+        queue=queue_path(Path(path)),
         config=_config(config),
         profile=profile,
         working_dir=Path(working_dir or ".").absolute(),
@@ -48,11 +47,11 @@ async def open_queue(
 @asynccontextmanager
 async def opened(setting: AppContext) -> AsyncIterator[Queue]:
     """Open the queue of a setting; see `open_queue`."""
-    database = await Database.open_for_writing(setting.queue)
+    store = await Store.open_for_writing(setting.queue)
     try:
-        reader = await Database.open_for_reading(setting.queue)
+        reader = await Store.open_for_reading(setting.queue)
         try:
-            queue = Queue(database, reader, setting)
+            queue = Queue(store, reader, setting)
             try:
                 yield queue
             except asyncio.CancelledError:
@@ -66,7 +65,7 @@ async def opened(setting: AppContext) -> AsyncIterator[Queue]:
         finally:
             await reader.close()
     finally:
-        await database.close()
+        await store.close()
 
 
 def _config(given: Config | Mapping[str, object] | str | os.PathLike[str] | None) -> Config:

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from io import BytesIO
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
 
 from batchkiln.api.app_context import AppContext
@@ -21,16 +20,19 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
-from batchkiln.store import misunderstood, operations
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.driver_status import job_time, lease
-from batchkiln.store.events import ENDED_STATES, LoggedEvent, events_after, last_event_id
-from batchkiln.store.items import ItemDetail, ItemSummary, item_by_name, item_detail, iter_items
-from batchkiln.store.misunderstood import AskedAgain
-from batchkiln.store.name_lookup import job_id_of
-from batchkiln.store.operations import CancelReport, RetryReport
-from batchkiln.store.wakeup import notify
+from batchkiln.store import (
+    ENDED_STATES,
+    ApplyOptions,
+    AskedAgain,
+    CancelReport,
+    ItemDetail,
+    ItemSummary,
+    LoggedEvent,
+    Reader,
+    RetryReport,
+    Store,
+    Writer,
+)
 
 if TYPE_CHECKING:
     from batchkiln.api.engine import Engine
@@ -47,12 +49,12 @@ T = TypeVar("T")
 class Queue:
     """An open queue. Jobs and items go by their names; times are the service's."""
 
-    def __init__(self, database: Database, reader: Database, setting: AppContext) -> None:
+    def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
         """Use `open_queue`."""
         self.setting = setting
         self.reader = reader
-        self.writer = database
-        self._beside: Database | None = None  # for changes while the other one is busy with driving
+        self.writer = store
+        self._beside: Store | None = None  # for changes while the other one is busy with driving
         self._changing = asyncio.Lock()
         self._driver: Engine | None = None
         self._task: asyncio.Task[RunResult] | None = None
@@ -119,9 +121,9 @@ class Queue:
 
         `agreed` and `catalogue_of`: see `apply_manifests`.
         """
-        async with self._to_change() as database:
+        async with self._to_change() as store:
             return await apply_manifests(
-                database,
+                store,
                 self.setting,
                 paths,
                 options=options,
@@ -173,7 +175,7 @@ class Queue:
         if max_credits is not None and max_credits < 0:
             raise InputError("max_credits is a number of credits, 0 or more")
         wishes = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
-        ids = [await self.reader.read(job_id_of, job) for job in jobs]
+        ids = await self.reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
         scope = Scope(frozenset(ids) if jobs else None)
         if self._task is not None and not self._task.done():  # asked last: of two starts at once, one has begun then
             raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
@@ -281,7 +283,7 @@ class Queue:
         """Wait until an item has ended, or needs a person; see `wait_job`."""
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
-                summary = await self.reader.read(item_by_name, job, item)
+                summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))
                 if summary.state in ENDED_STATES:
                     return summary
         raise NoDriver(
@@ -293,10 +295,10 @@ class Queue:
 
         Ends when nobody drives the queue any more and all is told.
         """
-        seen = await self.reader.read(last_event_id) if after is None else after
+        seen = await self.reader.read(lambda reader: reader.events.last_id()) if after is None else after
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
-                while events := await self.reader.read(events_after, seen, _EVENTS_AT_ONCE):
+                while events := await self.reader.read(_events_after, seen):
                     for event in events:
                         seen = event.id
                         yield event
@@ -306,7 +308,7 @@ class Queue:
 
         Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
         """
-        results = Results(self.reader, await self.reader.read(job_id_of, job), job)
+        results = Results(self.reader, await self.reader.read(lambda reader: reader.jobs.id_of(job)), job)
         async with aclosing(results.so_far()) as before:
             async for item in before:
                 yield item
@@ -356,57 +358,55 @@ class Queue:
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
         """Give a job's items in their order, page by page."""
         after = 0
-        while page := await self.reader.read(iter_items, job, state=state, after_id=after):
+        while page := await self.reader.read(_page, job, state, after):
             for item in page:
                 yield item
             after = page[-1].id
 
     async def show(self, job: str, item: str) -> ItemDetail:
         """Tell all of one item: its request, attempts, files and history."""
-        return await self.reader.read(item_detail, job, item)
+        return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
     # --- changing ---
 
     async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
         """Tell what `retry` would do and may cost; changes nothing."""
-        return await self.reader.read(operations.preview_retry, job, items)
+        return await self.reader.read(Reader.preview_retry, job, items)
 
     async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
         """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid anew."""
-        return await self._change(operations.retry, job, items)
+        return await self._change(Writer.retry, job, items)
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
         """Take items that were never sent out of the queue: those named, or all. Costs nothing."""
-        return await self._change(operations.cancel, job, items)
+        return await self._change(Writer.cancel, job, items)
 
     async def pause(self, job: str) -> bool:
         """Begin nothing new of a job; what was sent goes on. Returns whether that is news."""
-        return await self._set_paused(operations.pause, job)
+        return await self._set_paused(Writer.pause, job)
 
     async def unpause(self, job: str) -> bool:
         """Let a job go on. Returns whether that is news."""
-        return await self._set_paused(operations.unpause, job)
+        return await self._set_paused(Writer.unpause, job)
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
         """Have asked again what was not understood: on an account (PROFILE/NAME), or on all. Returns what that was.
 
         Where it was a create, the next queued item is sent, and may be charged. Raises `InputError`.
         """
-        async with self._to_change() as database:
-            return await database.write(misunderstood.ask_again, account)
+        async with self._to_change() as store:
+            return await store.write(Writer.ask_again, account)
 
-    async def _change(
-        self, work: Callable[[Connection, str, Sequence[str], int], T], job: str, items: Sequence[str]
-    ) -> T:
-        async with self._to_change() as database:
-            return await database.run(work, job, items, await self.reader.read(_now, job))
+    async def _change(self, work: Callable[[Writer, str, Sequence[str], int], T], job: str, items: Sequence[str]) -> T:
+        async with self._to_change() as store:
+            return await store.run(work, job, items, await self.reader.read(_now, job))
 
-    async def _set_paused(self, work: Callable[[Connection, str, int], bool], job: str) -> bool:
-        async with self._to_change() as database:
-            return await database.write(work, job, await self.reader.read(_now, job))
+    async def _set_paused(self, work: Callable[[Writer, str, int], bool], job: str) -> bool:
+        async with self._to_change() as store:
+            return await store.write(work, job, await self.reader.read(_now, job))
 
     @asynccontextmanager
-    async def _to_change(self) -> AsyncIterator[Database]:
+    async def _to_change(self) -> AsyncIterator[Store]:
         """Give a connection for a change, one change at a time, and wake whoever drives the queue.
 
         While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
@@ -414,16 +414,24 @@ class Queue:
         async with self._changing:
             is_at_work = self._driver is not None and bool(self._driver.workers)
             if is_at_work and self._beside is None:
-                self._beside = await Database.open_for_writing(self.setting.queue)
+                self._beside = await Store.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
-        notify(self.setting.queue)
+        self.writer.notify()
 
 
-def _now(connection: Connection, job: str) -> int:
-    return to_milliseconds(job_time(connection, job, machine_now()))
+def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
+    return reader.events.after(after, _EVENTS_AT_ONCE)
 
 
-def _is_driven(connection: Connection) -> bool:
+def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> list[ItemSummary]:
+    return reader.items.page(job, state=state, after_id=after_id)
+
+
+def _now(reader: Reader, job: str) -> int:
+    return to_milliseconds(reader.jobs.service_time(job, machine_now()))
+
+
+def _is_driven(reader: Reader) -> bool:
     """Tell whether a living process has written down that it drives the queue."""
-    held = lease(connection)
+    held = reader.lease()
     return held is not None and held.is_alive

@@ -2,13 +2,10 @@
 
 from bisect import bisect_left
 from collections.abc import AsyncGenerator
-from sqlite3 import Connection
 from typing import Final
 
 from batchkiln.core.states import ItemState
-from batchkiln.store.database import Database
-from batchkiln.store.events import ENDED_STATES, ItemEnded, ended_after, last_event_id
-from batchkiln.store.items import ItemSummary, iter_items, summaries
+from batchkiln.store import ENDED_STATES, ItemEnded, ItemSummary, Reader, Store
 
 _EVENTS_AT_ONCE: Final = 1000
 
@@ -16,7 +13,7 @@ _EVENTS_AT_ONCE: Final = 1000
 class Results:
     """What was given already is known by the pages' bounds: a few numbers for a thousand items."""
 
-    def __init__(self, reader: Database, job_id: int, job: str) -> None:
+    def __init__(self, reader: Store, job_id: int, job: str) -> None:
         """Begin with nothing given."""
         self._reader = reader
         self._job_id = job_id
@@ -51,10 +48,10 @@ class Results:
             for item in items:
                 yield item
 
-    def _ended_items(self, connection: Connection, after: int) -> tuple[list[ItemSummary], int]:
-        ended, last = ended_after(connection, after, _EVENTS_AT_ONCE)
+    def _ended_items(self, reader: Reader, after: int) -> tuple[list[ItemSummary], int]:
+        ended, last = reader.events.ended_after(after, _EVENTS_AT_ONCE)
         states = {one.item_id: one.state for one in ended if one.job_id == self._job_id and not self._was_given(one)}
-        items = summaries(connection, list(states))
+        items = reader.items.of_ids(list(states))
         return [item for item in items if item.state is states[item.id]], last
 
     def _was_given(self, ended: ItemEnded) -> bool:
@@ -64,5 +61,5 @@ class Results:
         return page < len(newest) and ended.event_id <= newest[page]
 
 
-def _page(connection: Connection, job: str, state: ItemState, after: int) -> tuple[list[ItemSummary], int]:
-    return iter_items(connection, job, state=state, after_id=after), last_event_id(connection)
+def _page(reader: Reader, job: str, state: ItemState, after: int) -> tuple[list[ItemSummary], int]:
+    return reader.items.page(job, state=state, after_id=after), reader.events.last_id()

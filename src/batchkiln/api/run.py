@@ -8,8 +8,7 @@ from batchkiln.api.run_options import RunOptions
 from batchkiln.api.run_result import RunResult
 from batchkiln.clock import machine_now
 from batchkiln.presentation.overview import JobView, Overview, read_overview
-from batchkiln.store.database import Database
-from batchkiln.store.jobs import JobSummary
+from batchkiln.store import JobSummary, Store
 from batchkiln.worker.loop import next_due
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 class Run:
     """Drives as wished. `jobs` are those that are to end; None means whatever is in the queue."""
 
-    def __init__(self, driver: "Engine", reader: Database, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
+    def __init__(self, driver: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
         """Use a driver whose scope is set, and a connection that only reads."""
         self.driver = driver
         self.wishes = wishes

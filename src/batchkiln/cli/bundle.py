@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import platform
-import sqlite3
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +22,7 @@ from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
 from batchkiln.presentation.formatting import plural
-from batchkiln.store.database import SCHEMA_VERSION
-from batchkiln.store.items import RequestRecord
+from batchkiln.store import SCHEMA_VERSION, SQLITE_VERSION, RequestRecord
 
 if TYPE_CHECKING:
     from batchkiln.cli.show import Told
@@ -168,7 +166,7 @@ def _versions() -> dict[str, Any]:
     return {name: version(name) for name in _LIBRARIES} | {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "sqlite": sqlite3.sqlite_version,
+        "sqlite": ".".join(map(str, SQLITE_VERSION)),
         "queue_schema": SCHEMA_VERSION,
     }
 

@@ -1,7 +1,6 @@
 """What a command is made of: its context, its job argument with completion, and how its coroutine is run."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec
@@ -84,16 +83,11 @@ class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before 
 
 
 def _names(common: Common) -> Sequence[str]:
-    from batchkiln.store.database import prepare_for_reading  # noqa: PLC0415  only completion needs it here
-    from batchkiln.store.jobs import job_names  # noqa: PLC0415  likewise
+    from batchkiln.store import open_reader  # noqa: PLC0415  only completion needs it here
 
     try:
-        connection = sqlite3.connect(f"{common.queue.absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            prepare_for_reading(connection, common.queue)
-            return job_names(connection)
-        finally:
-            connection.close()
+        with open_reader(common.queue) as reader:
+            return reader.jobs.names()
     except Exception:  # noqa: BLE001  a completion that fails must not write over the person's command line
         return ()
 

@@ -15,8 +15,7 @@ from batchkiln.cli.output import is_terminal, print_status
 from batchkiln.core.errors import InputError
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.formatting import plural
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.preparations import keep_quotes
+from batchkiln.store import ApplyOptions, Writer
 
 if TYPE_CHECKING:
     from batchkiln.planning.catalogues import Catalogues
@@ -50,11 +49,11 @@ async def ask_before_spending(
     from batchkiln.planning.quotes import QuoteOptions  # noqa: PLC0415  as above
     from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  only where it is asked
 
-    database, setting = queue.writer, queue.setting
-    manner = QuoteOptions(setting.surroundings, note=RequestLog(database, setting).note, is_alone=True)
+    store, setting = queue.writer, queue.setting
+    manner = QuoteOptions(setting.surroundings, note=RequestLog(store, setting).note, is_alone=True)
     try:
         plan = await make_plan(
-            database,
+            store,
             setting,
             manifests,
             options=options,
@@ -72,7 +71,7 @@ async def ask_before_spending(
     for profile in {job.manifest.profile for job in plan.jobs}:
         if prices := plan.book.of(profile):
             now = plan.book.times.get(profile, setting.surroundings.wall())
-            await database.write(keep_quotes, profile=profile, prices=prices, now=to_milliseconds(now))
+            await store.write(Writer.keep_quotes, profile=profile, prices=prices, now=to_milliseconds(now))
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):

@@ -60,7 +60,7 @@ async def dashboard_beside(driver: "Engine", *, is_wanted: bool) -> AsyncIterato
 
             try:
                 served = await stack.enter_async_context(
-                    serving(driver.database.path, driver.setting.config, beside=DriverProbe(driver))
+                    serving(driver.store.path, driver.setting.config, beside=DriverProbe(driver))
                 )
             except (BatchkilnError, OSError) as error:
                 print_status(f"The run goes on without its dashboard: {error}")

@@ -14,7 +14,7 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store.apply import ApplyOptions
+from batchkiln.store import ApplyOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

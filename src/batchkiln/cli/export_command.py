@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from sqlite3 import Connection
 from typing import Any, Final
 
 import click
@@ -22,9 +21,7 @@ from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
 from batchkiln.exports import Export, Format, LeftOut, Link, Outcome, SchemaInference, Subject, Wishes
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store.database import Database
-from batchkiln.store.export_rows import items_now, iter_rows, iter_shapes
-from batchkiln.store.jobs import JobSummary, job_summary
+from batchkiln.store import JobSummary, Reader, Store
 
 _SPLIT_NAME: Final = re.compile(r"\w+", re.ASCII)
 _ROUNDING: Final = 1e-6
@@ -125,12 +122,12 @@ def export(
 
 
 async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     stop = threading.Event()
     try:
         with handle_signals() as signals:
             signals.stop = stop.set
-            work = asyncio.ensure_future(database.run(_run, job, wishes, stop, common.is_quiet))
+            work = asyncio.ensure_future(store.run(_run, job, wishes, stop, common.is_quiet))
             try:
                 title, outcome = await asyncio.shield(work)
             except _Interrupted:
@@ -139,7 +136,7 @@ async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
             finally:
                 stop.set()
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(_document(job, wishes, title, outcome))
     else:
@@ -149,7 +146,7 @@ async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
 
 
 def _run(
-    connection: Connection,
+    reader: Reader,
     job: str,
     wishes: Wishes,
     stop: threading.Event,
@@ -161,18 +158,18 @@ def _run(
         if stop.is_set():
             raise _Interrupted
 
-    below = items_now(connection, job)
-    summary = job_summary(connection, job)
+    below = reader.exports.item_count(job)
+    summary = reader.jobs.summary(job)
     assert summary is not None, "its items were counted"
     with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
         shapes = SchemaInference()
-        for shape in iter_shapes(connection, job, below=below):
+        for shape in reader.exports.shapes(job, below=below):
             pulse()
             shapes.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
             display.looked()
         made = Export(wishes, _subject(summary), shapes, pulse=pulse, tell=display.left_out)
         try:
-            for row in iter_rows(connection, job, below=below):
+            for row in reader.exports.rows(job, below=below):
                 pulse()
                 made.add(row)
                 display.taken(row)

@@ -4,7 +4,6 @@ import heapq
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from sqlite3 import Connection
 from typing import Any, Final
 
 import click
@@ -15,8 +14,7 @@ from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import sanitize
-from batchkiln.store.database import Database
-from batchkiln.store.items import PAGE, ItemSummary, iter_items
+from batchkiln.store import PAGE, ItemSummary, Reader, Store
 
 _NARROWEST: Final = 60
 
@@ -39,17 +37,17 @@ def items(common: Common, job: str, states: tuple[str, ...], limit: int | None) 
 
 
 async def _items(common: Common, job: str, states: Sequence[ItemState], limit: int | None) -> ExitStatus:
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        await database.run(_print, job, states, limit, common.is_json)
+        await store.run(_print, job, states, limit, common.is_json)
     finally:
-        await database.close()
+        await store.close()
     return ExitStatus.OK
 
 
-def _print(connection: Connection, job: str, states: Sequence[ItemState], limit: int | None, is_json: bool) -> None:  # noqa: FBT001  `Database.run` passes by position
+def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | None, is_json: bool) -> None:  # noqa: FBT001  `Database.run` passes by position
     """Print all that is wanted. Each page is a snapshot of its own, so that a driver never waits for a reader."""
-    chosen = islice(_all(connection, job, states), limit)
+    chosen = islice(_all(reader, job, states), limit)
     table = None if is_json else _Table()
     while page := list(islice(chosen, PAGE)):
         if table is None:
@@ -60,15 +58,15 @@ def _print(connection: Connection, job: str, states: Sequence[ItemState], limit:
         table.end(job)
 
 
-def _all(connection: Connection, job: str, states: Sequence[ItemState]) -> Iterator[ItemSummary]:
+def _all(reader: Reader, job: str, states: Sequence[ItemState]) -> Iterator[ItemSummary]:
     if not states:
-        return _of_state(connection, job, None)
-    return heapq.merge(*(_of_state(connection, job, state) for state in states), key=lambda item: item.id)
+        return _of_state(reader, job, None)
+    return heapq.merge(*(_of_state(reader, job, state) for state in states), key=lambda item: item.id)
 
 
-def _of_state(connection: Connection, job: str, state: ItemState | None) -> Iterator[ItemSummary]:
+def _of_state(reader: Reader, job: str, state: ItemState | None) -> Iterator[ItemSummary]:
     after_id = 0
-    while page := iter_items(connection, job, state=state, after_id=after_id):
+    while page := reader.items.page(job, state=state, after_id=after_id):
         yield from page
         after_id = page[-1].id
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from sqlite3 import Connection
 from typing import Any, Final
 
 import click
@@ -15,11 +14,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.confirmations import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import operations
-from batchkiln.store.driver_status import job_time
-from batchkiln.store.jobs import job_summary
-from batchkiln.store.open_for_update import open_for_update
-from batchkiln.store.operations import CancelReport, RetryReport, Skipped
+from batchkiln.store import CancelReport, Reader, RetryReport, Skipped, Store, Writer
 
 MANY: Final = 20
 """Named items from which on a person is asked; without names it is from two on."""
@@ -43,14 +38,14 @@ def retry(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) 
 
 
 async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
-    async with open_for_update(common.queue) as database:
-        preview = await database.read(operations.preview_retry, job, items)
+    async with Store.open_for_update(common.queue) as store:
+        preview = await store.read(Reader.preview_retry, job, items)
         number = sum(preview.requeued.values())
         print_status(cost_of_retry(job, preview))
         if number and not _is_wanted(number, items, is_agreed=is_agreed):
             return _unchanged()
-        now = await database.read(_now, job)
-        report = await database.run(operations.retry, job, items, now) if number else preview
+        now = await store.read(_now, job)
+        report = await store.run(Writer.retry, job, items, now) if number else preview
         number = sum(report.requeued.values())
     if common.is_json:
         print_json(_retry_document(job, report))
@@ -86,14 +81,14 @@ def cancel(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool)
 
 
 async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
-    async with open_for_update(common.queue) as database:
-        preview = await database.read(operations.preview_cancel, job, items)
+    async with Store.open_for_update(common.queue) as store:
+        preview = await store.read(Reader.preview_cancel, job, items)
         number = preview.canceled
         print_status(cost_of_cancel(job, preview))
         if number and not _is_wanted(number, items, is_agreed=is_agreed):
             return _unchanged()
-        now = await database.read(_now, job)
-        report: CancelReport = await database.run(operations.cancel, job, items, now) if number else preview
+        now = await store.read(_now, job)
+        report: CancelReport = await store.run(Writer.cancel, job, items, now) if number else preview
     if common.is_json:
         print_json({"job": job, "canceled": report.canceled, "skipped": _skipped_document(report.skipped)})
     else:
@@ -110,9 +105,9 @@ def pause(common: Common, job: str) -> ExitStatus:
 
 
 async def _pause(common: Common, job: str) -> ExitStatus:
-    async with open_for_update(common.queue) as database:
+    async with Store.open_for_update(common.queue) as store:
         print_status(cost_of_pause(job))
-        is_news = await database.write(operations.pause, job, await database.read(_now, job))
+        is_news = await store.write(Writer.pause, job, await store.read(_now, job))
     return _said(common, job, is_paused=True, is_news=is_news)
 
 
@@ -124,11 +119,11 @@ def unpause(common: Common, job: str) -> ExitStatus:
 
 
 async def _unpause(common: Common, job: str) -> ExitStatus:
-    async with open_for_update(common.queue) as database:
-        summary = await database.read(job_summary, job)
+    async with Store.open_for_update(common.queue) as store:
+        summary = await store.read(lambda reader: reader.jobs.summary(job))
         if summary is not None:
             print_status(cost_of_unpause(summary))
-        is_news = await database.write(operations.unpause, job, await database.read(_now, job))
+        is_news = await store.write(Writer.unpause, job, await store.read(_now, job))
     return _said(common, job, is_paused=False, is_news=is_news)
 
 
@@ -165,5 +160,5 @@ def _skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
     return [{"item": entry.name, "reason": entry.reason} for entry in skipped]
 
 
-def _now(connection: Connection, job: str) -> int:
-    return to_milliseconds(job_time(connection, job, machine_now()))
+def _now(reader: Reader, job: str) -> int:
+    return to_milliseconds(reader.jobs.service_time(job, machine_now()))

@@ -7,7 +7,7 @@ from batchkiln.core.queue_types import HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.overview import AccountView, JobView, Overview
-from batchkiln.store.jobs import UnderWay
+from batchkiln.store import UnderWay
 
 
 def job_document(view: JobView) -> dict[str, Any]:

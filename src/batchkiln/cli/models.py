@@ -21,9 +21,7 @@ from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.request_log import noting_beside
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.preflight import check_file
+from batchkiln.store import ApplyOptions, Store
 
 if TYPE_CHECKING:
     from batchkiln.planning.balances import Balance
@@ -64,7 +62,7 @@ class _Counter:
     """Where a command asks: its setting, the queue for reading, and where reads are noted, if there is one."""
 
     setting: AppContext
-    database: Database
+    store: Store
     note: "Note | None"
 
     @property
@@ -82,13 +80,12 @@ class _Counter:
 async def _counter(common: Common) -> AsyncIterator[_Counter]:
     """Open the queue for reading, if it is there; reads are noted beside whoever drives it (Law 5)."""
     setting = AppContext(common.queue, common.load_config(), common.profile)
-    is_there = check_file(common.queue)
-    database = await (Database.open_for_reading if is_there else Database.open_empty)(common.queue)
+    store = await Store.open_if_there(common.queue)
     try:
         async with noting_beside(setting) as note:
-            yield _Counter(setting, database, note if is_there else None)
+            yield _Counter(setting, store, note if store.is_there else None)
     finally:
-        await database.close()
+        await store.close()
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -96,7 +93,7 @@ async def _counter(common: Common) -> AsyncIterator[_Counter]:
 
 async def _models(common: Common, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
     async with _counter(common) as counter:
-        catalogues = Catalogues(counter.database, counter.setting, counter.note)
+        catalogues = Catalogues(counter.store, counter.setting, counter.note)
         prices, profile = await _prices(counter, catalogues, manifest, job)
         catalogue = await catalogues.of(profile, profile.account_names[0])
     entries = _chosen(catalogue, model)
@@ -129,10 +126,10 @@ async def _prices(
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
     from batchkiln.planning.quotes import ask_quotes  # noqa: PLC0415  as above
 
-    database, setting, profiles = counter.database, counter.setting, counter.setting.config.profiles
+    store, setting, profiles = counter.store, counter.setting, counter.setting.config.profiles
     if manifest is not None:
         plan = await make_plan(
-            database,
+            store,
             setting,
             [manifest],
             options=ApplyOptions(on_change="keep"),
@@ -143,8 +140,8 @@ async def _prices(
         return list(planned_prices(plan)), profiles[plan.jobs[0].manifest.profile]
     if job is None:
         return [], counter.profile
-    queued = await database.read(queued_job, job, profiles)
-    known = await database.read(known_accounts, setting)
+    queued = await store.read(queued_job, job, profiles)
+    known = await store.read(known_accounts, setting)
     book = await ask_quotes(queued.questions(), profiles=profiles, known=known, manner=counter.manner)
     return list(queued.prices(book)), profiles[queued.profile]
 
@@ -221,7 +218,7 @@ async def _balance(common: Common) -> ExitStatus:
 
     async with _counter(common) as counter:
         profile = counter.profile
-        known = await counter.database.read(known_accounts, counter.setting)
+        known = await counter.store.read(known_accounts, counter.setting)
         folder = embedded_folder(counter.setting.queue, profile)
         found = await read_balances(profile, known, counter.manner, folder=folder)
     if common.is_json:

@@ -7,8 +7,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from batchkiln.config import Config, load_config
-from batchkiln.store.preflight import real_path
+from batchkiln.config import Config, load_config, queue_path
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"
@@ -51,7 +50,7 @@ def common_of(context: click.Context) -> Common:
     queue = given.get("queue") or os.environ.get("BATCHKILN_QUEUE") or DEFAULT_QUEUE
     config = given.get("config") or os.environ.get("BATCHKILN_CONFIG")
     return Common(
-        queue=real_path(Path(queue)),
+        queue=queue_path(Path(queue)),
         config_path=Path(config) if config else None,
         profile=given.get("profile"),
         is_json=bool(given.get("is_json")),

@@ -16,9 +16,7 @@ from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.quotes import QuoteOptions
 from batchkiln.planning.request_log import noting_beside
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.preflight import check_file
+from batchkiln.store import ApplyOptions, Store
 
 
 @command(
@@ -55,22 +53,21 @@ async def _plan(
     from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich takes longer than the rest
 
     setting = AppContext(common.queue, common.load_config(), common.profile)
-    is_there = check_file(common.queue)
-    database = await (Database.open_for_reading if is_there else Database.open_empty)(common.queue)
+    store = await Store.open_if_there(common.queue)
     try:
         async with noting_beside(setting) as note:
-            manner = QuoteOptions(setting.surroundings, note=note if is_there else None)
+            manner = QuoteOptions(setting.surroundings, note=note if store.is_there else None)
             made = await make_plan(
-                database,
+                store,
                 setting,
                 manifests,
                 options=options,
                 stdin=sys.stdin.buffer,
                 manner=manner,
-                catalogues=Catalogues(database, setting, manner.note, is_off=is_unchecked),
+                catalogues=Catalogues(store, setting, manner.note, is_off=is_unchecked),
             )
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(plan_document(made))
     else:

@@ -15,7 +15,7 @@ from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import cautions
 from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
-from batchkiln.store.dry_run import Change, ChangeKind
+from batchkiln.store import Change, ChangeKind
 
 SHOWN: Final = 6
 """How many items a person is shown of one kind of change; --json has some more."""

@@ -10,7 +10,7 @@ from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import FINAL_STATES, ItemState
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
-from batchkiln.store.jobs import UnderWay
+from batchkiln.store import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
 STILL_AFTER_SECONDS: Final = 64.0

@@ -12,7 +12,7 @@ from batchkiln.cli.text_tables import console
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import STYLES, format_duration, format_minute, plural, sanitize
 from batchkiln.rehearsal.simulation import RehearsalResult
-from batchkiln.store.jobs import JobSummary
+from batchkiln.store import JobSummary
 
 _LONGEST_MESSAGE: Final = 160
 

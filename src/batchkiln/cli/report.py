@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,9 +20,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import JobView, read_overview
-from batchkiln.store.database import Database
-from batchkiln.store.items import OutputSummary
-from batchkiln.store.report_rows import ReportRow, report_page
+from batchkiln.store import OutputSummary, Reader, ReportRow, Store
 
 if TYPE_CHECKING:
     from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -57,18 +54,16 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
 
     config = common.load_config()
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        view = await database.read(_view, config, job, machine_now())
+        view = await store.read(_view, config, job, machine_now())
         with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
             keys = known_keys(config, view.summary.profile)
-            await _add_all(
-                database, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr)
-            )
-            view = await database.read(_view, config, job, machine_now())
+            await _add_all(store, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            view = await store.read(_view, config, job, machine_now())
             written = await asyncio.to_thread(writer.finish, _head(view))
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(_document(job, written))
     else:
@@ -76,18 +71,22 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     return ExitStatus.OK
 
 
-def _view(connection: Connection, config: Config, job: str, now: datetime) -> JobView:
-    return read_overview(connection, config, [job], now).jobs[0]
+def _view(reader: Reader, config: Config, job: str, now: datetime) -> JobView:
+    return read_overview(reader, config, [job], now).jobs[0]
+
+
+def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow]:
+    return reader.exports.report_page(job, after_id=after_id, limit=limit)
 
 
 async def _add_all(
-    database: Database, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
+    store: Store, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
 ) -> None:
     """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
     job, total = view.summary.name, view.summary.total
     last_id = taken = 0
     while taken < total:
-        rows = await database.read(report_page, job, after_id=last_id, limit=min(_CHUNK, total - taken))
+        rows = await store.read(_page, job, last_id, min(_CHUNK, total - taken))
         await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)

@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import nullcontext
-from sqlite3 import Connection
 
 import click
 
@@ -14,12 +13,7 @@ from batchkiln.core.errors import Diagnostic, ExitStatus, InputError
 from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.confirmations import cost_of_resolve
-from batchkiln.store.driver_status import job_time
-from batchkiln.store.items import ItemDetail, item_detail
-from batchkiln.store.lock import undriven
-from batchkiln.store.open_for_update import open_for_update
-from batchkiln.store.resolution import IN_HAND, Decision, Resolved, check_resolvable
-from batchkiln.store.resolution import resolve as resolve_item
+from batchkiln.store import IN_HAND, Decision, ItemDetail, Resolved, Store, Writer, check_resolvable, undriven
 
 
 @command(
@@ -56,14 +50,14 @@ def resolve(
 async def _resolve(
     common: Common, job: str, item: str, *, decision: Decision, generation_id: str | None, confirm: str | None
 ) -> ExitStatus:
-    async with open_for_update(common.queue) as database:
-        story = await database.read(item_detail, job, item)
+    async with Store.open_for_update(common.queue) as store:
+        story = await store.read(lambda reader: reader.items.detail(job, item))
         check_resolvable(item, story.item.state, is_undriven=True)  # held below, where it matters
         print_status(cost_of_resolve(decision, story))
         _check_confirmed(item, confirm)
         is_in_hand = story.item.state in IN_HAND
         with undriven(common.queue) if is_in_hand else nullcontext():
-            resolved = await database.write(_end, story, decision, generation_id)
+            resolved = await store.write(_end, story, decision, generation_id)
     if common.is_json:
         print_json({"job": job, "item": item, "state": resolved.state, "may_pay_again": resolved.may_pay_again})
     else:
@@ -71,19 +65,18 @@ async def _resolve(
     return ExitStatus.OK
 
 
-def _end(connection: Connection, asked: ItemDetail, decision: Decision, generation_id: str | None) -> Resolved:
+def _end(writer: Writer, asked: ItemDetail, decision: Decision, generation_id: str | None) -> Resolved:
     """End the hold that was asked about, inside one transaction. Raises `InputError` where it is another by now.
 
     A person may think for minutes, while the item is sent and held again for what may be paid already (Law 2).
     """
     job, item = asked.job, asked.item.name
-    if item_detail(connection, job, item).hold_asked != asked.hold_asked:
+    if writer.items.detail(job, item).hold_asked != asked.hold_asked:
         reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
         remedy = f"`batchkiln show {item_arguments(job, item)}` tells how it stands now"
         raise InputError([Diagnostic(reason, remedy=remedy)])
-    now = to_milliseconds(job_time(connection, job, machine_now()))
-    return resolve_item(
-        connection,
+    now = to_milliseconds(writer.jobs.service_time(job, machine_now()))
+    return writer.resolve(
         job,
         item,
         decision,

@@ -23,8 +23,7 @@ from batchkiln.cli.signals import handle_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.cli.until import UNTIL
 from batchkiln.core.errors import ExitStatus
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.events import last_event_id
+from batchkiln.store import ApplyOptions
 from batchkiln.worker.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,7 +104,7 @@ async def _run(
         async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
             control = RunState()
             async with queue.driving(control, command="run") as driver:
-                newest = await queue.reader.read(last_event_id)
+                newest = await queue.reader.read(lambda reader: reader.events.last_id())
                 applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
                 if manner.is_asking:
                     await ask_before_paying_again(applied)
@@ -169,6 +168,6 @@ async def _work(common: Common, wishes: RunOptions, *, has_dashboard: bool) -> E
             queue.driving(RunState(), command="work") as driver,
             dashboard_beside(driver, is_wanted=has_dashboard),
         ):
-            newest = await queue.reader.read(last_event_id)
+            newest = await queue.reader.read(lambda reader: reader.events.last_id())
             drive = Run(driver, queue.reader, wishes, jobs=None)
             return await Session(common, drive, queue.reader, signals, after_event=newest).run()

@@ -18,9 +18,7 @@ from batchkiln.cli.signals import Signals
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.presentation.overview import Overview
-from batchkiln.store.database import Database
-from batchkiln.store.events import LoggedEvent, events_after
-from batchkiln.store.pending_work import find_work
+from batchkiln.store import LoggedEvent, Store
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.loop import first_error
 
@@ -32,7 +30,7 @@ _EVENTS_AT_ONCE: Final = 1000
 class Session:
     """Shows a drive as it goes, and lets signals stop it."""
 
-    def __init__(self, common: Common, drive: Run, reader: Database, signals: Signals, *, after_event: int) -> None:
+    def __init__(self, common: Common, drive: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
         """Begin to tell events behind `after_event`."""
         self._common = common
         self._drive = drive
@@ -96,7 +94,7 @@ class Session:
 
     async def _tell_events(self) -> None:
         while self._common.is_json:
-            events = await self._reader.read(events_after, self._after_event, _EVENTS_AT_ONCE)
+            events = await self._reader.read(lambda reader: reader.events.after(self._after_event, _EVENTS_AT_ONCE))
             if not events:
                 return
             print_json_lines([_event_document(event) for event in events])
@@ -105,7 +103,7 @@ class Session:
     async def _state(self) -> ProgressState:
         jobs = self._drive.jobs
         if jobs is None:
-            work = await self._reader.read(find_work, self._driver.control.scope)
+            work = await self._reader.read(lambda reader: reader.jobs.work(self._driver.control.scope))
             jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
         overview = await self._drive.overview(jobs)
         workers = tuple(_worker_state(worker, overview) for worker in self._driver.workers)

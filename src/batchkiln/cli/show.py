@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 import click
@@ -20,9 +19,7 @@ from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.explain import Explanation, explain_item
 from batchkiln.presentation.formatting import format_second, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait, read_item_context
-from batchkiln.store.database import Database
-from batchkiln.store.items import AttemptDetail, EventRecord, ItemDetail, RequestRecord, item_detail, item_requests
-from batchkiln.store.jobs import JobSummary, job_summary
+from batchkiln.store import AttemptDetail, EventRecord, ItemDetail, JobSummary, Reader, RequestRecord, Store
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
@@ -41,11 +38,11 @@ def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitSta
 
 async def _show(common: Common, job: str, item: str, bundle: Path | None) -> ExitStatus:
     config = common.load_config()
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        told = await database.read(read_told, config, job, item, machine_now())
+        told = await store.read(read_told, config, job, item, machine_now())
     finally:
-        await database.close()
+        await store.close()
     document = story_document(told)
     if bundle is not None:
         from batchkiln.cli.bundle import write_bundle  # noqa: PLC0415  it needs the client, which is slow to import
@@ -76,13 +73,13 @@ class Told:
         return explain_item(self.story, self.summary, self.standing)
 
 
-def read_told(connection: Connection, config: Config, job: str, item: str, now: datetime) -> Told:
+def read_told(reader: Reader, config: Config, job: str, item: str, now: datetime) -> Told:
     """Read all that `show` tells. Raises `InputError` for a job or item that is not there."""
-    story = item_detail(connection, job, item)
-    summary = job_summary(connection, job)
+    story = reader.items.detail(job, item)
+    summary = reader.jobs.summary(job)
     assert summary is not None, "the item was found in it"
-    standing = read_item_context(connection, config, story, summary, now)
-    return Told(story, summary, standing, item_requests(connection, story.item.id))
+    standing = read_item_context(reader, config, story, summary, now)
+    return Told(story, summary, standing, reader.items.requests(story.item.id))
 
 
 def story_lines(told: Told) -> Iterator[str]:

@@ -9,7 +9,7 @@ from batchkiln.cli.output import print_json
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.overview import Overview, read_overview
-from batchkiln.store.database import Database
+from batchkiln.store import Store
 
 
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json")
@@ -25,11 +25,11 @@ def status(common: Common, job: str | None) -> ExitStatus:
 
 async def _status(common: Common, job: str | None) -> ExitStatus:
     config = common.load_config()
-    database = await Database.open_for_reading(common.queue)
+    store = await Store.open_for_reading(common.queue)
     try:
-        overview = await database.read(read_overview, config, None if job is None else [job], machine_now())
+        overview = await store.read(read_overview, config, None if job is None else [job], machine_now())
     finally:
-        await database.close()
+        await store.close()
     if common.is_json:
         print_json(overview_document(overview) if job is None else job_document(overview.jobs[0]))
     else:

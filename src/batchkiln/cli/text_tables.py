@@ -15,7 +15,7 @@ from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.presentation.unread_replies import CALLS, misunderstanding
-from batchkiln.store.jobs import Trouble
+from batchkiln.store import Trouble
 
 _LONGEST_MESSAGE = 160
 

@@ -30,11 +30,7 @@ from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.queue_types import Scope
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import read_overview
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.events import last_event_id
-from batchkiln.store.name_lookup import job_id_of
-from batchkiln.store.watched_jobs import known_jobs, open_jobs
+from batchkiln.store import ApplyOptions, Store
 from batchkiln.watch.fs_events import watch_events
 from batchkiln.watch.watcher import Watcher
 from batchkiln.worker.loop import first_error
@@ -46,9 +42,9 @@ _CONFIGURATION: Final = "batchkiln.yaml"
 class QueueDesk:
     """Brings manifests to the queue, on a connection of its own: a large one does not hold up what is driven."""
 
-    def __init__(self, database: Database, setting: AppContext, driver: Engine) -> None:
+    def __init__(self, store: Store, setting: AppContext, driver: Engine) -> None:
         """Wake the driver after each manifest."""
-        self._database = database
+        self._store = store
         self._setting = setting
         self._driver = driver
 
@@ -59,22 +55,22 @@ class QueueDesk:
         """
         await check_output_folder(self._setting, str(path))
         applied = await apply_manifests(
-            self._database, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
+            self._store, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
         )
         self._driver.hear()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
     async def open_jobs(self) -> frozenset[str]:
         """Return the jobs that have anything queued or under way."""
-        return await self._database.read(open_jobs)
+        return await self._store.read(lambda reader: reader.jobs.unfinished())
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
         """Return those of these jobs that the queue has."""
-        return await self._database.read(known_jobs, names)
+        return await self._store.read(lambda reader: reader.jobs.known(names))
 
     async def ended(self, job: str) -> Mapping[str, Any]:
         """Return a job as `status JOB --json` tells it, with the exit code that `run` would have."""
-        overview = await self._database.read(read_overview, self._setting.config, [job], machine_now())
+        overview = await self._store.read(read_overview, self._setting.config, [job], machine_now())
         exit_status = RunResult(views=overview.jobs).exit_status
         return {"at": iso(machine_now()), "exit": int(exit_status)} | job_document(overview.jobs[0])
 
@@ -126,7 +122,7 @@ async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashbo
     with handle_signals() as signals:
         setting = AppContext(common.queue, common.load_config(), common.profile)
         async with opened(setting) as queue, queue.driving(RunState(), command="watch") as driver:
-            intake = await Database.open_for_writing(common.queue)
+            intake = await Store.open_for_writing(common.queue)
             try:
                 desk = QueueDesk(intake, setting, driver)
                 watcher = Watcher(folder, desk, ServiceClock(), ignored=_ignored(common))
@@ -138,13 +134,13 @@ async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashbo
                 await intake.close()
 
 
-async def _once(common: Common, drive: Run, reader: Database, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _once(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run what lies in the folder to its end; a manifest that was refused makes the exit status of one."""
-    newest = await reader.read(last_event_id)
+    newest = await reader.read(lambda reader: reader.events.last_id())
     await watcher.settle()
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
-        ids = [await reader.read(job_id_of, job) for job in jobs]
+        ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
         drive.driver.control.scope = Scope(frozenset(ids))
         drive.jobs = jobs
         status = await Session(common, drive, reader, signals, after_event=newest).run()
@@ -155,9 +151,9 @@ async def _once(common: Common, drive: Run, reader: Database, signals: Signals, 
     return status
 
 
-async def _forever(common: Common, drive: Run, reader: Database, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _forever(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run the queue and watch the folder beside it, until the drive ends."""
-    newest = await reader.read(last_event_id)
+    newest = await reader.read(lambda reader: reader.events.last_id())
     session = Session(common, drive, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:

@@ -137,3 +137,22 @@ def _found(environ: Mapping[str, str]) -> Path | None:
     home = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     places = (Path("batchkiln.yaml"), home / "batchkiln" / "batchkiln.yaml")
     return next((place for place in places if place.is_file()), None)
+
+
+def queue_path(path: Path) -> Path:
+    """Follow a link in the place of the queue's file, for lock and log lie beside the file and not beside a link.
+
+    Any other path stays as it was given, for the messages; so does a link that leads nowhere in a circle.
+    """
+    try:
+        return _resolved(path) if path.is_symlink() else path
+    except (OSError, RuntimeError):  # Python 3.12 and before call a circle a RuntimeError
+        return path
+
+
+def _resolved(link: Path) -> Path:
+    """Follow a link; since Python 3.13 only a strict look tells a circle from a file that is not there yet."""
+    try:
+        return link.resolve(strict=True)
+    except FileNotFoundError:
+        return link.resolve()

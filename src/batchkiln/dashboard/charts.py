@@ -13,7 +13,7 @@ from markupsafe import Markup
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.calendar import Calendar, Day
 from batchkiln.presentation.formatting import plural
-from batchkiln.store.usage_history import Hour
+from batchkiln.store import Hour
 
 HEIGHT: Final = 100.0
 _GAP: Final = 0.16

@@ -16,7 +16,7 @@ from batchkiln.dashboard.live_state import DriverProbe, LiveState
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import PageSnapshot, read_moment
 from batchkiln.dashboard.thumbnail_cache import Thumbnails
-from batchkiln.store.database import Database
+from batchkiln.store import Store
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Context:
 
     queue: Path
     config: Config
-    database: Database
+    store: Store
     access: Access
     machine_now: Callable[[], datetime]
     beside: DriverProbe | None = None
@@ -36,7 +36,7 @@ class Context:
 
     async def moment(self, job: str | None = None) -> PageSnapshot:
         """Read the queue as it is now."""
-        return await self.database.read(read_moment, self.config, self.machine_now(), self.facts(), job)
+        return await self.store.read(read_moment, self.config, self.machine_now(), self.facts(), job)
 
     def facts(self) -> LiveState:
         """Return what the driver in this process tells; nothing where it is in another."""

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from batchkiln.core.errors import InputError
 from batchkiln.dashboard.context import context_of
-from batchkiln.store.item_search import OutputFile, output_file
+from batchkiln.store import OutputFile
 
 SHOWN: Final = frozenset(
     {
@@ -58,7 +58,7 @@ async def media(request: web.Request) -> web.StreamResponse:
 
 
 async def _file(request: web.Request) -> OutputFile:
-    file = await context_of(request).database.read(output_file, int(request.match_info["id"]))
+    file = await context_of(request).store.read(lambda reader: reader.items.output_file(int(request.match_info["id"])))
     if file is None or not file.sha256.startswith(request.match_info["sha"]):
         raise InputError("there is no such file")
     return file

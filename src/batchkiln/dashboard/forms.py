@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from sqlite3 import Connection
 from typing import Final
 from urllib.parse import urlencode
 
@@ -20,16 +19,7 @@ from batchkiln.presentation.confirmations import (
     cost_of_retry,
     cost_of_unpause,
 )
-from batchkiln.store import operations
-from batchkiln.store.database import Database
-from batchkiln.store.driver_status import job_time
-from batchkiln.store.items import ItemDetail, item_detail
-from batchkiln.store.jobs import job_summary
-from batchkiln.store.name_lookup import job_id_of
-from batchkiln.store.open_for_update import open_for_update
-from batchkiln.store.operations import Skipped
-from batchkiln.store.resolution import Decision
-from batchkiln.store.resolution import resolve as resolve_item
+from batchkiln.store import Decision, ItemDetail, Reader, Skipped, Store, Writer
 
 _DIGITS_MAX: Final = 18
 
@@ -66,8 +56,8 @@ class Question:
         )
 
 
-Ask = Callable[[Connection, str, Sequence[str]], Question]
-Act = Callable[[Database, str, Sequence[str], int], Awaitable[int]]
+Ask = Callable[[Reader, str, Sequence[str]], Question]
+Act = Callable[[Store, str, Sequence[str], int], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,49 +70,49 @@ class Action:
     act: Act
 
 
-def _ask_retry(connection: Connection, job: str, items: Sequence[str]) -> Question:
-    preview = operations.preview_retry(connection, job, items)
+def _ask_retry(reader: Reader, job: str, items: Sequence[str]) -> Question:
+    preview = reader.preview_retry(job, items)
     number = sum(preview.requeued.values())
     figures = (number, preview.may_cost or 0, preview.unquoted, preview.paying_again)
     return Question(cost_of_retry(job, preview), number, figures, preview.skipped)
 
 
-async def _retry(database: Database, job: str, items: Sequence[str], now: int) -> int:
-    return sum((await database.run(operations.retry, job, items, now)).requeued.values())
+async def _retry(store: Store, job: str, items: Sequence[str], now: int) -> int:
+    return sum((await store.run(Writer.retry, job, items, now)).requeued.values())
 
 
-def _ask_cancel(connection: Connection, job: str, items: Sequence[str]) -> Question:
-    preview = operations.preview_cancel(connection, job, items)
+def _ask_cancel(reader: Reader, job: str, items: Sequence[str]) -> Question:
+    preview = reader.preview_cancel(job, items)
     return Question(cost_of_cancel(job, preview), preview.canceled, (preview.canceled,), preview.skipped)
 
 
-async def _cancel(database: Database, job: str, items: Sequence[str], now: int) -> int:
-    return (await database.run(operations.cancel, job, items, now)).canceled
+async def _cancel(store: Store, job: str, items: Sequence[str], now: int) -> int:
+    return (await store.run(Writer.cancel, job, items, now)).canceled
 
 
-def _ask_pause(connection: Connection, job: str, items: Sequence[str]) -> Question:
+def _ask_pause(reader: Reader, job: str, items: Sequence[str]) -> Question:
     del items
-    job_id_of(connection, job)
+    reader.jobs.id_of(job)
     return Question(cost_of_pause(job), 1)
 
 
-async def _pause(database: Database, job: str, items: Sequence[str], now: int) -> int:
+async def _pause(store: Store, job: str, items: Sequence[str], now: int) -> int:
     del items
-    return int(await database.write(operations.pause, job, now))
+    return int(await store.write(Writer.pause, job, now))
 
 
-def _ask_unpause(connection: Connection, job: str, items: Sequence[str]) -> Question:
+def _ask_unpause(reader: Reader, job: str, items: Sequence[str]) -> Question:
     del items
-    job_id_of(connection, job)
-    summary = job_summary(connection, job)
+    reader.jobs.id_of(job)
+    summary = reader.jobs.summary(job)
     assert summary is not None, "it was found just now"
     figures = (summary.items[ItemState.QUEUED], summary.queued_cost, summary.queued_unquoted)
     return Question(cost_of_unpause(summary), 1, figures)
 
 
-async def _unpause(database: Database, job: str, items: Sequence[str], now: int) -> int:
+async def _unpause(store: Store, job: str, items: Sequence[str], now: int) -> int:
     del items
-    return int(await database.write(operations.unpause, job, now))
+    return int(await store.write(Writer.unpause, job, now))
 
 
 ACTIONS: Final = {
@@ -140,11 +130,11 @@ async def ask(request: web.Request) -> web.Response:
     """Show what an action would do and cost."""
     context = context_of(request)
     action, job, items = _named(request)
-    database = await Database.open_for_reading(context.queue)  # counting a million items must not hold other pages up
+    store = await Store.open_for_reading(context.queue)  # counting a million items must not hold other pages up
     try:
-        question = await database.read(action.ask, job, items)
+        question = await store.read(action.ask, job, items)
     finally:
-        await database.close()
+        await store.close()
     return _asked(context, action, job, items, question)
 
 
@@ -153,12 +143,12 @@ async def act(request: web.Request) -> web.Response:
     context = context_of(request)
     action, job, items = _named(request)
     agreed = (await request.post()).get("agreed")
-    async with open_for_update(context.queue) as database:
-        question = await database.read(action.ask, job, items)
+    async with Store.open_for_update(context.queue) as store:
+        question = await store.read(action.ask, job, items)
         if not question.is_covered_by(agreed):
             return _asked(context, action, job, items, question, is_changed=True)
-        now = await database.read(_now, context, job)
-        number = await action.act(database, job, items, now)
+        now = await store.read(_now, context, job)
+        number = await action.act(store, job, items, now)
     raise web.HTTPSeeOther(_back(job, items, action.name, number if action.name in {"retry", "cancel"} else None))
 
 
@@ -190,8 +180,8 @@ def _back(job: str, items: Sequence[str], done: str | None = None, number: int |
     return page + (("&" if "?" in page else "?") + query if query else "")
 
 
-def _now(connection: Connection, context: Context, job: str) -> int:
-    return to_milliseconds(job_time(connection, job, context.machine_now()))
+def _now(reader: Reader, context: Context, job: str) -> int:
+    return to_milliseconds(reader.jobs.service_time(job, context.machine_now()))
 
 
 # --- resolve: names the item once more, since it may cost credits -----------------------------------------
@@ -200,7 +190,9 @@ def _now(connection: Connection, context: Context, job: str) -> int:
 async def ask_resolve(request: web.Request) -> web.Response:
     """Show what can be said of a held item, and what each may cost."""
     context = context_of(request)
-    story = await context.database.read(item_detail, request.match_info["job"], request.query.get("id", ""))
+    story = await context.store.read(
+        lambda reader: reader.items.detail(request.match_info["job"], request.query.get("id", ""))
+    )
     return _resolve_page(context, story)
 
 
@@ -210,24 +202,24 @@ async def act_resolve(request: web.Request) -> web.Response:
     job, item = request.match_info["job"], request.query.get("id", "")
     form = await request.post()
     fields = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
-    async with open_for_update(context.queue) as database:
-        story, problem = await database.write(_decide, context, (job, item), fields)
+    async with Store.open_for_update(context.queue) as store:
+        story, problem = await store.write(_decide, context, (job, item), fields)
     if problem is not None:
         return _resolve_page(context, story, problem=problem)
     raise web.HTTPSeeOther(_back(job, [item], "resolve"))
 
 
 def _decide(
-    connection: Connection, context: Context, names: tuple[str, str], fields: Mapping[str, str]
+    writer: Writer, context: Context, names: tuple[str, str], fields: Mapping[str, str]
 ) -> tuple[ItemDetail, str | None]:
     """End the hold; or return what is missing, with nothing changed. Inside one transaction."""
     job, item = names
-    story = item_detail(connection, job, item)
+    story = writer.items.detail(job, item)
     problem = _problem(story, fields)
     if problem is None:
         decision, generation_id = Decision(fields["decision"]), fields.get("generation_id") or None
-        now = _now(connection, context, job)
-        resolve_item(connection, job, item, decision, generation_id=generation_id, now=now)
+        now = _now(writer, context, job)
+        writer.resolve(job, item, decision, generation_id=generation_id, now=now)
     return story, problem
 
 

@@ -1,6 +1,5 @@
 """The pages that only show. Each is a function from the summaries of the queue to HTML."""
 
-from sqlite3 import Connection
 from typing import Final
 
 from aiohttp import web
@@ -14,8 +13,7 @@ from batchkiln.dashboard.snapshot import headline
 from batchkiln.presentation.calendar import Calendar, read_calendars
 from batchkiln.presentation.formatting import plural
 from batchkiln.presentation.overview import read_accounts
-from batchkiln.store.item_search import Filter, gallery_page, job_models
-from batchkiln.store.jobs import JobSummary, job_summary
+from batchkiln.store import Filter, JobSummary, Reader
 
 TILES: Final = 48
 _DIGITS_MAX: Final = 9
@@ -56,14 +54,14 @@ async def failures(request: web.Request) -> web.Response:
 async def days(request: web.Request) -> web.Response:
     """Show the days that were, and those to come."""
     context = context_of(request)
-    calendars = await context.database.read(_calendars, context, context.facts())
+    calendars = await context.store.read(_calendars, context, context.facts())
     charts = [(calendar, day_chart(calendar)) for calendar in calendars]
     return context.page("days.html", charts=charts, day_name=day_name)
 
 
-def _calendars(connection: Connection, context: Context, facts: LiveState) -> list[Calendar]:
-    accounts, times = read_accounts(connection, context.config, context.machine_now(), facts.times)
-    return read_calendars(connection, context.config, times, accounts)
+def _calendars(reader: Reader, context: Context, facts: LiveState) -> list[Calendar]:
+    accounts, times = read_accounts(reader, context.config, context.machine_now(), facts.times)
+    return read_calendars(reader, context.config, times, accounts)
 
 
 async def gallery(request: web.Request) -> web.Response:
@@ -81,8 +79,8 @@ async def gallery(request: web.Request) -> web.Response:
     )
     after, before = _key_of(query.get("after", "0")), query.get("before")
     place = {"after_id": after} if before is None else {"before_id": _key_of(before)}
-    page = await context.database.read(gallery_page, name, wanted, **place, limit=TILES)
-    summary, models = await context.database.read(_job_and_models, name)
+    page = await context.store.read(lambda reader: reader.items.search(name, wanted, **place, limit=TILES))
+    summary, models = await context.store.read(_job_and_models, name)
     return context.page("gallery.html", summary=summary, models=models, wanted=wanted, meta=meta, page=page)
 
 
@@ -99,9 +97,9 @@ def _state_of(word: str) -> ItemState | None:
         raise web.HTTPBadRequest(text="There is no such state.\n") from None
 
 
-def _job_and_models(connection: Connection, name: str) -> tuple[JobSummary, list[str]]:
-    models = job_models(connection, name)
-    summary = job_summary(connection, name)
+def _job_and_models(reader: Reader, name: str) -> tuple[JobSummary, list[str]]:
+    models = reader.jobs.models(name)
+    summary = reader.jobs.summary(name)
     assert summary is not None, "its models were found"
     return summary, models
 

@@ -1,7 +1,6 @@
 """The parts of the live pages, each of which is sent anew when it has changed."""
 
 from datetime import timedelta
-from sqlite3 import Connection
 from typing import Final
 
 from batchkiln.core.states import ItemState
@@ -10,11 +9,7 @@ from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
 from batchkiln.presentation.explain import Explanation, explain_item
 from batchkiln.presentation.item_context import read_item_context
-from batchkiln.store.item_search import newest_of_job, newest_results
-from batchkiln.store.items import ItemDetail, ItemSummary, item_detail
-from batchkiln.store.jobs import job_summary
-from batchkiln.store.operations import RETRYABLE
-from batchkiln.store.usage_history import last_hours
+from batchkiln.store import RETRYABLE, ItemDetail, ItemSummary, Reader
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -34,8 +29,8 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
     Raises `InputError` for a job that is not there.
     """
     now = await context.moment(job)
-    newest = await context.database.read(_newest, job)
-    chart = await context.database.read(_hours, now) if job is None else None
+    newest = await context.store.read(_newest, job)
+    chart = await context.store.read(_hours, now) if job is None else None
     values = {
         "now": now,
         "headline": headline(now),
@@ -49,19 +44,19 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
     return {name: context.render(f"sections/{name}.html", **values) for name in names}, now
 
 
-def _newest(connection: Connection, job: str | None) -> list[tuple[str, ItemSummary]]:
+def _newest(reader: Reader, job: str | None) -> list[tuple[str, ItemSummary]]:
     if job is None:
-        return newest_results(connection, NEWEST_SHOWN)
-    return [(job, item) for item in newest_of_job(connection, job, NEWEST_SHOWN)]
+        return reader.items.newest_results(NEWEST_SHOWN)
+    return [(job, item) for item in reader.items.newest_of_job(job, NEWEST_SHOWN)]
 
 
-def _hours(connection: Connection, now: PageSnapshot) -> Chart | None:
+def _hours(reader: Reader, now: PageSnapshot) -> Chart | None:
     """Draw the last day; None while nothing has ended in it."""
     if not now.overview.accounts:
         return None
     latest = max(view.now for view in now.overview.accounts)
     until = latest.replace(minute=0, second=0, microsecond=0)
-    hours = last_hours(connection, until - (HOURS_SHOWN - 1) * _HOUR, length=_HOUR)
+    hours = reader.generations.ended_by_hour(until - (HOURS_SHOWN - 1) * _HOUR, length=_HOUR)
     return hour_chart(hours, until=until, length=_HOUR, number=HOURS_SHOWN) if hours else None
 
 
@@ -70,7 +65,7 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
 
     Raises `InputError` for what is not there.
     """
-    story, telling = await context.database.read(_read_story, context, job, name)
+    story, telling = await context.store.read(_read_story, context, job, name)
     events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
     html = context.render(
         "sections/item.html",
@@ -83,13 +78,11 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     return {"item": html}
 
 
-def _read_story(
-    connection: Connection, context: Context, job_name: str, item_name: str
-) -> tuple[ItemDetail, Explanation]:
-    story = item_detail(connection, job_name, item_name)
-    summary = job_summary(connection, job_name)
+def _read_story(reader: Reader, context: Context, job_name: str, item_name: str) -> tuple[ItemDetail, Explanation]:
+    story = reader.items.detail(job_name, item_name)
+    summary = reader.jobs.summary(job_name)
     assert summary is not None, "the item was found in it"
-    standing = read_item_context(connection, context.config, story, summary, context.machine_now())
+    standing = read_item_context(reader, context.config, story, summary, context.machine_now())
     return story, explain_item(story, summary, standing)
 
 

@@ -19,7 +19,7 @@ from batchkiln.presentation.formatting import (
     plural,
     sanitize,
 )
-from batchkiln.store.items import OutputSummary
+from batchkiln.store import OutputSummary
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 _KILO: Final = 1024

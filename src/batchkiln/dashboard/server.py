@@ -19,7 +19,7 @@ from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.live_state import DriverProbe
 from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, guard, tell_errors
-from batchkiln.store.database import Database
+from batchkiln.store import Store
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8642
@@ -65,10 +65,10 @@ async def serving(
 
     Raises `QueueUnusable` where no queue is, and `InputError` where the port cannot be had.
     """
-    database = await Database.open_for_reading(queue)
+    store = await Store.open_for_reading(queue)
     try:
         access = Access(read_token(queue))
-        context = Context(queue, config, database, access, clock, beside)
+        context = Context(queue, config, store, access, clock, beside)
         runner = web.AppRunner(
             application(context), access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
@@ -80,7 +80,7 @@ async def serving(
             context.stopping.set()
             await runner.cleanup()
     finally:
-        await database.close()
+        await store.close()
 
 
 async def _listen(runner: web.AppRunner, port: int | None) -> None:

@@ -1,6 +1,5 @@
 """The queue at a moment, as the pages show it: the overview, each account's slot and windows, and the headline."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +17,7 @@ from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, format_minute, plural
 from batchkiln.presentation.overview import AccountView, JobView, Overview, read_overview
 from batchkiln.presentation.unread_replies import misunderstanding
-from batchkiln.store.jobs import UnderWay, job_names
-from batchkiln.store.pending_work import find_work
+from batchkiln.store import Reader, UnderWay
 
 JOBS_SHOWN: Final = 50
 
@@ -119,31 +117,31 @@ class Headline:
 
 
 def read_moment(
-    connection: sqlite3.Connection, config: Config, machine_now: datetime, facts: LiveState, job: str | None = None
+    reader: Reader, config: Config, machine_now: datetime, facts: LiveState, job: str | None = None
 ) -> PageSnapshot:
     """Read one job, or those at work and the newest, from one snapshot. Raises `InputError` for an unknown job."""
-    names, is_all = ([job], False) if job is not None else _names(connection)
-    overview = read_overview(connection, config, names, machine_now, facts.times)
+    names, is_all = ([job], False) if job is not None else _names(reader)
+    overview = read_overview(reader, config, names, machine_now, facts.times)
     is_driven = overview.lease is not None
     slots = tuple(
-        _slot(connection, view, overview.jobs, config, facts.told.get(view.summary.id), is_driven=is_driven)
+        _slot(reader, view, overview.jobs, config, facts.told.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
     return PageSnapshot(overview, slots, is_all)
 
 
-def _names(connection: sqlite3.Connection) -> tuple[list[str], bool]:
+def _names(reader: Reader) -> tuple[list[str], bool]:
     """Return the jobs to show, the newest first: those at work, then others, as far as there is room."""
-    every = list(reversed(job_names(connection)))
+    every = list(reversed(reader.jobs.names()))
     if len(every) <= JOBS_SHOWN:
         return every, True
-    at_work = {job.name for job in find_work(connection, Scope()).jobs}
+    at_work = {job.name for job in reader.jobs.work(Scope()).jobs}
     shown = set(sorted(every, key=lambda name: name not in at_work)[:JOBS_SHOWN])
     return [name for name in every if name in shown], False
 
 
 def _slot(
-    connection: sqlite3.Connection,
+    reader: Reader,
     view: AccountView,
     jobs: Sequence[JobView],
     config: Config,
@@ -153,7 +151,7 @@ def _slot(
 ) -> Slot:
     summary = view.summary
     profile = config.profiles.get(summary.profile)
-    look = account_status(connection, view, profile) if profile is not None else None
+    look = account_status(reader, view, profile) if profile is not None else None
     wait = look.wait if look is not None else None
     if told is not None and told.wait is not None:
         wait = told.wait

@@ -1,6 +1,5 @@
 """Server-sent events: the parts of a live page that have changed, once a second at most."""
 
-from sqlite3 import Connection
 from typing import Final
 
 import orjson
@@ -49,11 +48,11 @@ async def _follow(
     context: Context, response: web.StreamResponse, of: _Of, sent: dict[str, str], *, is_moving: bool
 ) -> None:
     ticker, ticks = ServiceClock(), 0
-    version = await context.database.run(_version)
+    version = await context.store.data_version()
     while not context.stopping.is_set():
         await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, context.stopping)
         ticks += 1
-        known, version = version, await context.database.run(_version)
+        known, version = version, await context.store.data_version()
         if version == known and not is_moving and ticks % STILL_TICKS:
             continue
         changed, is_moving = await _changed(context, of, sent)
@@ -74,9 +73,3 @@ async def _changed(context: Context, of: _Of, sent: dict[str, str]) -> tuple[dic
 
 def _message(parts: dict[str, str]) -> bytes:
     return b"data: " + orjson.dumps(parts) + b"\n\n"
-
-
-def _version(connection: Connection) -> int:
-    """Return a number that another connection's commit changes."""
-    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
-    return version

@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Final
 import batchkiln
 from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
-from batchkiln.store.database import OLDEST_SQLITE
+from batchkiln.store import OLDEST_SQLITE, SQLITE_VERSION
 
 LITTLE_ROOM_BYTES: Final = 1024**3
 NO_ROOM_BYTES: Final = 32 * 1024**2
@@ -21,8 +20,9 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 def check_program() -> CheckResult:
     """Name the versions that a report of a problem should name."""
-    versions = f"batchkiln {batchkiln.__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+    sqlite = ".".join(map(str, SQLITE_VERSION))
+    versions = f"batchkiln {batchkiln.__version__}, Python {platform.python_version()}, SQLite {sqlite}"
+    if SQLITE_VERSION < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE[:2]))
         return fail("program", versions, f"SQLite {oldest} or later is needed: use another build of Python")
     return ok("program", versions)

@@ -8,9 +8,7 @@ from batchkiln.client import fingerprint
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, QueueUnusable
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
-from batchkiln.store.database import SCHEMA_VERSION
-from batchkiln.store.preflight import is_open_to_others
-from batchkiln.store.queue_health import QueueHealth, queue_health
+from batchkiln.store import SCHEMA_VERSION, QueueHealth, is_open_to_others, queue_health
 
 
 def check_queue(path: Path) -> tuple[CheckResult, QueueHealth | None]:

@@ -25,7 +25,7 @@ from batchkiln.doctor.counted import Counted, NoPlace
 from batchkiln.doctor.probe import Probe, described
 from batchkiln.doctor.samples import PROMPT, text_recipes
 from batchkiln.presentation.formatting import format_duration, plural
-from batchkiln.store.items import ItemDetail, item_requests
+from batchkiln.store import ItemDetail
 
 CHECK: Final = "generation"
 ITEM: Final = "picture"
@@ -125,7 +125,7 @@ class Trial:
 
     async def _replayed(self, counted: Counted, story: ItemDetail, price: int) -> CheckResult:
         attempt = story.attempts[-1]
-        (request,) = await self.queue.reader.read(item_requests, story.item.id)
+        (request,) = await self.queue.reader.read(lambda reader: reader.items.requests(story.item.id))
 
         async def send() -> CreateReply:
             return await counted.client.create(

@@ -11,7 +11,7 @@ from batchkiln.core.job import Mode
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import ItemState
 from batchkiln.planning.quotes import Quotes
-from batchkiln.store.dry_run import ManifestPlan
+from batchkiln.store import ManifestPlan
 
 
 @dataclass(frozen=True, slots=True)

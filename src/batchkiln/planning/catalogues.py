@@ -14,7 +14,7 @@ from batchkiln.core.catalogue import Catalogue
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import AccountBlocked, CatalogRead
-from batchkiln.store.database import Database
+from batchkiln.store import Store
 
 if TYPE_CHECKING:
     from batchkiln.planning.quotes import Note
@@ -34,7 +34,7 @@ class Catalogues:
 
     def __init__(
         self,
-        reader: Database,
+        reader: Store,
         setting: AppContext,
         note: "Note | None",
         *,

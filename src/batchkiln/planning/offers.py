@@ -1,6 +1,5 @@
 """What a service offers and what it costs, for `models`: its catalogue, and quotes for what a job would use."""
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from batchkiln.core.job import Recipe
 from batchkiln.planning.bounds import title_of
 from batchkiln.planning.plan import Plan
 from batchkiln.planning.quotes import Quotes
-from batchkiln.store.dry_run import JobRecipe, PriceQuestion, job_recipes
+from batchkiln.store import JobRecipe, PriceQuestion, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +73,10 @@ class QueuedJob:
             yield Price(self.name, each.recipe, each.items, cost, reason)
 
 
-def queued_job(connection: sqlite3.Connection, name: str, profiles: Mapping[str, Profile]) -> QueuedJob:
+def queued_job(reader: Reader, name: str, profiles: Mapping[str, Profile]) -> QueuedJob:
     """Read a job of the queue. For `Database.read`. Raises `InputError` for one that is not there."""
     firsts = {profile.name: profile.account_names[0] for profile in profiles.values()}
-    profile, account, recipes = job_recipes(connection, name, firsts)
+    profile, account, recipes = reader.plans.job_recipes(name, firsts)
     if profile not in profiles:
         raise InputError(f"the job {name} is for the profile {profile}, which is not configured here")
     return QueuedJob(name, profile, account, recipes)

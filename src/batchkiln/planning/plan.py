@@ -1,6 +1,5 @@
 """What `run` would do with manifests: the differences, what they cost, how the days fill, and what to know before."""
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,7 +8,7 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from batchkiln.api.app_context import AppContext
-from batchkiln.api.apply_manifests import ReadManifest, opened_in_thread, with_catalogue
+from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_catalogue
 from batchkiln.api.shared_keys import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
@@ -22,12 +21,16 @@ from batchkiln.planning.catalogues import Catalogues
 from batchkiln.planning.known_accounts import known_of
 from batchkiln.planning.quotes import AccountState, QuoteOptions, Quotes, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.driver_status import present_time
-from batchkiln.store.dry_run import ChangeKind, ManifestPlan, plan_manifest
-from batchkiln.store.jobs import AccountSummary, account_summaries
-from batchkiln.store.queued_load import QueuedLoad, RecipeCount, queued_loads
+from batchkiln.store import (
+    AccountSummary,
+    ApplyOptions,
+    ChangeKind,
+    ManifestPlan,
+    QueuedLoad,
+    Reader,
+    RecipeCount,
+    Store,
+)
 
 
 class SameJobTwice(InputError):
@@ -147,7 +150,7 @@ class _Survey:
 
 
 async def make_plan(
-    database: Database,
+    store: Store,
     setting: AppContext,
     paths: Sequence[str],
     *,
@@ -166,13 +169,13 @@ async def make_plan(
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
     manner = manner or QuoteOptions(setting.surroundings)
-    catalogues = catalogues or Catalogues(database, setting, manner.note, is_alone=manner.is_alone)
-    found = [await database.run(opened_in_thread, setting, path, stdin, "<stdin>") for path in paths]
+    catalogues = catalogues or Catalogues(store, setting, manner.note, is_alone=manner.is_alone)
+    found = [await store.run_in_thread(read_manifest, setting, path, stdin) for path in paths]
     profiles = setting.config.profiles
     for name in dict.fromkeys(profile.name for _, profile in found):
         refuse_shared_keys(profiles, name)
     read = [await with_catalogue(each, catalogues.of) for each in found]
-    survey = await database.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
+    survey = await store.run(_survey, setting, dict(zip(paths, read, strict=True)), options)
     known = dict(survey.known)
     known.update((place, known[place].after_a_read()) for place in catalogues.asked)
     book = await ask_quotes(
@@ -185,18 +188,15 @@ async def make_plan(
     return _compose(survey, book, setting.config, tuple(catalogues.complaints()))
 
 
-def _survey(
-    connection: sqlite3.Connection, setting: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions
-) -> _Survey:
+def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest], options: ApplyOptions) -> _Survey:
     """Read the items of the manifests, by path, and hold them against the queue, one after the other."""
     now = setting.surroundings.wall()
     profiles = setting.config.profiles
-    times = {name: present_time(connection, name, now) for name in profiles}
+    times = {name: reader.accounts.service_time(name, now) for name in profiles}
     manifests: list[ManifestPlan] = []
     for each in read.values():
         manifest, profile = each.manifest, each.profile
-        planned = plan_manifest(
-            connection,
+        planned = reader.plans.compare(
             manifest.job,
             manifest.items(each.catalogue),
             profile=profile.name,
@@ -208,15 +208,15 @@ def _survey(
         manifests.append(planned)
     digests = {path: manifest.report.digest for path, manifest in zip(read, manifests, strict=True)}
     _check_jobs_differ(manifests, digests)
-    accounts = tuple(account for account in account_summaries(connection) if account.profile in profiles)
+    accounts = tuple(account for account in reader.accounts.summaries() if account.profile in profiles)
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
-    loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
+    loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     named = {manifest.spec.name for manifest in manifests}
     return _Survey(
         manifests=tuple(manifests),
         times=times,
         accounts=accounts,
-        known=known_of(connection, accounts, profiles, times),
+        known=known_of(reader, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
         digests=digests,
     )

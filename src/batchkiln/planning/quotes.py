@@ -40,7 +40,7 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.inputs import LocalInputs
-from batchkiln.store.dry_run import PriceQuestion
+from batchkiln.store import PriceQuestion
 
 LONGEST_WAIT_SECONDS: Final = 120.0
 """How long, in service time, a pause that the service asks for is waited out; a longer one is only told."""

@@ -9,8 +9,7 @@ from batchkiln.core.errors import QueueBusy, QueueUnusable
 from batchkiln.core.queue_types import RequestKind, RequestNote
 from batchkiln.core.rate_limits import day_starts
 from batchkiln.core.timestamps import ClockReading
-from batchkiln.store.database import Database
-from batchkiln.store.store import ChangeNotifier, Store
+from batchkiln.store import ChangeNotifier, Store
 
 if TYPE_CHECKING:
     from batchkiln.planning.quotes import Note
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 class RequestLog:
     """Writes reads down by way of a connection that may write."""
 
-    def __init__(self, database: Database, setting: AppContext) -> None:
+    def __init__(self, store: Store, setting: AppContext) -> None:
         """Take the queue, and the profiles whose days and windows count."""
-        self._database = database
+        self._store = store
         self._setting = setting
         self._ids: dict[tuple[str, str], int] = {}
 
@@ -29,7 +28,7 @@ class RequestLog:
         """Write down a read that is about to leave. Raises `QueueBusy`."""
         used = self._setting.config.profiles[profile]
         kept = kept_seconds(used.limits)
-        store = Store(self._database, ChangeNotifier(), profile=profile, day=used.day, keep_requests_seconds=kept)
+        store = self._store.for_workers(ChangeNotifier(), profile=profile, day=used.day, keep_requests_seconds=kept)
         if (profile, account) not in self._ids:
             self._ids[profile, account] = await store.account(account)
         days = day_starts(used.day, now)
@@ -59,8 +58,8 @@ async def noting_beside(setting: AppContext) -> AsyncIterator["Note"]:
 
 async def _opened(setting: AppContext, stack: AsyncExitStack) -> RequestLog | None:
     try:
-        database = await Database.open_for_writing(setting.queue)
+        store = await Store.open_for_writing(setting.queue)
     except (QueueBusy, QueueUnusable):
         return None
-    stack.push_async_callback(database.close)
-    return RequestLog(database, setting)
+    stack.push_async_callback(store.close)
+    return RequestLog(store, setting)

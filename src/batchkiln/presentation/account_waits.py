@@ -4,7 +4,6 @@ So it can be told of a queue that another process drives, or none. What only tha
 service's last words, it tells itself.
 """
 
-import sqlite3
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf, isinf
@@ -17,8 +16,7 @@ from batchkiln.core.queue_types import HeldUntil, Scope, Viewpoint
 from batchkiln.core.rate_limits import CurrentDay, SlidingWindow, day_starts
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.presentation.overview import AccountView
-from batchkiln.store.planner_snapshot import snapshot
-from batchkiln.store.usage import logged_requests
+from batchkiln.store import Reader
 
 _HALF_A_SECOND: Final = timedelta(seconds=0.5)
 NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
@@ -55,7 +53,7 @@ class AccountStatus:
     is_busy: bool
 
 
-def account_status(connection: sqlite3.Connection, account: AccountView, profile: Profile) -> AccountStatus:
+def account_status(reader: Reader, account: AccountView, profile: Profile) -> AccountStatus:
     """Tell what an account does next, as the planner of a process that begins now would choose."""
     name, limits = account.summary.name, profile.limits
     now = ClockReading(monotonic=0.0, instant=account.now, latest=account.now)
@@ -66,8 +64,8 @@ def account_status(connection: sqlite3.Connection, account: AccountView, profile
         is_first=name == profile.account_names[0],
         scope=Scope(),
     )
-    seen = snapshot(connection, viewpoint, day_starts(profile.day, now))
-    creates, reads, machine = _minute(connection, account, profile, now)
+    seen = reader.accounts.snapshot(viewpoint, day_starts(profile.day, now))
+    creates, reads, machine = _minute(reader, account, profile, now)
     view = PlannersView(
         limits=limits,
         creates=creates,
@@ -93,13 +91,13 @@ def wait_of(due: NotBefore, now: ClockReading) -> Wait:
 
 
 def _minute(
-    connection: sqlite3.Connection, account: AccountView, profile: Profile, now: ClockReading
+    reader: Reader, account: AccountView, profile: Profile, now: ClockReading
 ) -> tuple[SlidingWindow, SlidingWindow, SlidingWindow]:
     """Give the windows of the minute: creates, reads, and the machine's."""
     limits, span = profile.limits, profile.limits.minute_seconds
     sent = [
         (request.kind, request.account_id, now.monotonic_of(request.sent_at))
-        for request in logged_requests(connection, profile.name, span)
+        for request in reader.accounts.logged_requests(profile.name, span)
     ]
     ours = [(kind, at) for kind, account_id, at in sent if account_id == account.summary.id]
     return (

@@ -1,6 +1,5 @@
 """Past and coming service days, account by account and profile by profile."""
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +7,7 @@ from typing import Final
 
 from batchkiln.config import Config
 from batchkiln.presentation.overview import AccountView, coming_days
-from batchkiln.store.usage_history import PastDay, past_days
+from batchkiln.store import PastDay, Reader
 
 DAYS_BACK: Final = 28
 DAYS_AHEAD: Final = 60
@@ -48,13 +47,13 @@ class Calendar:
 
 
 def read_calendars(
-    connection: sqlite3.Connection,
+    reader: Reader,
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
 ) -> list[Calendar]:
     """Give the calendar of each profile that has any."""
-    ahead = coming_days(connection, config, times, accounts, most=DAYS_AHEAD + 1)
+    ahead = coming_days(reader, config, times, accounts, most=DAYS_AHEAD + 1)
     calendars = []
     for name, profile in config.profiles.items():
         ours = [view for view in accounts if view.summary.profile == name]
@@ -62,7 +61,7 @@ def read_calendars(
         today = profile.day.start_of(times[name])
         days: dict[datetime, Day] = {}
         for view in ours:
-            for past in past_days(connection, view.summary.id, today - DAYS_BACK * length):
+            for past in reader.accounts.past_days(view.summary.id, today - DAYS_BACK * length):
                 days[past.starts_at] = _with(days.get(past.starts_at, Day(past.starts_at)), past)
         expected = ahead.get(name, [])
         for one in expected[:DAYS_AHEAD]:

@@ -5,10 +5,7 @@ from collections.abc import Mapping
 from batchkiln.core.job import AttemptState
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import plural
-from batchkiln.store.items import ItemDetail
-from batchkiln.store.jobs import JobSummary
-from batchkiln.store.operations import CancelReport, RetryReport
-from batchkiln.store.resolution import Decision
+from batchkiln.store import CancelReport, Decision, ItemDetail, JobSummary, RetryReport
 
 
 def cost_of_retry(job: str, preview: RetryReport) -> str:

@@ -14,8 +14,7 @@ from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import Event, ItemState
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
-from batchkiln.store.items import AttemptDetail, ItemDetail
-from batchkiln.store.jobs import JobSummary
+from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
 DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a conflict
 GONE: Final = "outputs_gone"  # likewise, of outputs that cannot be had

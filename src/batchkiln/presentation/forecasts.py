@@ -7,8 +7,7 @@ from datetime import datetime
 from batchkiln.config import Profile
 from batchkiln.core.forecast import Forecast, forecast
 from batchkiln.core.rate_limits import DayUsage
-from batchkiln.store.jobs import AccountSummary
-from batchkiln.store.queued_load import QueuedLoad
+from batchkiln.store import AccountSummary, QueuedLoad
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf, isfinite
-from sqlite3 import Connection
 from typing import Final
 
 from batchkiln.config import Config, Profile
@@ -19,10 +18,7 @@ from batchkiln.core.queue_types import HeldUntil
 from batchkiln.core.rate_limits import CurrentDay, SlidingWindow
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
-from batchkiln.store.accounts import AccountStanding, SlotHolder, account_standing, job_accounts, job_money
-from batchkiln.store.driver_status import job_time, lease
-from batchkiln.store.items import ItemDetail
-from batchkiln.store.jobs import JobSummary
+from batchkiln.store import AccountStanding, ItemDetail, JobSummary, Reader, SlotHolder
 
 _UNDER_WAY: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
 
@@ -51,39 +47,37 @@ class ItemContext:
 
 
 def read_item_context(
-    connection: Connection, config: Config, story: ItemDetail, summary: JobSummary, machine_now: datetime
+    reader: Reader, config: Config, story: ItemDetail, summary: JobSummary, machine_now: datetime
 ) -> ItemContext:
     """Tell how things stand around an item."""
-    now = job_time(connection, story.job, machine_now)
-    held = lease(connection)
+    now = reader.jobs.service_time(story.job, machine_now)
+    held = reader.lease()
     is_driven = held is not None and held.is_alive
     profile = config.profiles.get(summary.profile)
     if profile is None:
         return ItemContext(now, is_driven, is_configured=False)
     waits = [
-        _wait(connection, standing, story, summary, profile=profile, now=now)
-        for standing in _accounts(connection, story, profile, now)
+        _wait(reader, standing, story, summary, profile=profile, now=now)
+        for standing in _accounts(reader, story, profile, now)
     ]
     soonest = min(waits, key=lambda entry: entry[0], default=(0.0, None))
     return ItemContext(now, is_driven, wait=soonest[1])
 
 
-def _accounts(connection: Connection, story: ItemDetail, profile: Profile, now: datetime) -> list[AccountStanding]:
+def _accounts(reader: Reader, story: ItemDetail, profile: Profile, now: datetime) -> list[AccountStanding]:
     """Return the accounts that may move the item on: of one that was sent, only the attempt's own (Law 2)."""
     if story.item.state is ItemState.QUEUED:
-        names = json.loads(job_accounts(connection, story.job)) or profile.account_names[:1]
+        names = json.loads(reader.jobs.account_names(story.job)) or profile.account_names[:1]
     elif story.item.state in _UNDER_WAY | {ItemState.DOWNLOADING}:
         names = [story.attempts[-1].account]
     else:
         names = []
     day = profile.day.start_of(now)
-    return [
-        account_standing(connection, profile=profile.name, name=name, item_id=story.item.id, day=day) for name in names
-    ]
+    return [reader.accounts.standing(profile=profile.name, name=name, item_id=story.item.id, day=day) for name in names]
 
 
 def _wait(  # the planner is asked what it would do had this item alone its turn
-    connection: Connection,
+    reader: Reader,
     standing: AccountStanding,
     story: ItemDetail,
     summary: JobSummary,
@@ -119,7 +113,7 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
         order=Order.MANIFEST,
         cost=story.quote_credits,
         cap=story.recipe.max_cost_credits,
-        money=job_money(connection, story.job, profile.day.start_of(now)),
+        money=reader.jobs.credits(story.job, profile.day.start_of(now)),
         job_is_working=any(entry.state in _UNDER_WAY for entry in summary.under_way),
         is_ready=standing.is_ready,
     )

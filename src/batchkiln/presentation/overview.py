@@ -1,6 +1,5 @@
 """What `status`, `run` and `work` show of the queue, read at once from one snapshot."""
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -11,10 +10,7 @@ from batchkiln.core.forecast import CalendarDay
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
-from batchkiln.store.driver_status import Lease, lease, present_time, trouble_items
-from batchkiln.store.jobs import AccountSummary, JobSummary, account_summaries, job_names, job_summary
-from batchkiln.store.name_lookup import job_id_of
-from batchkiln.store.queued_load import queued_loads
+from batchkiln.store import AccountSummary, JobSummary, Lease, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Overview:
 
 
 def read_overview(
-    connection: sqlite3.Connection,
+    reader: Reader,
     config: Config,
     names: Sequence[str] | None,
     machine_now: datetime,
@@ -57,42 +53,42 @@ def read_overview(
 
     `observed` is the service time of profiles that are in use here; of others the best guess is taken.
     """
-    wanted = list(names) if names is not None else list(job_names(connection))
-    summaries = [_summary(connection, name) for name in wanted]
+    wanted = list(names) if names is not None else list(reader.jobs.names())
+    summaries = [_summary(reader, name) for name in wanted]
     profiles = {summary.profile for summary in summaries} | set(config.profiles)
-    account_views, times = read_accounts(connection, config, machine_now, observed, profiles)
-    ends = estimated_ends(connection, config, times, account_views)
+    account_views, times = read_accounts(reader, config, machine_now, observed, profiles)
+    ends = estimated_ends(reader, config, times, account_views)
     jobs = tuple(
         JobView(
             summary=summary,
             now=times[summary.profile],
             estimated_end_at=ends.get(summary.name),
-            examples=trouble_items(connection, summary.name) if summary.troubles else {},
+            examples=reader.jobs.trouble_items(summary.name) if summary.troubles else {},
         )
         for summary in summaries
     )
-    held = lease(connection)
+    held = reader.lease()
     return Overview(jobs, account_views, held if held is not None and held.is_alive else None)
 
 
 def read_accounts(
-    connection: sqlite3.Connection,
+    reader: Reader,
     config: Config,
     machine_now: datetime,
     observed: Mapping[str, datetime] | None = None,
     profiles: AbstractSet[str] = frozenset(),
 ) -> tuple[tuple[AccountView, ...], dict[str, datetime]]:
     """Read the accounts, and what time it is for each profile: theirs, those configured, and `profiles`."""
-    accounts = account_summaries(connection)
+    accounts = reader.accounts.summaries()
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
-    times = {name: present_time(connection, name, machine_now) for name in names} | dict(observed or {})
+    times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
     return tuple(_account(account, config, times[account.profile]) for account in accounts), times
 
 
-def _summary(connection: sqlite3.Connection, name: str) -> JobSummary:
-    summary = job_summary(connection, name)
+def _summary(reader: Reader, name: str) -> JobSummary:
+    summary = reader.jobs.summary(name)
     if summary is None:
-        job_id_of(connection, name)
+        reader.jobs.id_of(name)
         raise AssertionError("a job that is there has a summary")
     return summary
 
@@ -104,20 +100,20 @@ def _account(account: AccountSummary, config: Config, now: datetime) -> AccountV
 
 
 def estimated_ends(
-    connection: sqlite3.Connection,
+    reader: Reader,
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
 ) -> dict[str, datetime]:
     """Return when each job ends, by name; jobs on the same accounts are taken to go one after the other."""
     ends: dict[str, datetime] = {}
-    for outlook in _outlooks(connection, config, times, accounts):
+    for outlook in _outlooks(reader, config, times, accounts):
         ends |= outlook.forecast.ends
     return ends
 
 
 def coming_days(
-    connection: sqlite3.Connection,
+    reader: Reader,
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
@@ -126,7 +122,7 @@ def coming_days(
 ) -> dict[str, list[CalendarDay]]:
     """Return what the coming days will take, by profile and `most` of each, as `estimated_ends` sees them."""
     days: dict[str, dict[datetime, CalendarDay]] = {}
-    for outlook in _outlooks(connection, config, times, accounts):
+    for outlook in _outlooks(reader, config, times, accounts):
         found = days.setdefault(outlook.profile, {})
         for day in outlook.forecast.days[:most]:
             other = found.get(day.starts_at, CalendarDay(day.starts_at, 0, 0, timedelta()))
@@ -137,13 +133,13 @@ def coming_days(
 
 
 def _outlooks(
-    connection: sqlite3.Connection,
+    reader: Reader,
     config: Config,
     times: Mapping[str, datetime],
     accounts: Sequence[AccountView],
 ) -> list[JobForecast]:
     profiles = config.profiles
     days = {name: profile.day.start_of(times[name]) for name, profile in profiles.items()}
-    loads = queued_loads(connection, {name: profile.limits for name, profile in profiles.items()}, days)
+    loads = reader.loads.queued({name: profile.limits for name, profile in profiles.items()}, days)
     usages = {(view.summary.profile, view.summary.name): view.usage for view in accounts}
     return list(job_forecasts(loads, profiles=profiles, times=times, usages=usages))

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Final, Literal
 
 from batchkiln.rehearsal.network import Misfortune
-from batchkiln.service.faults import Endpoint, FaultRule, Misbehaviour
+from batchkiln_service import Endpoint, FaultRule, Misbehaviour
 
 Level = Literal["none", "mild", "rough"]
 

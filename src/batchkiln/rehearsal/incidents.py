@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from batchkiln.core.states import ItemState
-from batchkiln.service import FaultCount, LoggedRequest
-from batchkiln.store.jobs import JobSummary
+from batchkiln.store import JobSummary
+from batchkiln_service import FaultCount, LoggedRequest
 
 ENDPOINTS: Final = {
     "/quotes": "quote",

@@ -14,7 +14,6 @@ from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random  # noqa: TID251  draws from the rehearsal's seed alone
-from sqlite3 import Connection
 from typing import BinaryIO, Final
 
 import aiohttp
@@ -22,6 +21,7 @@ import aiohttp
 from batchkiln.api.app_context import AppContext, Environment
 from batchkiln.api.apply_manifests import Applied, apply_manifests, scope_of
 from batchkiln.api.engine import Engine, open_engine
+from batchkiln.api.local_service import service_limits
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
@@ -32,13 +32,9 @@ from batchkiln.rehearsal.incidents import Incident, lost_requests, tell
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.service import AccountConfig, Limits, LocalService, Report, ServiceConfig, logged_requests
-from batchkiln.store.apply import ApplyOptions
-from batchkiln.store.database import Database
-from batchkiln.store.jobs import JobSummary, job_summary
-from batchkiln.store.rehearsal_rows import Paid, name_queue, paid, states_by_generation
-from batchkiln.store.sync_database import InlineDatabase
+from batchkiln.store import ApplyOptions, JobSummary, Paid, Reader, Store
 from batchkiln.worker.run_state import RunState
+from batchkiln_service import AccountConfig, LocalService, Report, ServiceConfig, logged_requests
 
 ADDRESS: Final = "service"
 PROGRAM: Final = "program"
@@ -191,28 +187,28 @@ class _Stage:
     async def play(self) -> RehearsalResult:
         """Apply the manifests, run them, and look at what is left."""
         with as_node(PROGRAM):
-            database = await InlineDatabase.open_for_writing(self._setting.queue)
+            store = await Store.open_inline(self._setting.queue)
             try:
                 uid = Random(f"queue {self._wish.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
-                await database.write(name_queue, uid)
+                await store.write(lambda writer: writer.name_queue(uid))
                 with _raising_signals():
                     applied = await apply_manifests(
-                        database, self._setting, self._wish.manifests, options=ApplyOptions(), stdin=self._wish.stdin
+                        store, self._setting, self._wish.manifests, options=ApplyOptions(), stdin=self._wish.stdin
                     )
                 profile = self._profile_of(applied)
                 async with self._serving(profile) as service:
-                    await self._drive(database, profile, applied)
+                    await self._drive(store, profile, applied)
                     ends_at = self._wall()
                     report = await service.report()
-                return await database.read(self._outcome, profile, applied, report, ends_at)
+                return await store.read(self._outcome, profile, applied, report, ends_at)
             finally:
-                await database.close()
+                await store.close()
 
-    async def _drive(self, database: Database, profile: Profile, applied: Sequence[Applied]) -> None:
+    async def _drive(self, store: Store, profile: Profile, applied: Sequence[Applied]) -> None:
         control = RunState(scope=scope_of(applied))
         alone = Config({profile.name: profile}, profile.name)  # here all profiles have the one service, and its keys
         setting = replace(self._setting, config=alone)
-        async with open_engine(database, setting, control, command="rehearse") as driver:
+        async with open_engine(store, setting, control, command="rehearse") as driver:
             progress = asyncio.create_task(self._tell_progress(driver, control), name="progress")
             try:
                 await driver.run()
@@ -233,7 +229,7 @@ class _Stage:
             seed=self._wish.seed,
             day_seconds=profile.day.seconds,
             day_start=profile.day.start,
-            limits=Limits(**profile.limits.of_the_service),
+            limits=service_limits(profile.limits),
             accounts=tuple(AccountConfig(name=name, credits=CREDITS) for name in profile.account_names),
             faults=fault_rules(self._wish.level),
         )
@@ -247,12 +243,12 @@ class _Stage:
                 await service.__aexit__(None, None, None)
 
     def _outcome(
-        self, connection: Connection, profile: Profile, applied: Sequence[Applied], report: Report, ends_at: datetime
+        self, reader: Reader, profile: Profile, applied: Sequence[Applied], report: Report, ends_at: datetime
     ) -> RehearsalResult:
         lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._wish.starts_at))
         tale = tell(logged_requests(self._books), lost)
-        tale.add_generations(states_by_generation(connection, tale.struck_generations))
-        summaries = [job_summary(connection, entry.job.name) for entry in applied]
+        tale.add_generations(reader.generations.item_states(tale.struck_generations))
+        summaries = [reader.jobs.summary(entry.job.name) for entry in applied]
         jobs = tuple(summary for summary in summaries if summary is not None)
         tale.add_stored(report.faults, jobs)
         return RehearsalResult(
@@ -260,7 +256,7 @@ class _Stage:
             starts_at=self._wish.starts_at,
             ends_at=ends_at,
             jobs=jobs,
-            paid=paid(connection),
+            paid=reader.generations.paid(),
             report=report,
             troubles=tuple(tale.troubles()),
         )

@@ -1,19 +1,35 @@
-"""How an account stands, seen from one item: what a person is told of the reason that it waits. Only reading."""
+"""Accounts: usage of a service day, waits that the service asked for, past days, and the time of their service."""
 
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.queue_types import HeldUntil
+from batchkiln.core.queue_types import HeldUntil, LoggedRequest, Snapshot, Viewpoint
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import misunderstood
-from batchkiln.store.row_types import held_of, input_ids_of
+from batchkiln.store.planner_snapshot import snapshot
+from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.sql import query
-from batchkiln.store.usage import job_credits, usages
+from batchkiln.store.store import service_time
+from batchkiln.store.usage import logged_requests, usages
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSummary:
+    """What an account has used of the latest day that it worked in, and how long the service makes it wait."""
+
+    id: int
+    profile: str
+    name: str
+    day: datetime | None
+    usage: DayUsage
+    creates_held: HeldUntil | None
+    reads_held: HeldUntil | None
+    misunderstood: tuple[Misunderstood, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +55,105 @@ class AccountStanding:
     misunderstood: tuple[Misunderstood, ...] = ()
 
 
-def job_accounts(connection: sqlite3.Connection, job_name: str) -> str:
-    """Return the accounts that a job names, as stored: a JSON array, empty for the profile's first."""
-    return str(connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["accounts"])
+@dataclass(frozen=True, slots=True)
+class PastDay:
+    """What an account used in one service day."""
+
+    starts_at: datetime
+    creates: int
+    reads: int
+    credits: int
 
 
-def account_standing(
-    connection: sqlite3.Connection, *, profile: str, name: str, item_id: int, day: datetime
-) -> AccountStanding:
-    """Tell how an account stands on a service day; one that has not worked yet has used nothing."""
-    row = connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
-    inputs = input_ids_of(connection.execute(query("item_request"), {"item_id": item_id}).fetchone()["inputs"])
-    if row is None:
-        return AccountStanding(name, None, DayUsage(), None, None, is_ready=not inputs)
-    holder = connection.execute(query("slot_holder"), {"account_id": row["id"]}).fetchone()
-    return AccountStanding(
-        account=name,
-        holder=None
-        if holder is None
-        else SlotHolder(holder["item_id"], holder["job"], holder["item"], ItemState(holder["state"])),
-        usage=usages(connection, row["id"], [day])[0],
+class Accounts:
+    """Reads accounts."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def summaries(self) -> tuple[AccountSummary, ...]:
+        """Give all accounts that the queue has worked with, by profile."""
+        rows = self._connection.execute(query("account_usage")).fetchall()
+        return tuple(_account(row, misunderstood(self._connection, row["id"])) for row in rows)
+
+    def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
+        """Tell how an account stands on a service day; one that has not worked yet has used nothing."""
+        row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
+        item = self._connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+        inputs = input_ids_of(item["inputs"])
+        if row is None:
+            return AccountStanding(name, None, DayUsage(), None, None, is_ready=not inputs)
+        holder = self._connection.execute(query("slot_holder"), {"account_id": row["id"]}).fetchone()
+        return AccountStanding(
+            account=name,
+            holder=None
+            if holder is None
+            else SlotHolder(holder["item_id"], holder["job"], holder["item"], ItemState(holder["state"])),
+            usage=usages(self._connection, row["id"], [day])[0],
+            creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
+            reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
+            is_ready=_are_uploaded(self._connection, row["id"], inputs),
+            misunderstood=misunderstood(self._connection, row["id"]),
+        )
+
+    def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
+        """Return an account's days from an instant on, without those in which it did nothing."""
+        place = {"account_id": account_id, "since": to_milliseconds(since)}
+        return [
+            PastDay(from_milliseconds(row["day_start_at"]), row["creates"], row["reads"], row["credits"])
+            for row in self._connection.execute(query("account_days"), place)
+        ]
+
+    def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
+        """Return a profile's requests of the seconds before its last one, oldest first."""
+        return logged_requests(self._connection, profile, last_seconds)
+
+    def misunderstood(self, account_id: int) -> tuple[Misunderstood, ...]:
+        """Return the calls whose replies the account's worker could not read."""
+        return misunderstood(self._connection, account_id)
+
+    def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
+        """Return the input of the planner for an account's worker."""
+        return snapshot(self._connection, viewpoint, days)
+
+    def remembered_time(self, profile: str) -> int | None:
+        """Return the latest service time that a run stored for a profile, in milliseconds; None before the first."""
+        return service_time(self._connection, profile)
+
+    def service_time(self, profile: str, machine_now: datetime) -> datetime:
+        """Return the best guess at a service's time while nobody talks to it."""
+        known = latest_time(self._connection, profile)
+        return machine_now if known is None else max(machine_now, known)
+
+
+def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> AccountSummary:
+    usage = DayUsage(
+        creates=row["creates"] or 0,
+        reads=row["reads"] or 0,
+        credits=row["credits"] or 0,
+        upload_files=row["upload_files"] or 0,
+        upload_bytes=row["upload_bytes"] or 0,
+    )
+    return AccountSummary(
+        id=row["id"],
+        profile=row["profile"],
+        name=row["name"],
+        day=instant(row["day_start_at"]),
+        usage=usage,
         creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
-        is_ready=_are_uploaded(connection, row["id"], inputs),
-        misunderstood=misunderstood(connection, row["id"]),
-    )
-
-
-def job_money(connection: sqlite3.Connection, job_name: str, day: datetime) -> JobCredits:
-    """Return a job's credits as the planner sees them on a service day."""
-    row = connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-    return JobCredits(
-        reserved=row["reserved"],
-        charged=row["charged"],
-        refunded=row["refunded"],
-        today=job_credits(connection, row["id"], [day]),
-        budget=row["budget_credits"],
-        budget_per_day=row["budget_credits_per_day"],
+        misunderstood=not_understood,
     )
 
 
 def _are_uploaded(connection: sqlite3.Connection, account_id: int, inputs: Sequence[int]) -> bool:
     place = {"account_id": account_id, "input_ids": "[" + ",".join(map(str, inputs)) + "]"}
     return {row[0] for row in connection.execute(query("ready_inputs"), place)} >= set(inputs)
+
+
+def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:
+    """Return the latest instant that a profile's service is known to have reached: by what it said, or was asked."""
+    place = {"profile": profile, "key": f"service_time/{profile}"}
+    newest = connection.execute(query("latest_time"), place).fetchone()[0]
+    return None if newest is None else from_milliseconds(int(newest))

@@ -158,7 +158,7 @@ class ManifestApplication:
         self._profile = profile
         self._now = now
         self._options = options
-        found = connection.execute(query("find_job"), {"name": spec.name}).fetchone()
+        found = connection.execute(query("applied_job"), {"name": spec.name}).fetchone()
         self._job_id: int | None = found[0] if found else None
         self._old_profile: str | None = found[1] if found else None
 
@@ -254,7 +254,7 @@ class ManifestApplication:
 
     def _store_job(self) -> int:
         with transaction(self._connection):
-            found = self._connection.execute(query("find_job"), {"name": self._spec.name}).fetchone()
+            found = self._connection.execute(query("applied_job"), {"name": self._spec.name}).fetchone()
             remember_audience(self._connection, self._spec.name, self._spec.notify)
             if found is not None:
                 self._job_id = found[0]

@@ -34,6 +34,7 @@ JOINED_AT_MOST: Final = 8
 BUSY_SECONDS: Final = 60.0
 """How long a write waits for another process's transaction: an enqueue commits in chunks far shorter."""
 
+SQLITE_VERSION: Final = sqlite3.sqlite_version_info
 OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
 _LEAST_ROOM_BYTES: Final = 64 * 1024  # for the index of the write-ahead log, and a little more
 
@@ -72,7 +73,7 @@ class Database:
         Raises `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and
         `QueueBusy` where the disk or a lock refuses.
         """
-        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        if SQLITE_VERSION < OLDEST_SQLITE:
             raise QueueUnusable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or later is needed")
         check_file(path)  # before the connection makes an empty file, which cannot be told from one that lost all
         try:

@@ -27,29 +27,6 @@ class LoggedEvent:
     detail: dict[str, Any]
 
 
-def events_after(connection: sqlite3.Connection, after: int, limit: int = 1000) -> list[LoggedEvent]:
-    """Return the next events, in order."""
-    rows = connection.execute(query("events_after"), {"after": after, "limit": limit})
-    return [
-        LoggedEvent(
-            id=row["id"],
-            at=from_milliseconds(row["at"]),
-            job=row["job"],
-            item=row["item"],
-            kind=row["kind"],
-            state=row["state"],
-            detail=json.loads(row["detail"]) if row["detail"] else {},
-        )
-        for row in rows
-    ]
-
-
-def last_event_id(connection: sqlite3.Connection) -> int:
-    """Return the newest event's id, or 0."""
-    newest: int = connection.execute(query("last_event")).fetchone()[0]
-    return newest
-
-
 @dataclass(frozen=True, slots=True)
 class ItemEnded:
     """That an item came into a state which only a person can change."""
@@ -60,12 +37,40 @@ class ItemEnded:
     state: ItemState
 
 
-def ended_after(connection: sqlite3.Connection, after: int, limit: int = 1000) -> tuple[list[ItemEnded], int]:
-    """Look through the next `limit` events for items that ended; return them, and the last event looked at."""
-    rows = connection.execute(query("moves_after"), {"after": after, "limit": limit}).fetchall()
-    ended = [
-        ItemEnded(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))
-        for row in rows
-        if row["state"] in ENDED_STATES
-    ]
-    return ended, rows[-1]["id"] if rows else after
+class Events:
+    """Reads the event log forward."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def after(self, after: int, limit: int = 1000) -> list[LoggedEvent]:
+        """Return the next events, in order."""
+        rows = self._connection.execute(query("events_after"), {"after": after, "limit": limit})
+        return [
+            LoggedEvent(
+                id=row["id"],
+                at=from_milliseconds(row["at"]),
+                job=row["job"],
+                item=row["item"],
+                kind=row["kind"],
+                state=row["state"],
+                detail=json.loads(row["detail"]) if row["detail"] else {},
+            )
+            for row in rows
+        ]
+
+    def last_id(self) -> int:
+        """Return the newest event's id, or 0."""
+        newest: int = self._connection.execute(query("last_event")).fetchone()[0]
+        return newest
+
+    def ended_after(self, after: int, limit: int = 1000) -> tuple[list[ItemEnded], int]:
+        """Look through the next `limit` events for items that ended; return them, and the last event looked at."""
+        rows = self._connection.execute(query("moves_after"), {"after": after, "limit": limit}).fetchall()
+        ended = [
+            ItemEnded(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))
+            for row in rows
+            if row["state"] in ENDED_STATES
+        ]
+        return ended, rows[-1]["id"] if rows else after

@@ -1,21 +1,22 @@
-"""What the queue can tell of single items: a page of a job's list, or all of one item's history.
+"""Items: a page of a job's list, a search, and the whole history of one item.
 
-Only reading, on a connection with a snapshot (for `Database.read`). A page takes the same time wherever it
-lies and however large the job is: it is found by key, never by counting rows.
+A page takes the same time wherever it begins and however large the job is: it is found by key. A filter that few
+items pass would read a million rows to fill one page, so a search reads a bounded number of items a page.
 """
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from batchkiln.core.job import AttemptState, InputFile, Recipe
+from batchkiln.core.filenames import render
+from batchkiln.core.job import AttemptState, InputFile, JobSpec, Recipe
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
-from batchkiln.store.name_lookup import items_of, job_id_of
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.row_types import input_file_of, instant, recipe_of
 from batchkiln.store.sql import query
 
@@ -129,67 +130,179 @@ class RequestRecord:
     body: bytes = field(repr=False)
 
 
-def iter_items(
-    connection: sqlite3.Connection,
-    job_name: str,
-    *,
-    state: ItemState | None = None,
-    after_id: int = 0,
-    limit: int = PAGE,
-) -> list[ItemSummary]:
-    """Give a page of a job's items, in the order of their index: those whose id is above `after_id`.
+LOOKED_AT: Final = 4000
+"""How many items a page of a filter looks at: some milliseconds."""
 
-    The last one's id is where the next page begins; an empty page is the end. Raises `InputError` for a
-    job that is not there.
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is wanted; None is anything. `value` None: any item that has the metadata `key`."""
+
+    state: ItemState | None = None
+    model: str | None = None
+    code: str | None = None
+    key: str | None = None
+    value: str | None = None
+
+    @property
+    def is_by_content(self) -> bool:
+        """Whether more than the index on states has to be looked at."""
+        return any(wish is not None for wish in (self.model, self.code, self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryPage:
+    """Some items, in the job's order. `next_after` begins the next page, `previous_before` ends the one before.
+
+    `is_cut`: the page is short because only so many items were looked at, and there may be more.
     """
-    place = {"job_id": job_id_of(connection, job_name), "after": after_id, "limit": limit, "state": state}
-    ids = connection.execute(query("item_ids" if state is None else "items_in_state"), place)
-    return summaries(connection, [row[0] for row in ids])
+
+    items: tuple[ItemSummary, ...]
+    next_after: int | None
+    previous_before: int | None
+    is_cut: bool
 
 
-def item_by_name(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemSummary:
-    """Give one item. Raises `InputError` for a job or item that is not there."""
-    job_id = job_id_of(connection, job_name)
-    item_id, _ = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
-    return summaries(connection, [item_id])[0]
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file as it was saved."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+    media_type: str
 
 
-def item_detail(connection: sqlite3.Connection, job_name: str, item_name: str) -> ItemDetail:
-    """Tell all of one item. Raises `InputError` for a job or item that is not there."""
-    job_id = job_id_of(connection, job_name)
-    item_id, _ = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
-    place = {"job_id": job_id, "item_id": item_id}
-    row = connection.execute(query("story_item"), place).fetchone()
-    arrival = connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
-    return ItemDetail(
-        job=job_name,
-        item=summaries(connection, [item_id])[0],
-        recipe=recipe_of(row),
-        priority=row["priority"],
-        file_name=row["file_name"],
-        failures=row["failures"],
-        quote_credits=row["cost_credits"],
-        inputs=tuple(input_file_of(one) for one in connection.execute(query("story_inputs"), place)),
-        attempts=tuple(_attempt(one) for one in connection.execute(query("story_attempts"), place)),
-        events=tuple(_event(one) for one in connection.execute(query("story_events"), place)),
-        arrival=_event(arrival) if arrival else None,
-    )
+NAMES_AT_MOST: Final = 10_000
+"""How many new items' names are given: whoever made some of a job before began with its first."""
 
 
-def item_requests(connection: sqlite3.Connection, item_id: int) -> tuple[RequestRecord, ...]:
-    """Give what each attempt of an item has sent."""
-    rows = connection.execute(query("story_bodies"), {"item_id": item_id})
-    return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
+class Items:
+    """Reads items."""
 
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
 
-def summaries(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ItemSummary]:
-    """Give the items of these ids, in their order."""
-    place = {"ids": json.dumps(ids)}
-    outputs: dict[int, list[OutputSummary]] = {}
-    for row in connection.execute(query("item_outputs"), place):
-        outputs.setdefault(row["item_id"], []).append(_output(row))
-    details = {row["id"]: row for row in connection.execute(query("item_details"), place)}
-    return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
+    def page(
+        self,
+        job_name: str,
+        *,
+        state: ItemState | None = None,
+        after_id: int = 0,
+        limit: int = PAGE,
+    ) -> list[ItemSummary]:
+        """Give a page of a job's items, in the order of their index: those whose id is above `after_id`.
+
+        The last one's id is where the next page begins; an empty page is the end. Raises `InputError` for a
+        job that is not there.
+        """
+        return self.of_ids(
+            self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
+        )
+
+    def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
+        """Return the ids of a page of a job's items, all of them or those in one state, in the job's order."""
+        params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
+        rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
+        return [row[0] for row in rows]
+
+    def by_name(self, job_name: str, item_name: str) -> ItemSummary:
+        """Give one item. Raises `InputError` for a job or item that is not there."""
+        job_id = Jobs(self._connection).id_of(job_name)
+        item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
+        return self.of_ids([item_id])[0]
+
+    def detail(self, job_name: str, item_name: str) -> ItemDetail:
+        """Tell all of one item. Raises `InputError` for a job or item that is not there."""
+        job_id = Jobs(self._connection).id_of(job_name)
+        item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
+        place = {"job_id": job_id, "item_id": item_id}
+        row = self._connection.execute(query("story_item"), place).fetchone()
+        arrival = self._connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
+        return ItemDetail(
+            job=job_name,
+            item=self.of_ids([item_id])[0],
+            recipe=recipe_of(row),
+            priority=row["priority"],
+            file_name=row["file_name"],
+            failures=row["failures"],
+            quote_credits=row["cost_credits"],
+            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("story_inputs"), place)),
+            attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), place)),
+            events=tuple(_event(one) for one in self._connection.execute(query("story_events"), place)),
+            arrival=_event(arrival) if arrival else None,
+        )
+
+    def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
+        """Give what each attempt of an item has sent."""
+        rows = self._connection.execute(query("story_bodies"), {"item_id": item_id})
+        return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
+
+    def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:
+        """Give the items of these ids, in their order."""
+        place = {"ids": json.dumps(ids)}
+        outputs: dict[int, list[OutputSummary]] = {}
+        for row in self._connection.execute(query("item_outputs"), place):
+            outputs.setdefault(row["item_id"], []).append(_output(row))
+        details = {row["id"]: row for row in self._connection.execute(query("item_details"), place)}
+        return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
+
+    def search(
+        self,
+        job_name: str,
+        wanted: Filter,
+        *,
+        after_id: int = 0,
+        before_id: int | None = None,
+        limit: int = 48,
+    ) -> GalleryPage:
+        """Give the items that pass a filter, the next ones behind an item or the last ones before one.
+
+        Raises `InputError` for a job that is not there.
+        """
+        most = LOOKED_AT if wanted.is_by_content else limit + 1
+        name = "item_ids" if wanted.state is None else "items_in_state"
+        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": wanted.state, "limit": most}
+        if before_id is None:
+            rows = self._connection.execute(query(name), place | {"after": after_id})
+        else:
+            rows = self._connection.execute(query(f"{name}_before"), place | {"before": before_id})
+        looked_at = [row[0] for row in rows]
+        found = looked_at
+        if wanted.is_by_content:
+            found = _matching(self._connection, looked_at, wanted, limit + 1)
+        shown, is_more = found[:limit], len(found) > limit
+        is_cut = not is_more and len(looked_at) == most
+        goes_on = shown[-1] if is_more else looked_at[-1] if is_cut else None
+        items = tuple(self.of_ids(shown if before_id is None else shown[::-1]))
+        if before_id is None:
+            return GalleryPage(items, goes_on, after_id + 1 if after_id else None, is_cut)
+        return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
+
+    def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
+        """Give the last items of a job, in its order, that are done."""
+        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
+        return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), place)])
+
+    def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
+        """Give the items whose files were saved last, each with its job."""
+        rows = self._connection.execute(query("newest_outputs"), {"limit": limit})
+        jobs = {row["item_id"]: row["job"] for row in rows}
+        return [(jobs[item.id], item) for item in self.of_ids(list(jobs))]
+
+    def output_file(self, output_id: int) -> OutputFile | None:
+        """Return a file by its key."""
+        row = self._connection.execute(query("output_by_id"), {"id": output_id}).fetchone()
+        return None if row is None else OutputFile(*row)
+
+    def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
+        """Give the relative names of the outputs of the first of a job's newest `new` items, in order.
+
+        The extension is told by the bytes when they come; here it is any.
+        """
+        place = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
+        return output_names(job, self._connection.execute(query("first_new_items"), place).fetchall())
 
 
 def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
@@ -255,3 +368,22 @@ def _event(row: sqlite3.Row) -> EventRecord:
         attempt_id=row["attempt_id"],
         detail=json.loads(row["detail"] or "{}"),
     )
+
+
+def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
+    place = {
+        "ids": json.dumps(ids),
+        "model": wanted.model,
+        "code": wanted.code,
+        "key": wanted.key,
+        "value": wanted.value,
+        "limit": limit,
+    }
+    return [row[0] for row in connection.execute(query("matching_items"), place)]
+
+
+def output_names(job: JobSpec, rows: Iterable[sqlite3.Row]) -> Iterator[str]:
+    """Give the relative names of items' first outputs, whatever their extension."""
+    for name, index, file_name, model in rows:
+        pattern = file_name or job.filename
+        yield render(pattern, job=job.name, item=name, index=index, output=1, model=model, ext="any")

@@ -1,26 +1,30 @@
-"""What the queue can tell of jobs and accounts: for `status`, the dashboard and reports.
+"""Jobs as a person and a run see them: names, progress, troubles, and the work that is left.
 
-Only reading, on a connection with a snapshot (for `Database.read`). Counts come from counters that triggers
-keep, so that a job of a million items is told as fast as a job of ten.
+Counts come from counters that triggers keep: a job of a million items is read as fast as a job of ten.
 """
 
+import difflib
+import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from batchkiln.core.calls import Misunderstood
+from batchkiln.core.budget import JobCredits
+from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.polling import retention_ends_at
-from batchkiln.core.queue_types import HeldUntil
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.queue_types import Outstanding, Scope
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds
-from batchkiln.store.misunderstood import misunderstood
-from batchkiln.store.row_types import held_of, instant
+from batchkiln.store.accounts import Accounts
+from batchkiln.store.planner_snapshot import outstanding
+from batchkiln.store.row_types import instant
 from batchkiln.store.sql import query
+from batchkiln.store.usage import job_credits
 
 UNDER_WAY_SHOWN: Final = 100
+
 
 _MOVING_STATES: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
@@ -98,55 +102,150 @@ class JobSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountSummary:
-    """What an account has used of the latest day that it worked in, and how long the service makes it wait."""
+class JobAtWork:
+    """A job that is not ended. `accounts` is empty where the profile's first account is meant."""
 
     id: int
-    profile: str
     name: str
-    day: datetime | None
-    usage: DayUsage
-    creates_held: HeldUntil | None
-    reads_held: HeldUntil | None
-    misunderstood: tuple[Misunderstood, ...] = ()
+    profile: str
+    accounts: tuple[str, ...]
+    output_dir: str
 
 
-def job_names(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Give the names of all jobs, the oldest first."""
-    return tuple(row["name"] for row in connection.execute(query("job_names")))
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Jobs that may begin new attempts, and (profile, account) pairs that have something under way."""
+
+    jobs: tuple[JobAtWork, ...]
+    under_way: frozenset[tuple[str, str]]
 
 
-def job_summary(connection: sqlite3.Connection, job_name: str) -> JobSummary | None:
-    """Tell how far a job has come; None where the queue has no such job."""
-    job = connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-    if job is None:
-        return None
-    place = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
-    counts = {ItemState(row["state"]): row["n"] for row in connection.execute(query("job_tally"), place)}
-    cost = connection.execute(query("queued_cost"), place).fetchone()
-    return JobSummary(
-        name=job["name"],
-        description=job["description"],
-        profile=job["profile"],
-        manifest_path=job["manifest_path"],
-        output_dir=job["output_dir"],
-        is_paused=bool(job["is_paused"]),
-        created_at=from_milliseconds(job["created_at"]),
-        items={state: counts.get(state, 0) for state in ItemState},
-        credits=Credits(reserved=job["reserved"], charged=job["charged"], refunded=job["refunded"]),
-        budget_credits=job["budget_credits"],
-        budget_credits_per_day=job["budget_credits_per_day"],
-        queued_cost=cost["cost_credits"],
-        queued_unquoted=cost["unquoted"],
-        under_way=tuple(_under_way(row) for row in connection.execute(query("job_under_way"), place)),
-        troubles=tuple(_trouble(row) for row in connection.execute(query("job_troubles"), place)),
-    )
+_NAMES_COMPARED: Final = 2_000  # comparing is slow, and a job may have a million names
 
 
-def account_summaries(connection: sqlite3.Connection) -> tuple[AccountSummary, ...]:
-    """Give all accounts that the queue has worked with, by profile."""
-    rows = connection.execute(query("account_usage")).fetchall()
-    return tuple(_account(row, misunderstood(connection, row["id"])) for row in rows)
+_PREFIX_LENGTH: Final = 3
+
+
+class Jobs:
+    """Reads jobs by the names that a person typed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def names(self) -> tuple[str, ...]:
+        """Give the names of all jobs, the oldest first."""
+        return tuple(row["name"] for row in self._connection.execute(query("job_names")))
+
+    def summary(self, job_name: str) -> JobSummary | None:
+        """Tell how far a job has come; None where the queue has no such job."""
+        job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        if job is None:
+            return None
+        place = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
+        counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), place)}
+        cost = self._connection.execute(query("queued_cost"), place).fetchone()
+        return JobSummary(
+            name=job["name"],
+            description=job["description"],
+            profile=job["profile"],
+            manifest_path=job["manifest_path"],
+            output_dir=job["output_dir"],
+            is_paused=bool(job["is_paused"]),
+            created_at=from_milliseconds(job["created_at"]),
+            items={state: counts.get(state, 0) for state in ItemState},
+            credits=Credits(reserved=job["reserved"], charged=job["charged"], refunded=job["refunded"]),
+            budget_credits=job["budget_credits"],
+            budget_credits_per_day=job["budget_credits_per_day"],
+            queued_cost=cost["cost_credits"],
+            queued_unquoted=cost["unquoted"],
+            under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), place)),
+            troubles=tuple(_trouble(row) for row in self._connection.execute(query("job_troubles"), place)),
+        )
+
+    def work(self, scope: Scope) -> Work:
+        """Return the work of a scope; what is under way counts whatever job it belongs to."""
+        jobs = tuple(
+            JobAtWork(row["id"], row["name"], row["profile"], tuple(json.loads(row["accounts"])), row["output_dir"])
+            for row in self._connection.execute(query("jobs_at_work"))
+            if scope.holds(row["id"])
+        )
+        accounts = self._connection.execute(query("accounts_under_way"))
+        under_way = frozenset((row["profile"], row["name"]) for row in accounts)
+        return Work(jobs, under_way)
+
+    def outstanding(self, scope: Scope) -> Outstanding:
+        """Count the items of a scope that may still change without a person."""
+        return outstanding(self._connection, scope)
+
+    def id_of(self, name: str) -> int:
+        """Return a job's id. Raises `InputError` for one that the queue does not have."""
+        found = self._connection.execute(query("find_job"), {"name": name}).fetchone()
+        if found is not None:
+            return int(found[0])
+        names = [row[0] for row in self._connection.execute(query("job_names"))]
+        raise InputError([_unknown(f"the queue has no job {name!r}", name, names, "`batchkiln status` lists the jobs")])
+
+    def items_named(self, job_id: int, *, job: str, names: Sequence[str]) -> dict[str, tuple[int, ItemState]]:
+        """Return id and state of each item named. Raises one `InputError` for all that the job does not have."""
+        found: dict[str, tuple[int, ItemState]] = {}
+        mistakes: list[Diagnostic] = []
+        for name in dict.fromkeys(names):
+            row = self._connection.execute(query("named_item"), {"job_id": job_id, "name": name}).fetchone()
+            if row is not None:
+                found[name] = (row[0], ItemState(row[1]))
+                continue
+            near = _names_near(self._connection, job_id, name)
+            remedy = f"`batchkiln items {job}` lists its items"
+            mistakes.append(_unknown(f"the job {job!r} has no item {name!r}", name, near, remedy))
+        if mistakes:
+            raise InputError(mistakes)
+        return found
+
+    def unfinished(self) -> frozenset[str]:
+        """Return the jobs that have an item queued or under way, also those that are paused."""
+        return frozenset(row["name"] for row in self._connection.execute(query("open_jobs")))
+
+    def known(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of these names that are jobs of the queue."""
+        found = (self._connection.execute(query("find_job"), {"name": name}).fetchone() for name in names)
+        return frozenset(name for name, row in zip(names, found, strict=True) if row is not None)
+
+    def trouble_items(self, job_name: str) -> dict[tuple[ItemState, str], str]:
+        """Return an item's name for each (state, error code) of a job's troubles: the latest one."""
+        rows = self._connection.execute(query("trouble_items"), {"job": job_name})
+        return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
+
+    def service_time(self, job_name: str, machine_now: datetime) -> datetime:
+        """Return what time it is, as far as is known, for the service of a job; an unknown job's is this machine's."""
+        row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        return machine_now if row is None else Accounts(self._connection).service_time(row["profile"], machine_now)
+
+    def account_names(self, job_name: str) -> str:
+        """Return the accounts that a job names, as stored: a JSON array, empty for the profile's first."""
+        return str(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["accounts"])
+
+    def credits(self, job_name: str, day: datetime) -> JobCredits:
+        """Return a job's credits as the planner sees them on a service day."""
+        row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
+        return JobCredits(
+            reserved=row["reserved"],
+            charged=row["charged"],
+            refunded=row["refunded"],
+            today=job_credits(self._connection, row["id"], [day]),
+            budget=row["budget_credits"],
+            budget_per_day=row["budget_credits_per_day"],
+        )
+
+    def item_count(self, job_name: str) -> int:
+        """Return how many items a job has. Raise `InputError` for an unknown job."""
+        self.id_of(job_name)
+        return int(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["items"])
+
+    def models(self, job_name: str) -> list[str]:
+        """Return the models that a job's items ask for."""
+        place = {"job_id": self.id_of(job_name)}
+        return [row[0] for row in self._connection.execute(query("job_models"), place)]
 
 
 def _under_way(row: sqlite3.Row) -> UnderWay:
@@ -167,21 +266,15 @@ def _trouble(row: sqlite3.Row) -> Trouble:
     return Trouble(state=ItemState(row["state"]), code=row["error_code"], count=row["n"], example=row["error_message"])
 
 
-def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> AccountSummary:
-    usage = DayUsage(
-        creates=row["creates"] or 0,
-        reads=row["reads"] or 0,
-        credits=row["credits"] or 0,
-        upload_files=row["upload_files"] or 0,
-        upload_bytes=row["upload_bytes"] or 0,
-    )
-    return AccountSummary(
-        id=row["id"],
-        profile=row["profile"],
-        name=row["name"],
-        day=instant(row["day_start_at"]),
-        usage=usage,
-        creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
-        reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
-        misunderstood=not_understood,
-    )
+def _names_near(connection: sqlite3.Connection, job_id: int, name: str) -> list[str]:
+    for begin in (name[:_PREFIX_LENGTH], ""):
+        place = {"job_id": job_id, "begin": begin, "limit": _NAMES_COMPARED}
+        if names := [row[0] for row in connection.execute(query("names_near"), place)]:
+            return names
+    return []
+
+
+def _unknown(reason: str, name: str, names: Sequence[str], remedy: str) -> Diagnostic:
+    near = difflib.get_close_matches(name, names)
+    hint = f"did you mean {' or '.join(repr(one) for one in near)}? {remedy}" if near else remedy
+    return Diagnostic(reason, remedy=hint)

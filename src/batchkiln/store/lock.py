@@ -5,6 +5,7 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +16,29 @@ from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.database import Database
 from batchkiln.store.preflight import PRIVATE_MODE
 from batchkiln.store.sql import query
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The process that drives the queue, or that was killed while it did."""
+
+    pid: int
+    host: str
+    command: str
+    started_at: datetime
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is still there, as far as this machine can tell; one of another host counts so."""
+        if self.host != socket.gethostname():
+            return True
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
 
 
 class QueueLock:
@@ -82,3 +106,11 @@ def _write_lease(connection: sqlite3.Connection, command: str, now: int) -> None
 
 def _drop_lease(connection: sqlite3.Connection) -> None:
     connection.execute(query("drop_lease"), {"pid": os.getpid()})
+
+
+def lease(connection: sqlite3.Connection) -> Lease | None:
+    """Return who has written down that they drive the queue."""
+    row = connection.execute(query("get_lease")).fetchone()
+    if row is None:
+        return None
+    return Lease(row["pid"], row["host"], row["command"], from_milliseconds(row["started_at"]))

@@ -12,10 +12,12 @@ from typing import Final
 
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store.events import Events
 from batchkiln.store.sql import query
 
 TOLD_KEPT: Final = 200
 """Ids of notices that a notifier was told of: more than accounts and jobs have to tell at a time."""
+
 
 EXPIRING_SHOWN: Final = 1000
 
@@ -45,6 +47,39 @@ class Expiring:
     created_at: int
 
 
+class Notifications:
+    """Reads what notifications were delivered, and to whom."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def audience(self, jobs: Iterable[str]) -> frozenset[str] | None:
+        """Return the notifiers that any of these jobs names; None, all of them, where one of the jobs does not say."""
+        names: set[str] = set()
+        for job in jobs:
+            row = self._connection.execute(query("get_meta"), {"key": f"audience/{job}"}).fetchone()
+            if row is None:
+                return None
+            names.update(json.loads(row["value"]))
+        return frozenset(names)
+
+    def cursor(self, notifier: str) -> NotificationCursor:
+        """Return how far a notifier was told; a new one is told from now on."""
+        row = self._connection.execute(query("get_meta"), {"key": f"told/{notifier}"}).fetchone()
+        if row is None:
+            return NotificationCursor(Events(self._connection).last_id())
+        kept = json.loads(row["value"])
+        return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
+
+    def near_expiry(self, profile: str, ends_before: datetime) -> list[Expiring]:
+        """Return the paid items of a profile that are not fetched and whose retention ends before a moment."""
+        before = to_milliseconds(ends_before - RETENTION)
+        place = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
+        rows = self._connection.execute(query("near_expiry"), place)
+        return [Expiring(row["job"], row["item"], row["generation_created_at"]) for row in rows]
+
+
 def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str, ...] | None) -> None:
     """Keep which notifiers a job names; None takes back what was kept. Inside the caller's transaction."""
     key = f"audience/{job}"
@@ -53,26 +88,6 @@ def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str
     else:
         value = json.dumps(list(names), ensure_ascii=False)
         connection.execute(query("set_meta"), {"key": key, "value": value})
-
-
-def audience_of(connection: sqlite3.Connection, jobs: Iterable[str]) -> frozenset[str] | None:
-    """Return the notifiers that any of these jobs names; None, all of them, where one of the jobs does not say."""
-    names: set[str] = set()
-    for job in jobs:
-        row = connection.execute(query("get_meta"), {"key": f"audience/{job}"}).fetchone()
-        if row is None:
-            return None
-        names.update(json.loads(row["value"]))
-    return frozenset(names)
-
-
-def read_cursor(connection: sqlite3.Connection, notifier: str) -> NotificationCursor:
-    """Return how far a notifier was told; a new one is told from now on."""
-    row = connection.execute(query("get_meta"), {"key": f"told/{notifier}"}).fetchone()
-    if row is None:
-        return NotificationCursor(connection.execute(query("last_event")).fetchone()[0])
-    kept = json.loads(row["value"])
-    return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
 
 
 def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
@@ -85,11 +100,3 @@ def queue_uid(connection: sqlite3.Connection) -> str:
     """Return the queue's own id, which makes ids of different queues different."""
     uid: str = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()["value"]
     return uid
-
-
-def near_expiry(connection: sqlite3.Connection, profile: str, ends_before: datetime) -> list[Expiring]:
-    """Return the paid items of a profile that are not fetched and whose retention ends before a moment."""
-    before = to_milliseconds(ends_before - RETENTION)
-    place = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
-    rows = connection.execute(query("near_expiry"), place)
-    return [Expiring(row["job"], row["item"], row["generation_created_at"]) for row in rows]

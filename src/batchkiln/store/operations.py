@@ -14,7 +14,8 @@ from typing import Final
 
 from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store.name_lookup import items_of, job_id_of
+from batchkiln.store.items import Items
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
 from batchkiln.store.transitions import log_job_event, transition_all
@@ -85,7 +86,7 @@ class CancelReport:
 
 def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> RetryReport:
     """Tell what `retry` would do and may cost, and change nothing."""
-    job_id = job_id_of(connection, job_name)
+    job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
         rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
@@ -105,7 +106,7 @@ def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Seq
 def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
     """Queue ended items again, with all their tries. Without names: what failed, was rejected or expired."""
     report = preview_retry(connection, job_name, item_names)
-    job_id = job_id_of(connection, job_name)
+    job_id = Jobs(connection).id_of(job_name)
     ids, _ = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
 
     def requeue(item_ids: Sequence[int], state: ItemState) -> None:
@@ -125,7 +126,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
 
 def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> CancelReport:
     """Tell what `cancel` would do, and change nothing."""
-    job_id = job_id_of(connection, job_name)
+    job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     if item_names:
         return CancelReport(len(ids), skipped)
@@ -135,7 +136,7 @@ def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Se
 
 def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
     """Take queued items out of the queue; without names, all of them. What was sent is paid, and fetched."""
-    job_id = job_id_of(connection, job_name)
+    job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
 
     def drop(item_ids: Sequence[int], state: ItemState) -> None:
@@ -158,7 +159,7 @@ def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
 
 
 def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
-    job_id = job_id_of(connection, job_name)
+    job_id = Jobs(connection).id_of(job_name)
     place = {"job_id": job_id, "is_paused": is_paused}
     is_news = connection.execute(query("pause_job"), place).rowcount == 1
     if is_news:
@@ -174,7 +175,7 @@ def _choose(
     refusals: Mapping[ItemState, str],
 ) -> tuple[list[int], tuple[Skipped, ...]]:
     """Return the ids of the named items that may be moved, and why the others may not."""
-    found = items_of(connection, job_id, job=job_name, names=item_names)
+    found = Jobs(connection).items_named(job_id, job=job_name, names=item_names)
     ids = [item_id for item_id, state in found.values() if state not in refusals]
     skipped = [
         Skipped(name, refusals[state].format(item=item_arguments(job_name, name)))
@@ -215,8 +216,7 @@ def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[Item
     for state in states:
         after = 0
         while True:
-            place = {"job_id": job_id, "state": state, "after": after, "limit": ITEMS_AT_ONCE}
-            ids = [row[0] for row in connection.execute(query("items_in_state"), place)]
+            ids = Items(connection).ids(job_id, state=state, after_id=after, limit=ITEMS_AT_ONCE)
             if not ids:
                 break
             yield ids

@@ -38,17 +38,6 @@ def corruption_error(path: Path, what: str) -> QueueUnusable:
     )
 
 
-def real_path(path: Path) -> Path:
-    """Follow a link in the place of the queue's file, for lock and log lie beside the file and not beside a link.
-
-    Any other path stays as it was given, for the messages; so does a link that leads nowhere in a circle.
-    """
-    try:
-        return _resolved(path) if path.is_symlink() else path
-    except (OSError, RuntimeError):  # Python 3.12 and before call a circle a RuntimeError
-        return path
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder with its parents; each new one's own parent is flushed, or a power cut could undo it.
 
@@ -137,14 +126,6 @@ def was_used_before(path: Path) -> bool:
     return (
         locked_error(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
     )
-
-
-def _resolved(link: Path) -> Path:
-    """Follow a link; since Python 3.13 only a strict look tells a circle from a file that is not there yet."""
-    try:
-        return link.resolve(strict=True)
-    except FileNotFoundError:
-        return link.resolve()
 
 
 def _is_hot(journal: Path) -> bool:

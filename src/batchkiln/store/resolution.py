@@ -12,7 +12,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import AttemptState
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
-from batchkiln.store.name_lookup import items_of, job_id_of
+from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, transition
 
@@ -82,8 +82,8 @@ def resolve(
 
     What the day has taken of the account stays counted: the service may see it so (Service section 8).
     """
-    job_id = job_id_of(connection, job_name)
-    item_id, state = items_of(connection, job_id, job=job_name, names=[item_name])[item_name]
+    job_id = Jobs(connection).id_of(job_name)
+    item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
     check_resolvable(item_name, state, is_undriven=is_undriven)
     if state in IN_HAND:
         _set_aside(connection, item_id, state, now)

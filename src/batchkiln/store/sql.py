@@ -1,4 +1,4 @@
-"""The named queries of `queries/*.sql`: one place for all SQL that the queue sends."""
+"""The named statements of `*.sql`: each file stands beside the one module that executes them."""
 
 import re
 from importlib.resources import files
@@ -8,9 +8,13 @@ _NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*$", re.MULTILINE)
 
 
 def _load() -> dict[str, str]:
-    """Return the statements by name; each begins with a line `-- name: NAME`, perhaps with a remark behind it."""
+    """Return the statements by name. Each begins with a line `-- name: NAME`, perhaps with a remark after it."""
     found: dict[str, str] = {}
-    for entry in files("batchkiln.store").joinpath("queries").iterdir():
+    folder = files("batchkiln.store")
+    entries = [*folder.iterdir(), *folder.joinpath("queries").iterdir()]
+    for entry in entries:
+        if not entry.name.endswith(".sql"):
+            continue
         parts = _NAME.split(entry.read_text("utf-8"))[1:]
         for name, body in zip(parts[::2], parts[1::2], strict=True):
             assert name not in found, f"two queries are named {name}"

@@ -9,8 +9,7 @@ import structlog
 from batchkiln.core.job import AttemptState
 from batchkiln.core.request import idempotency_key
 from batchkiln.core.states import ItemState
-from batchkiln.store.database import Database
-from batchkiln.store.span_rows import TracedAttempt, TracedItem, traced_attempt, traced_item
+from batchkiln.store import Store, TracedAttempt, TracedItem
 from batchkiln.tracing.exporter import Emitter, Root
 from batchkiln.tracing.span_data import AttemptMayBeOver, Attributes, Draft, ItemTurnedAway, Note, PartOfAttempt
 
@@ -25,7 +24,7 @@ log = structlog.get_logger()
 class Writer:
     """Takes notes, and writes them in their order."""
 
-    def __init__(self, reader: Database, emitter: Emitter, *, uid: str) -> None:
+    def __init__(self, reader: Store, emitter: Emitter, *, uid: str) -> None:
         """Read from the queue of this id."""
         self._reader = reader
         self._emitter = emitter
@@ -68,7 +67,9 @@ class Writer:
     async def _look(self, attempt_id: int) -> TracedAttempt:
         if len(self._known) >= _KNOWN:
             self._known.clear()
-        self._known[attempt_id] = attempt = await self._reader.read(traced_attempt, attempt_id)
+        self._known[attempt_id] = attempt = await self._reader.read(
+            lambda reader: reader.generations.traced_attempt(attempt_id)
+        )
         return attempt
 
     async def _end_attempt(self, note: AttemptMayBeOver) -> None:
@@ -94,7 +95,7 @@ class Writer:
         return _root_of(idempotency_key(self._uid, item_id=attempt.item.id, number=attempt.number - 1))
 
     async def _turn_away(self, note: ItemTurnedAway) -> None:
-        item = await self._reader.read(traced_item, note.item_id)
+        item = await self._reader.read(lambda reader: reader.generations.traced_item(note.item_id))
         root = _root_of(f"{self._uid}\n{item.id}\nno attempt at {note.at_ns}")
         names = _item_names(item) | {"batchkiln.account": note.account}
         for part in note.parts:

@@ -10,8 +10,7 @@ import structlog
 from batchkiln.api.engine import Engine, ServiceRuntime
 from batchkiln.config.traces import Traces
 from batchkiln.core.queue_types import Viewpoint
-from batchkiln.store.database import Database
-from batchkiln.store.notification_cursor import queue_uid
+from batchkiln.store import Reader, Store
 from batchkiln.tracing.proxies import around
 from batchkiln.tracing.recorder import Recorder, watch_statuses
 from batchkiln.tracing.span_data import nanoseconds
@@ -68,9 +67,7 @@ class Listener:
 
 
 @asynccontextmanager
-async def tracing(
-    driver: Engine, reader: Database, traces: Traces, *, jobs: Sequence[str] | None
-) -> AsyncIterator[None]:
+async def tracing(driver: Engine, reader: Store, traces: Traces, *, jobs: Sequence[str] | None) -> AsyncIterator[None]:
     """Trace a drive. Nothing that goes wrong with it reaches the drive."""
     listener = await _begin(driver, reader, traces, jobs)
     if listener is None:
@@ -92,7 +89,7 @@ async def tracing(
             log.warning("traces_not_delivered", error=type(problem).__name__)
 
 
-async def _begin(driver: Engine, reader: Database, traces: Traces, jobs: Sequence[str] | None) -> Listener | None:
+async def _begin(driver: Engine, reader: Store, traces: Traces, jobs: Sequence[str] | None) -> Listener | None:
     try:
         from batchkiln.tracing import exporter, span_writer  # noqa: PLC0415  an extra, and slow to import
     except ImportError:
@@ -100,7 +97,7 @@ async def _begin(driver: Engine, reader: Database, traces: Traces, jobs: Sequenc
         tell("traces_unusable", reason="they need an extra", remedy="pip install 'batchkiln[traces]'")
         return None
     try:
-        uid = await reader.read(queue_uid)
+        uid = await reader.read(Reader.queue_uid)
         emits = exporter.Emitter(exporter.new_exporter(traces))
         listener = Listener(driver, span_writer.Writer(reader, emits, uid=uid), emits)
         emits.begin_run(listener.now_ns(), jobs)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.service import AccountConfig, LocalService, ServiceConfig
 from batchkiln.store.database import Database
 from batchkiln.store.usage import logged_requests
+from batchkiln_service import AccountConfig, LocalService, ServiceConfig
 from integration.cli.workspace import Workspace
 
 KEY = "lk_a-key-that-nobody-may-see"

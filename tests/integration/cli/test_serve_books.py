@@ -12,7 +12,6 @@ import pytest
 
 from batchkiln.cli.command import Command
 from batchkiln.cli.serve import serve
-from batchkiln.cli.serve_credits import credits_
 from batchkiln.core.errors import ExitStatus
 from integration.cli.workspace import Workspace, finished, interrupt, until_line
 
@@ -181,6 +180,8 @@ def test_an_accident_while_serving_is_no_mistake_of_a_persons(workspace: Workspa
 @pytest.mark.parametrize("name", ["credits show", "credits buy", "report"])
 def test_each_command_has_help_with_an_example_and_a_place_in_the_manual(name: str) -> None:
     """As every command has."""
+    credits_ = serve.commands["credits"]
+    assert isinstance(credits_, click.Group)
     found = credits_.commands[name.partition(" ")[2]] if name.startswith("credits") else serve.commands[name]
     assert isinstance(found, Command)
 

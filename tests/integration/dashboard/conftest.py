@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from batchkiln.config import Config, Profile
 from batchkiln.dashboard.server import Served, serving
-from integration.dashboard.scene import AT, Browser, fill, scene
-from unit.queue.queue_file import QueueFile
+from integration.dashboard.sample_queue import AT, Browser, fill, scene
+from support.queue_file import QueueFile
 
 
 @pytest.fixture(scope="session")

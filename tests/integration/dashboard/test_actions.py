@@ -7,8 +7,8 @@ import pytest
 
 from batchkiln.core.states import Event
 from batchkiln.store.wakeup import listen
-from integration.dashboard.scene import Browser
-from unit.queue.queue_file import QueueFile
+from integration.dashboard.sample_queue import Browser
+from support.queue_file import QueueFile
 
 PATIENCE_SECONDS = 120  # only a bell that is never rung takes so long
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from integration.dashboard.scene import Browser
-from unit.queue.queue_file import QueueFile
+from integration.dashboard.sample_queue import Browser
+from support.queue_file import QueueFile
 
 SECRET_PAGES = ["/", "/jobs/birds", "/events", "/metrics", "/jobs/birds/pause"]
 

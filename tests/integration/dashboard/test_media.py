@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import pytest
 from PIL import Image
 
-from integration.dashboard.scene import Browser
-from unit.queue.queue_file import QueueFile
+from integration.dashboard.sample_queue import Browser
+from support.queue_file import QueueFile
 
 
 async def link(browser: Browser, item: str, kind: str) -> str:

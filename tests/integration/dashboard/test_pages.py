@@ -7,8 +7,8 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from integration.dashboard.scene import SCRIPT, STRANGE, Browser
-from unit.queue.queue_file import QueueFile
+from integration.dashboard.sample_queue import SCRIPT, STRANGE, Browser
+from support.queue_file import QueueFile
 
 ITEM = "/jobs/birds/item?id="
 PAGES = [

@@ -11,9 +11,9 @@ import pytest
 from batchkiln.api.app_context import AppContext
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.rate_limits import Limits
-from batchkiln.service import AccountConfig, KeyConfig, LocalService, ServiceConfig
-from batchkiln.service import Limits as ServiceLimits
 from batchkiln.store.database import Database
+from batchkiln_service import AccountConfig, KeyConfig, LocalService, ServiceConfig
+from batchkiln_service import Limits as ServiceLimits
 
 KEY = "lk_a-key-that-nobody-may-see"
 OLD_KEY = "lk_an-old-key-that-nobody-may-see"

@@ -14,13 +14,13 @@ from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of
 from batchkiln.doctor.learned import learned_path
 from batchkiln.doctor.probing import probe
 from batchkiln.doctor.runner import CheckContext, run_checks
-from batchkiln.store.jobs import account_summaries
+from batchkiln.store.accounts import Accounts
 from batchkiln.worker.run_state import RunState
 from integration.cli.workspace import HURRIED, Workspace, on_a_terminal
 from integration.client.scripted_server import Received
 
 from .conftest import GroundMaker
-from .stranger import KEY, URL, Generations, agreeing, stranger
+from .scripted_service import KEY, URL, Generations, agreeing, stranger
 
 SPARSE = {"files": [{"zz": "k8Hq", "yy": "p3Lm", "upload_url": "https://storage.invalid/put", "upload_headers": {}}]}
 
@@ -40,7 +40,7 @@ async def test_the_local_service_is_understood_and_nothing_is_spent(make_ground:
         "/quotes",
     ]
     reader = await ground.reader()
-    (account,) = await reader.read(account_summaries)
+    (account,) = await reader.read(lambda connection: Accounts(connection).summaries())
     await reader.close()
     assert (account.usage.reads, account.usage.creates, account.usage.upload_files) == (6, 2, 1)
 

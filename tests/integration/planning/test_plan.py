@@ -24,6 +24,7 @@ from batchkiln.planning.plan_warnings import cautions
 from batchkiln.planning.quotes import QuoteOptions, QuoteSession
 from batchkiln.planning.request_log import noting_beside
 from batchkiln.presentation.overview import read_overview
+from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
 from batchkiln.store.database import Database
 from batchkiln.store.lock import QueueLock
@@ -49,22 +50,21 @@ async def planned(
     setting: AppContext, *paths: str, options: ApplyOptions | None = None, manner: QuoteOptions | None = None
 ) -> Plan:
     """Plan as the command does: the queue may be there or not."""
-    opener = Database.open_for_reading if setting.queue.exists() else Database.open_empty
-    database = await opener(setting.queue)
+    store = await Store.open_if_there(setting.queue)
     try:
         return await make_plan(
-            database, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO(), manner=manner
+            store, setting, paths, options=options or ApplyOptions(), stdin=io.BytesIO(), manner=manner
         )
     finally:
-        await database.close()
+        await store.close()
 
 
 async def enqueue(ground: Ground, *paths: str) -> None:
-    database = await Database.open_for_writing(ground.queue)
+    store = await Store.open_for_writing(ground.queue)
     try:
-        await apply_manifests(database, ground.setting, paths, options=ApplyOptions(), stdin=io.BytesIO())
+        await apply_manifests(store, ground.setting, paths, options=ApplyOptions(), stdin=io.BytesIO())
     finally:
-        await database.close()
+        await store.close()
 
 
 def codes(plan: Plan) -> list[str]:
@@ -131,7 +131,7 @@ async def test_status_and_plan_foretell_the_same_end(make_ground: GroundMaker) -
         lambda connection: connection.execute("INSERT INTO quote SELECT 'studio', price_key, 2, 1 FROM recipe").rowcount
     )
     plan = await planned(ground.setting, manifest)
-    overview = await database.read(read_overview, ground.setting.config, ["foxes"], machine_now())
+    overview = await Store(database).read(read_overview, ground.setting.config, ["foxes"], machine_now())
     await database.close()
 
     foretold = overview.jobs[0].estimated_end_at

@@ -24,8 +24,8 @@ from batchkiln.rehearsal.incidents import NEVER
 from batchkiln.rehearsal.network import End, MemoryNetwork, NetworkConditions
 from batchkiln.rehearsal.simulation import RehearsalOptions, RehearsalResult, rehearse
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from simulation.canaries import Canaries
-from simulation.quiet import silence
+from simulation.log_silencing import silence
+from simulation.secret_scan import Canaries
 
 START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 MANIFEST = """

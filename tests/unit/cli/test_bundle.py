@@ -19,7 +19,8 @@ from batchkiln.config.profiles import Account, KeySource
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event
 from batchkiln.core.timestamps import from_milliseconds
-from unit.queue.queue_file import NOW, QueueFile, spec
+from batchkiln.store import Reader
+from support.queue_file import NOW, QueueFile, spec
 
 KEY: Final = "sk-canary-key-0123456789"
 SIGNED: Final = "https://files.test/out/fox.png?signature=canary-signature&expires=1"
@@ -73,7 +74,7 @@ def told_of_everything(queue: QueueFile) -> None:
 
 
 def bundle(queue: QueueFile, config: Config, path: Path) -> dict[str, bytes]:
-    told = read_told(queue.connection, config, "birds", "fox", from_milliseconds(NOW) + timedelta(hours=2))
+    told = read_told(Reader(queue.connection), config, "birds", "fox", from_milliseconds(NOW) + timedelta(hours=2))
     write_bundle(path, told, story_document(told), config)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None

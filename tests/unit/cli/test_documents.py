@@ -6,7 +6,7 @@ from batchkiln.cli.json_output import job_document
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.store.jobs import Credits
-from unit.views.builders import NOW, job_view, under_way
+from support.view_builders import NOW, job_view, under_way
 
 
 def test_the_promised_names_are_there() -> None:

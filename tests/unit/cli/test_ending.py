@@ -13,7 +13,7 @@ from batchkiln.core.planner import WaitReason
 from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import EPOCH
-from unit.views.builders import job_view
+from support.view_builders import job_view
 
 DONE = job_view({ItemState.DONE: 3})
 LEFT = job_view({ItemState.DONE: 1, ItemState.QUEUED: 2})

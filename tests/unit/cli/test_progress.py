@@ -13,7 +13,7 @@ from batchkiln.cli.progress import STILL_AFTER_SECONDS, Pauses, PlainDisplay, Pr
 from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import REASONS
-from unit.views.builders import NOW, job_view, under_way
+from support.view_builders import NOW, job_view, under_way
 
 ACTIVE = under_way(ItemState.ACTIVE, since=NOW - timedelta(seconds=72))
 STATE = {ItemState.DONE: 5, ItemState.FAILED: 1, ItemState.ACTIVE: 1, ItemState.QUEUED: 3}

@@ -13,7 +13,7 @@ from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import Described
 from batchkiln.doctor.check_results import Level
 from batchkiln.doctor.service import check_description
-from batchkiln.service.api.openapi import description
+from batchkiln_service.api.openapi import description
 
 WHOLE: Any = json.loads(description())
 TEXT = {"type": "string"}

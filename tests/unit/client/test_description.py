@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchkiln.client.openapi_check import Difference, differences
-from batchkiln.service.api.openapi import description
+from batchkiln_service.api.openapi import description
 
 WHOLE: Any = json.loads(description())
 

@@ -8,7 +8,7 @@ import pytest
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.charts import day_chart, gauge_bar, hour_chart, state_bar
 from batchkiln.presentation.calendar import Calendar, Day
-from batchkiln.store.usage_history import Hour
+from batchkiln.store.generations import Hour
 
 MIDNIGHT = datetime(2030, 1, 1, tzinfo=UTC)
 

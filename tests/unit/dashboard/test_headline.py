@@ -12,9 +12,9 @@ from batchkiln.core.states import ItemState
 from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
-from batchkiln.store.driver_status import Lease
-from batchkiln.store.jobs import AccountSummary
-from unit.views.builders import NOW, job_view, under_way
+from batchkiln.store.accounts import AccountSummary
+from batchkiln.store.lock import Lease
+from support.view_builders import NOW, job_view, under_way
 
 DRIVEN = Lease(1, "here", "run", NOW)
 

@@ -13,7 +13,7 @@ from batchkiln.dashboard.metrics import Metric, exposition, of_moment, of_reques
 from batchkiln.dashboard.snapshot import PageSnapshot
 from batchkiln.presentation.overview import Overview
 from batchkiln.store.jobs import Credits, Trouble
-from unit.views.builders import NOW, job_view
+from support.view_builders import NOW, job_view
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 

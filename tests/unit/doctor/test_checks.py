@@ -28,7 +28,7 @@ from batchkiln.doctor.environment import check_folder, check_program, check_prox
 from batchkiln.doctor.queue_checks import check_queue, check_work
 from batchkiln.doctor.service import check_accounts, check_clock, check_description, check_reachable
 from batchkiln.store.database import prepare_for_writing
-from unit.queue.queue_file import QueueFile, spec
+from support.queue_file import QueueFile, spec
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 STUDIO = Profile("studio", "https://example.invalid/api/v1", (Account("main", (KeySource(env="STUDIO_KEY"),)),))

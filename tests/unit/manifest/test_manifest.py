@@ -3,7 +3,6 @@
 import io
 import json
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode, Order
 from batchkiln.manifest import EXAMPLE, json_schema, open_manifest
 from batchkiln.manifest.schema import Header, ManifestFile
+from support.examples import examples
 
-from .writing import HEADER, mistakes, placed, places, specs
+from .manifest_texts import HEADER, mistakes, placed, places, specs
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
@@ -262,21 +262,6 @@ def test_a_byte_order_mark_at_the_start_is_no_matter(tmp_path: Path) -> None:
     assert len(placed(tmp_path, b"\xef\xbb\xbf" + (HEADER + "- p\n").encode())) == 1
 
 
-def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
-    """Items written out and rows of a file are streamed: neither text nor items are kept."""
-    (tmp_path / "p.tsv").write_text("prompt\n" + "".join(f"a prompt number {n}\n" for n in range(20_000)))
-    (tmp_path / "m.yaml").write_text(HEADER + "- from: p.tsv\n" + "".join(f"- a prompt {n}\n" for n in range(10_000)))
-    manifest = open_manifest("m.yaml", working_dir=tmp_path)
-    tracemalloc.start()
-
-    count = sum(1 for _ in manifest.items())
-    peak_size_bytes = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert count == 30_000
-    assert peak_size_bytes < 3 << 20
-
-
 def test_variables_in_file_names(tmp_path: Path) -> None:
     """A pattern that names metadata is filled for each item, and an item without it is a mistake."""
     head = HEADER.replace("items:", "output: {filename: '{kind}/{item}.{ext}'}\nitems:")
@@ -349,7 +334,7 @@ PARTS = (
 FRAGMENTS = st.lists(st.sampled_from(PARTS), max_size=25).map("".join)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     text=st.text() | FRAGMENTS | FRAGMENTS.map(lambda tail: HEADER + tail) | st.binary(),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from .writing import HEADER, mistakes, places, specs
+from .manifest_texts import HEADER, mistakes, places, specs
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:

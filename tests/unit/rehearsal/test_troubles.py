@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from batchkiln.core.states import ItemState
 from batchkiln.rehearsal.incidents import NEVER, Incident, LostRequest, tell
-from batchkiln.service import LoggedRequest
+from batchkiln_service import LoggedRequest
 
 CREATE = LoggedRequest(
     at_ms=1_000,

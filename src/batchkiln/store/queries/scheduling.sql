@@ -1,3 +1,6 @@
+-- name: pause_job
+UPDATE job SET is_paused = :is_paused WHERE id = :job_id AND is_paused <> :is_paused;
+
 -- name: move_item
 UPDATE item
 SET state = :state,
@@ -34,92 +37,10 @@ UPDATE account SET creates_held_until = :until, creates_held_reason = :reason WH
 -- name: hold_reads
 UPDATE account SET reads_held_until = :until, reads_held_reason = :reason WHERE id = :account_id;
 
--- name: cap_holds -- where a wait is NULL, so is its minimum
-UPDATE account
-SET creates_held_until = min(creates_held_until - :ahead, :longest),
-    reads_held_until = min(reads_held_until - :ahead, :longest)
-WHERE id = :account_id
-    AND (:ahead > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
-
--- name: account_holds
-SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
-FROM account WHERE id = :account_id;
-
--- name: insert_request
-INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sent_at);
-
--- name: prune_requests
-DELETE FROM request WHERE sent_at < :before;
-
--- name: logged_requests -- a profile's latest ones; the log is short, older ones are pruned
-SELECT account_id, kind, sent_at FROM request
-WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
-  AND sent_at >= (
-    SELECT sent_at FROM request WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
-    ORDER BY id DESC LIMIT 1
-  ) - :milliseconds
-ORDER BY id;
-
--- name: count_request
-INSERT INTO account_day (account_id, day_start_at, creates, reads, upload_files, upload_bytes)
-VALUES (:account_id, :day, :creates, :reads, :upload_files, :upload_bytes)
-ON CONFLICT DO UPDATE SET
-    creates = creates + excluded.creates,
-    reads = reads + excluded.reads,
-    upload_files = upload_files + excluded.upload_files,
-    upload_bytes = upload_bytes + excluded.upload_bytes;
-
--- name: day_usage
-SELECT creates, reads, credits, upload_files, upload_bytes
-FROM account_day WHERE account_id = :account_id AND day_start_at = :day;
-
--- name: add_account_credits
-INSERT INTO account_day (account_id, day_start_at, credits) VALUES (:account_id, :day, :credits)
-ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
-
--- name: take_account_credits
-UPDATE account_day SET credits = credits - :credits WHERE account_id = :account_id AND day_start_at = :day;
-
--- name: add_job_day_credits
-INSERT INTO job_day (job_id, day_start_at, credits) VALUES (:job_id, :day, :credits)
-ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
-
--- name: take_job_day_credits
-UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;
-
--- name: job_credits -- what no record tells of yet may be charged in any day (Law 6)
-SELECT coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
-    + coalesce((SELECT sum(quote_credits) FROM attempt
-                WHERE state IN ('sent', 'active')  -- the partial index's own words
-                    AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day), 0);
-
 -- name: change_job_money
 UPDATE job
 SET reserved = reserved + :reserved, charged = charged + :charged, refunded = refunded + :refunded
 WHERE id = :job_id;
-
--- name: unresolved_attempts -- one per account at most (Law 4)
-SELECT attempt.*, item.state AS item_state, recipe.price_key
-FROM attempt JOIN item ON item.id = attempt.item_id JOIN recipe ON recipe.id = item.recipe_id
-WHERE attempt.state IN ('sent', 'active');
-
--- name: job_of_item
-SELECT job.id AS job_id, job.is_paused, job.profile, job.accounts, job.budget_credits, job.budget_credits_per_day,
-       job.reserved, job.charged, job.refunded, recipe.max_cost_credits
-FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
-WHERE item.id = :item_id;
-
--- name: queued_classes -- one row per job and recipe that has queued items
-SELECT job.id AS job_id, job.profile, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
-       job.reserved, job.charged, job.refunded,
-       recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits, tally.n AS queued
-FROM tally
-JOIN job ON job.id = tally.job_id
-JOIN recipe ON recipe.id = tally.recipe_id
-LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')  -- the partial index's own words
-  AND tally.state = 'queued' AND job.profile = :profile AND NOT job.is_paused
-ORDER BY job.id, recipe.id;
 
 -- name: queued_heads -- the next items of one class
 SELECT id, priority, inputs FROM item
@@ -130,19 +51,6 @@ ORDER BY priority DESC, id LIMIT :limit;
 SELECT input_file.id FROM input_file
 JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id
 WHERE input_file.id IN (SELECT value FROM json_each(:input_ids));
-
--- name: downloads -- all of them: those that cannot be fetched must not hide the others
-SELECT attempt.id FROM item
-JOIN attempt ON attempt.id = item.attempt_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held')  -- the partial index's own words
-  AND item.state = 'downloading' AND attempt.account_id = :account_id
-ORDER BY item.id;
-
--- name: outstanding
-SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
-FROM tally JOIN job ON job.id = tally.job_id
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
-GROUP BY tally.job_id, tally.state;
 
 -- name: item_request -- what an attempt for this item is made of
 SELECT item.id, item.job_id, item.prompt, item.inputs, item.state,
@@ -216,16 +124,6 @@ UPDATE attempt SET lost_since = coalesce(lost_since, :now) WHERE id = :attempt_i
 
 -- name: note_duration
 UPDATE attempt SET seen_going_ms = :going, seen_ended_ms = :ended WHERE id = :attempt_id;
-
--- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted
-SELECT recipe.price_key, attempt.is_video, attempt.seen_going_ms, attempt.seen_ended_ms
-FROM attempt
-JOIN account ON account.id = attempt.account_id
-JOIN item ON item.id = attempt.item_id
-JOIN recipe ON recipe.id = item.recipe_id
-WHERE attempt.id > (SELECT max(id) FROM attempt) - :newest
-  AND attempt.seen_ended_ms IS NOT NULL AND account.profile = :profile
-ORDER BY attempt.id;
 
 -- name: end_attempt
 UPDATE attempt
@@ -323,52 +221,3 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT DO UPDATE SET va
 
 -- name: get_meta
 SELECT value FROM meta WHERE key = :key;
-
--- name: drop_meta
-DELETE FROM meta WHERE key = :key;
-
--- name: near_expiry  (what is being fetched is little: the index holds nothing else that is large)
-SELECT job.name AS job, item.name AS item, attempt.generation_created_at
-FROM item
-JOIN attempt ON attempt.id = item.attempt_id
-JOIN account ON account.id = attempt.account_id
-JOIN job ON job.id = item.job_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held')
-  AND (item.state = 'downloading' OR (item.error_code = 'output_unusable' AND attempt.state = 'succeeded'))
-  AND account.profile = :profile AND attempt.generation_created_at < :before
-ORDER BY attempt.generation_created_at LIMIT :limit;
-
--- name: events_after
-SELECT event.id, event.at, job.name AS job, item.name AS item, event.kind, event.state, event.detail
-FROM event JOIN job ON job.id = event.job_id LEFT JOIN item ON item.id = event.item_id
-WHERE event.id > :after ORDER BY event.id LIMIT :limit;
-
--- name: moves_after  (all kinds, so that each page is bounded by its limit)
-SELECT id, job_id, item_id, state FROM event WHERE id > :after ORDER BY id LIMIT :limit;
-
--- name: last_event
-SELECT coalesce(max(id), 0) FROM event;
-
--- name: set_lease
-INSERT INTO lease (only, pid, host, command, started_at) VALUES (1, :pid, :host, :command, :now)
-ON CONFLICT DO UPDATE SET pid = excluded.pid, host = excluded.host, command = excluded.command,
-                          started_at = excluded.started_at;
-
--- name: get_lease
-SELECT pid, host, command, started_at FROM lease;
-
--- name: drop_lease
-DELETE FROM lease WHERE pid = :pid;
-
--- name: jobs_at_work -- jobs that still have something for the program to do
-SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
-FROM tally JOIN job ON job.id = tally.job_id
-WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
-ORDER BY job.id;
-
--- name: accounts_under_way -- accounts that have sent something which has not ended
-SELECT DISTINCT account.profile, account.name
-FROM item
-JOIN attempt ON attempt.id = item.attempt_id
-JOIN account ON account.id = attempt.account_id
-WHERE item.state IN ('submitting', 'active', 'downloading', 'held');

@@ -1,0 +1,109 @@
+-- name: count_placed
+SELECT count(*) FROM staging.placed;
+
+-- name: applied_job
+SELECT id, profile FROM job WHERE name = :name;
+
+-- name: has_attempts
+SELECT EXISTS (SELECT 1 FROM attempt WHERE job_id = :job_id);
+
+-- name: insert_job
+INSERT INTO job (
+    name, description, profile, accounts, item_order, budget_credits, budget_credits_per_day, output_dir, filename,
+    manifest_path, created_at
+) VALUES (
+    :name, :description, :profile, :accounts, :item_order, :budget_credits, :budget_credits_per_day, :output_dir,
+    :filename, :manifest_path, :now
+);
+
+-- name: update_job
+UPDATE job
+SET description = :description, profile = :profile, accounts = :accounts, item_order = :item_order,
+    budget_credits = :budget_credits, budget_credits_per_day = :budget_credits_per_day, output_dir = :output_dir,
+    filename = :filename, manifest_path = :manifest_path
+WHERE id = :job_id;
+
+-- name: find_differences  (what a done item has no use for is left out)
+INSERT INTO staging.difference (seq, item_id)
+SELECT p.seq, i.id
+FROM staging.placed AS p LEFT JOIN item AS i ON i.job_id = :job_id AND i.name = p.name
+WHERE i.id IS NULL OR i.prompt <> p.prompt OR i.recipe_id <> p.recipe_id OR i.inputs IS NOT p.inputs
+    OR i.metadata IS NOT p.metadata
+    OR (i.state <> 'done' AND (i.priority <> p.priority OR i.file_name IS NOT p.file_name));
+
+-- name: find_fresh
+INSERT INTO staging.fresh (seq) SELECT seq FROM staging.difference WHERE item_id IS NULL ORDER BY seq;
+
+-- name: find_all_fresh
+INSERT INTO staging.fresh (seq) SELECT seq FROM staging.placed ORDER BY seq;
+
+-- name: count_fresh
+SELECT count(*) FROM staging.fresh;
+
+-- name: possible_again  (by its quote it fits its new cap and the job's new budgets; nothing else changed)
+SELECT i.id AS item_id
+FROM item AS i
+JOIN job AS j ON j.id = i.job_id
+JOIN staging.placed AS p ON p.name = i.name
+JOIN recipe AS o ON o.id = i.recipe_id
+JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
+WHERE i.job_id = :job_id AND i.state = 'rejected' AND i.error_code IN (SELECT value FROM json_each(:obstacles))
+    AND i.prompt = p.prompt AND i.inputs IS p.inputs AND o.price_key = r.price_key
+    AND (q.cost_credits IS NULL OR (
+        q.cost_credits <= coalesce(r.max_cost_credits, q.cost_credits)
+        AND q.cost_credits <= coalesce(:budget_credits_per_day, q.cost_credits)
+        AND q.cost_credits + j.reserved + j.charged - j.refunded
+            <= coalesce(:budget_credits, q.cost_credits + j.reserved + j.charged - j.refunded)))
+
+-- name: inputs_back  (held without an attempt: an image was lost, and the manifest was just read with it)
+SELECT i.id AS item_id
+FROM item AS i JOIN staging.placed AS p ON p.name = i.name
+WHERE i.job_id = :job_id AND i.state = 'held' AND i.attempt_id IS NULL AND i.prompt = p.prompt AND i.inputs IS p.inputs
+
+-- name: unsent_missing
+SELECT i.id AS item_id
+FROM item AS i
+WHERE i.job_id = :job_id AND i.state = 'queued'
+    AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = i.name)
+    AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused')
+
+-- name: wish  (`of_kind` stands for one of the three above)
+INSERT INTO staging.wish (item_id, event) SELECT item_id, :event FROM (of_kind);
+
+-- name: count_wishes
+SELECT coalesce(sum(event <> 'cancel_requested'), 0), coalesce(sum(event = 'cancel_requested'), 0) FROM staging.wish;
+
+-- name: wishes
+SELECT item_id, event FROM staging.wish WHERE item_id > :after ORDER BY item_id LIMIT :limit;
+
+-- name: still_wished  (`of_kind` as above: which of these items are as they were when it was wished)
+SELECT item_id FROM (of_kind) WHERE item_id IN (SELECT value FROM json_each(:ids));
+
+-- name: count_missing
+SELECT count(*) FROM item AS i
+WHERE i.job_id = :job_id AND i.state <> 'canceled'
+    AND NOT EXISTS (SELECT 1 FROM staging.placed AS p WHERE p.name = i.name);
+
+-- name: job_items
+SELECT items FROM job WHERE id = :job_id;
+
+-- name: last_item_id
+SELECT coalesce(max(id), 0) FROM item;
+
+-- name: insert_items  (DO NOTHING: another command may be applying the same manifest)
+INSERT INTO item (job_id, position, name, recipe_id, priority, prompt, inputs, metadata, file_name)
+SELECT :job_id, :next_position + f.rank - :after - 1, p.name, p.recipe_id, p.priority, p.prompt, p.inputs, p.metadata,
+    p.file_name
+FROM staging.fresh AS f JOIN staging.placed AS p ON p.seq = f.seq
+WHERE f.rank > :after AND f.rank <= :upto
+ORDER BY f.rank
+ON CONFLICT (job_id, name) DO NOTHING;
+
+-- name: count_in_items
+INSERT INTO tally (job_id, recipe_id, state, n)
+SELECT job_id, recipe_id, 'queued', count(*) FROM item WHERE id > :last_id GROUP BY job_id, recipe_id
+ON CONFLICT DO UPDATE SET n = n + excluded.n;
+
+-- name: advance_job
+UPDATE job SET items = items + :n WHERE id = :job_id;

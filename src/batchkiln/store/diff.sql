@@ -1,0 +1,42 @@
+-- name: differences  (images are the same where their contents are, wherever they lie)
+SELECT
+    d.seq, p.file, p.line, i.id AS item_id, i.name, i.state,
+    i.prompt <> p.prompt AS prompt_differs,
+    i.inputs IS NOT p.inputs AND
+        (SELECT json_group_array(sha256) FROM (
+            SELECT f.sha256 FROM json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value ORDER BY e.key))
+        <> (SELECT json_group_array(sha256) FROM (
+            SELECT f.sha256 FROM json_each(p.inputs) AS e JOIN staging.input_seen AS f ON f.id = e.value
+            ORDER BY e.key)) AS inputs_differ,
+    o.model <> r.model AS model_differs,
+    o.mode <> r.mode AS mode_differs,
+    o.parameters <> r.parameters AS parameters_differ,
+    i.priority <> p.priority AS priority_differs,
+    i.file_name IS NOT p.file_name AS file_name_differs,
+    i.inputs IS NOT p.inputs AS input_paths_differ,
+    o.max_cost_credits IS NOT r.max_cost_credits AS cap_differs,
+    o.attempts <> r.attempts AS attempts_differ,
+    i.metadata IS NOT p.metadata AS metadata_differs,
+    EXISTS (SELECT 1 FROM attempt AS a WHERE a.item_id = i.id AND a.state <> 'refused') AS was_sent,
+    i.recipe_id AS old_recipe_id, p.recipe_id AS new_recipe_id
+FROM staging.difference AS d
+JOIN staging.placed AS p ON p.seq = d.seq
+JOIN item AS i ON i.id = d.item_id
+JOIN recipe AS o ON o.id = i.recipe_id
+JOIN staging.recipe_seen AS r ON r.id = p.recipe_id
+WHERE d.seq > :after AND d.item_id IS NOT NULL
+ORDER BY d.seq LIMIT :limit;
+
+-- name: take_over_item
+UPDATE item SET (recipe_id, prompt, inputs, priority, metadata, file_name) = (
+    SELECT p.recipe_id, p.prompt, p.inputs, p.priority, p.metadata, p.file_name FROM staging.placed AS p
+    WHERE p.seq = :seq)
+WHERE id = :item_id;
+
+-- name: take_over_settings
+UPDATE item SET (recipe_id, inputs, priority, metadata, file_name) = (
+    SELECT p.recipe_id, p.inputs, p.priority, p.metadata, p.file_name FROM staging.placed AS p WHERE p.seq = :seq)
+WHERE id = :item_id;
+
+-- name: take_over_metadata
+UPDATE item SET metadata = (SELECT p.metadata FROM staging.placed AS p WHERE p.seq = :seq) WHERE id = :item_id;

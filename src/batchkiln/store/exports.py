@@ -1,0 +1,141 @@
+"""Rows for datasets and reports, page by page.
+
+A dataset's pages are read each on a snapshot of its own (`Store.run`): a driver never waits for an export. Items that a
+manifest adds meanwhile are left for the next one. A report adds up the rows that it shows, so that its sums are those
+of its pictures also while the queue moves on.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from batchkiln.core.job import AttemptState, Charge, Mode, Recipe
+from batchkiln.core.sample_names import DatasetRow
+from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.items import PAGE, Items, ItemSummary
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.row_types import recipe_of
+from batchkiln.store.sql import query
+
+
+@dataclass(frozen=True, slots=True)
+class ItemShape:
+    """What decides a dataset's columns, of an item in whatever state."""
+
+    makes_video: bool
+    parameters: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+_RESERVING = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """One item of a report. `inputs` are the paths of its images; `charges` has one entry an attempt."""
+
+    item: ItemSummary
+    recipe: Recipe
+    inputs: tuple[str, ...]
+    charges: tuple[Charge, ...]
+
+
+class Exports:
+    """Reads rows for datasets and reports. Unknown jobs raise `InputError`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def item_count(self, job_name: str) -> int:
+        """Return how many items a job has had: all have an index below. Raises `InputError` for an unknown job."""
+        return Jobs(self._connection).item_count(job_name)
+
+    def shapes(self, job_name: str, *, below: int) -> Iterator[ItemShape]:
+        """Give the shape of each item with an index below, in the manifest's order."""
+        for ids in _pages(self._connection, job_name, None):
+            rows = self._connection.execute(query("export_shapes"), {"ids": json.dumps(ids)}).fetchall()
+            for row in sorted(rows, key=lambda row: int(row["id"])):
+                if row["position"] < below:
+                    makes_video = Mode(row["mode"]).makes_video
+                    yield ItemShape(makes_video, _parameters(row["parameters"]), json.loads(row["metadata"] or "{}"))
+
+    def rows(self, job_name: str, *, below: int) -> Iterator[DatasetRow]:
+        """Give the outputs of the items that are done and have an index below, by index and number."""
+        for ids in _pages(self._connection, job_name, ItemState.DONE):
+            rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
+            for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
+                if row["position"] < below:
+                    yield _row(row)
+
+    def report_page(self, job_name: str, *, after_id: int = 0, limit: int = PAGE) -> list[ReportRow]:
+        """Give a page of a job's items, as `iter_items` does. Raises `InputError` for a job that is not there."""
+        items = Items(self._connection).page(job_name, after_id=after_id, limit=limit)
+        place = {"ids": json.dumps([item.id for item in items])}
+        recipes = {row["item_id"]: recipe_of(row) for row in self._connection.execute(query("report_recipes"), place)}
+        inputs = _by_item(self._connection, "report_inputs", place)
+        attempts = _by_item(self._connection, "report_attempts", place)
+        return [
+            ReportRow(
+                item=item,
+                recipe=recipes[item.id],
+                inputs=tuple(row["path"] for row in inputs.get(item.id, ())),
+                charges=tuple(_charge(row) for row in attempts.get(item.id, ())),
+            )
+            for item in items
+        ]
+
+
+def _pages(connection: sqlite3.Connection, job_name: str, state: ItemState | None) -> Iterator[list[int]]:
+    job_id, after_id = Jobs(connection).id_of(job_name), 0
+    while ids := Items(connection).ids(job_id, state=state, after_id=after_id, limit=PAGE):
+        yield ids
+        after_id = ids[-1]
+
+
+def _row(row: sqlite3.Row) -> DatasetRow:
+    return DatasetRow(
+        item=row["name"],
+        index=row["position"],
+        output=row["number"],
+        path=row["path"],
+        size_bytes=row["size_bytes"],
+        sha256=row["sha256"],
+        media_type=row["media_type"],
+        saved_at=from_milliseconds(row["saved_at"]),
+        prompt=row["prompt"],
+        model=row["model"],
+        mode=Mode(row["mode"]),
+        parameters=_parameters(row["parameters"]),
+        generation_id=row["generation_id"],
+        metadata=json.loads(row["metadata"] or "{}"),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _parameters(text: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _by_item(connection: sqlite3.Connection, name: str, place: dict[str, str]) -> dict[int, Sequence[sqlite3.Row]]:
+    found: dict[int, list[sqlite3.Row]] = {}
+    for row in connection.execute(query(name), place):
+        found.setdefault(row["item_id"], []).append(row)
+    return dict(found)
+
+
+def _charge(row: sqlite3.Row) -> Charge:
+    cost = row["cost_credits"]
+    is_reserving = cost is None and AttemptState(row["state"]) in _RESERVING
+    return Charge(
+        day=from_milliseconds(row["day_start_at"]),
+        charged=cost or 0,
+        refunded=(cost or 0) if row["is_refunded"] else 0,
+        reserved=row["quote_credits"] if is_reserving else 0,
+        recorded_at=from_milliseconds(row["recorded_at"]),
+    )

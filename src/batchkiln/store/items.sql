@@ -1,0 +1,110 @@
+-- name: item_ids_before  (as `item_ids`, from there backward)
+SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'active' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'downloading' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'done' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'failed' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'rejected' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'expired' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND id < :before
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: items_in_state_before
+SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: matching_items  (of items that were looked up before, so many and no more)
+SELECT i.id
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+JOIN recipe AS r ON r.id = i.recipe_id
+WHERE (:model IS NULL OR r.model = :model)
+    AND (:code IS NULL OR i.error_code = :code)
+    AND (:key IS NULL OR EXISTS (
+        SELECT 1 FROM json_each(coalesce(i.metadata, '{}')) AS m
+        WHERE m.key = :key AND (:value IS NULL OR :value = iif(
+            m.type IN ('true', 'false', 'null'), m.type, CAST(m.value AS TEXT)))))
+ORDER BY e.key LIMIT :limit;
+
+-- name: newest_in_state
+SELECT id FROM item WHERE job_id = :job_id AND state = :state ORDER BY id DESC LIMIT :limit;
+
+-- name: newest_outputs
+SELECT o.item_id, j.name AS job
+FROM (SELECT id, item_id FROM output ORDER BY id DESC LIMIT :limit) AS o
+JOIN item AS i ON i.id = o.item_id
+JOIN job AS j ON j.id = i.job_id
+ORDER BY o.id DESC;
+
+-- name: output_by_id
+SELECT path, size_bytes, sha256, media_type FROM output WHERE id = :id;
+
+-- name: first_new_items  (their indexes begin where the job ended before)
+SELECT i.name, i.position, i.file_name, r.model
+FROM item AS i JOIN recipe AS r ON r.id = i.recipe_id
+WHERE i.job_id = :job_id AND i.state = 'queued' AND i.position >= (SELECT items FROM job WHERE id = :job_id) - :new
+ORDER BY i.id
+LIMIT :limit;
+
+-- name: items_in_state
+SELECT id FROM item WHERE job_id = :job_id AND state = :state AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: item_ids  (ten ordered ranges of one index, merged: no scan and no sorting, however large the job is)
+SELECT id FROM item WHERE job_id = :job_id AND state = 'queued' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'submitting' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'active' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'downloading' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'done' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'failed' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'rejected' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'expired' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'canceled' AND id > :after
+UNION ALL SELECT id FROM item WHERE job_id = :job_id AND state = 'held' AND id > :after
+ORDER BY id LIMIT :limit;
+
+-- name: item_details
+SELECT
+    i.id, i.name, i.position, i.state, i.prompt, i.metadata, i.error_code, i.error_message, r.model,
+    (SELECT count(*) FROM attempt AS a WHERE a.item_id = i.id) AS attempts,
+    (SELECT sum(CASE WHEN a.is_refunded THEN 0 ELSE a.cost_credits END)
+        FROM attempt AS a WHERE a.item_id = i.id) AS credits,
+    (SELECT a.generation_id FROM attempt AS a WHERE a.item_id = i.id AND a.generation_id IS NOT NULL
+        ORDER BY a.number DESC LIMIT 1) AS generation_id
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+JOIN recipe AS r ON r.id = i.recipe_id;
+
+-- name: item_outputs
+SELECT o.id, o.item_id, o.number, o.path, o.size_bytes, o.sha256, o.type, o.media_type, o.saved_at
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+JOIN output AS o ON o.item_id = i.id AND o.attempt_id = i.attempt_id;
+
+-- name: story_item
+SELECT i.*, r.model, r.mode, r.parameters, r.inputs_count, r.max_cost_credits, r.attempts, q.cost_credits
+FROM item AS i
+JOIN job AS j ON j.id = i.job_id
+JOIN recipe AS r ON r.id = i.recipe_id
+LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
+WHERE i.id = :item_id;
+
+-- name: story_inputs
+SELECT f.* FROM item AS i, json_each(i.inputs) AS e JOIN input_file AS f ON f.id = e.value
+WHERE i.id = :item_id ORDER BY e.key;
+
+-- name: story_attempts
+SELECT a.*, c.name AS account FROM attempt AS a JOIN account AS c ON c.id = a.account_id
+WHERE a.item_id = :item_id ORDER BY a.number;
+
+-- name: story_bodies
+SELECT number, is_video, body FROM attempt WHERE item_id = :item_id ORDER BY number;
+
+-- name: story_events
+SELECT id, at, kind, state, attempt_id, detail FROM event
+WHERE item_id = :item_id AND item_id IS NOT NULL ORDER BY id;
+
+-- name: story_arrival  (the first application that ended with more items than were before this one)
+SELECT id, at, kind, state, attempt_id, detail FROM event
+WHERE job_id = :job_id AND item_id IS NULL AND kind = 'manifest_applied' AND json_extract(detail, '$.items') > :position
+ORDER BY id LIMIT 1;

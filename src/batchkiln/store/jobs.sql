@@ -1,0 +1,77 @@
+-- name: job_models
+SELECT DISTINCT r.model FROM tally AS t JOIN recipe AS r ON r.id = t.recipe_id
+WHERE t.job_id = :job_id AND t.n > 0 ORDER BY r.model;
+
+-- name: find_job
+SELECT id, profile FROM job WHERE name = :name;
+
+-- name: trouble_items  (where the latest one has left its state, any other by the index on states)
+SELECT t.state, t.error_code, coalesce(
+    (SELECT i.name FROM item AS i WHERE i.id = t.latest_id AND i.state = t.state AND i.error_code = t.error_code),
+    (SELECT i.name FROM (
+        SELECT name, error_code FROM item WHERE job_id = t.job_id AND state = t.state ORDER BY id DESC LIMIT 1000
+    ) AS i WHERE i.error_code = t.error_code LIMIT 1)
+) AS name
+FROM trouble AS t JOIN job AS j ON j.id = t.job_id
+WHERE j.name = :job AND t.n > 0 AND name IS NOT NULL;
+
+-- name: named_item
+SELECT id, state FROM item WHERE job_id = :job_id AND name = :name;
+
+-- name: names_near  (those that begin alike, by the index on names)
+SELECT name FROM item WHERE job_id = :job_id AND name >= :begin AND name < :begin || char(1114111)
+ORDER BY name LIMIT :limit;
+
+-- name: jobs_at_work -- jobs that still have something for the program to do
+SELECT DISTINCT job.id, job.name, job.profile, job.accounts, job.output_dir
+FROM tally JOIN job ON job.id = tally.job_id
+WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
+ORDER BY job.id;
+
+-- name: accounts_under_way -- accounts that have sent something which has not ended
+SELECT DISTINCT account.profile, account.name
+FROM item
+JOIN attempt ON attempt.id = item.attempt_id
+JOIN account ON account.id = attempt.account_id
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held');
+
+-- name: job_names
+SELECT name FROM job ORDER BY id;
+
+-- name: job_by_name
+SELECT * FROM job WHERE name = :name;
+
+-- name: job_tally
+SELECT state, sum(n) AS n FROM tally WHERE job_id = :job_id GROUP BY state;
+
+-- name: queued_cost
+SELECT
+    coalesce(sum(t.n * q.cost_credits), 0) AS cost_credits,
+    coalesce(sum(CASE WHEN q.cost_credits IS NULL THEN t.n END), 0) AS unquoted
+FROM tally AS t
+JOIN recipe AS r ON r.id = t.recipe_id
+LEFT JOIN quote AS q ON q.profile = :profile AND q.price_key = r.price_key
+WHERE t.job_id = :job_id AND t.state = 'queued' AND t.n > 0;
+
+-- name: job_under_way
+SELECT
+    i.name AS item, i.state, c.name AS account, a.recorded_at, a.generation_id, a.generation_status,
+    a.generation_created_at, a.sends
+FROM item AS i
+JOIN attempt AS a ON a.id = i.attempt_id
+JOIN account AS c ON c.id = a.account_id
+WHERE i.job_id = :job_id AND i.state IN ('submitting', 'active', 'downloading')
+LIMIT :limit;
+
+-- name: job_troubles
+SELECT t.state, t.error_code, t.n, i.error_message
+FROM trouble AS t
+LEFT JOIN item AS i ON i.id = t.latest_id AND i.state = t.state AND i.error_code = t.error_code
+WHERE t.job_id = :job_id AND t.state IN ('failed', 'rejected', 'expired', 'held') AND t.n > 0
+ORDER BY t.n DESC, t.state, t.error_code;
+
+-- name: open_jobs  (by the partial index of what is open: jobs that ended long ago cost nothing)
+SELECT DISTINCT j.name
+FROM tally AS t
+CROSS JOIN job AS j ON j.id = t.job_id
+WHERE t.n > 0 AND t.state IN ('queued', 'submitting', 'active', 'downloading');

@@ -1,0 +1,130 @@
+"""The work left per job, its prices, and how long such items took: the input of a forecast."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from batchkiln.core.forecast import ItemClass, JobLoad, with_poll_delay
+from batchkiln.core.job import Mode
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.states import ItemState
+from batchkiln.store.sql import query
+from batchkiln.store.usage import job_credits
+
+ATTEMPTS_LOOKED_AT: Final = 400
+
+
+IMAGE_SECONDS: Final = 20.0
+
+
+CLIP_SECONDS: Final = 90.0
+"""What is expected of an item while nothing like it was made yet; it counts as `PRIOR_WEIGHT` observations."""
+
+
+PRIOR_WEIGHT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedLoad:
+    """A job's load, and where it is carried. `accounts` is empty where the profile's first account is meant."""
+
+    profile: str
+    accounts: tuple[str, ...]
+    load: JobLoad
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeCount:
+    """How many items of a job share a recipe and a state. `cost_credits` is the quote, None while there is none."""
+
+    recipe_id: int
+    state: ItemState
+    count: int
+    model: str
+    mode: Mode
+    price_key: str
+    cost_credits: int | None
+    max_cost_credits: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """How many of the newest attempts at each recipe succeeded, and how many seconds they took on average."""
+
+    by_recipe: Mapping[int, tuple[int, float]]
+
+    def expected(self, recipe_id: int, mode: Mode, limits: Limits) -> float:
+        """Return how long an item holds the slot: what was seen of its recipe, tempered by what is usual."""
+        usual = with_poll_delay(CLIP_SECONDS if mode.makes_video else IMAGE_SECONDS, limits)
+        count, mean = self.by_recipe.get(recipe_id, (0, 0.0))
+        return (PRIOR_WEIGHT * usual + count * mean) / (PRIOR_WEIGHT + count)
+
+
+class Loads:
+    """Reads the loads of jobs."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def queued(self, limits: Mapping[str, Limits], days: Mapping[str, datetime]) -> list[QueuedLoad]:
+        """Return the loads of all jobs that are not paused, in the queue's order, for the profiles in `limits`.
+
+        `days` tells, by profile, when the service's present day began.
+        """
+        means = self.means()
+        found: list[QueuedLoad] = []
+        for profile, limit in limits.items():
+            rows = self._connection.execute(query("forecast_jobs"), {"profile": profile}).fetchall()
+            found += [_load(self._connection, row, limit, means, days[profile]) for row in rows]
+        return found
+
+    def recipe_counts(self, job_id: int, profile: str) -> list[RecipeCount]:
+        """Return what is queued or under way of a job, by recipe; quotes are those of the profile."""
+        rows = self._connection.execute(query("forecast_classes"), {"job_id": job_id, "profile": profile})
+        return [
+            RecipeCount(
+                recipe_id=row["recipe_id"],
+                state=ItemState(row["state"]),
+                count=row["n"],
+                model=row["model"],
+                mode=Mode(row["mode"]),
+                price_key=row["price_key"],
+                cost_credits=row["cost_credits"],
+                max_cost_credits=row["max_cost_credits"],
+            )
+            for row in rows
+        ]
+
+    def means(self) -> Means:
+        """Return what the newest attempts took."""
+        rows = self._connection.execute(query("recent_durations"), {"limit": ATTEMPTS_LOOKED_AT})
+        return Means({row["recipe_id"]: (row["n"], row["mean_ms"] / 1000) for row in rows})
+
+
+def item_classes(counts: Iterable[RecipeCount], limits: Limits, means: Means) -> tuple[ItemClass, ...]:
+    """Return them as the forecast takes them; of what is under way, half the time is over on average."""
+    return tuple(_item_class(entry, means.expected(entry.recipe_id, entry.mode, limits)) for entry in counts)
+
+
+def _item_class(entry: RecipeCount, seconds: float) -> ItemClass:
+    is_under_way = entry.state is not ItemState.QUEUED
+    return ItemClass(
+        count=entry.count,
+        cost=entry.cost_credits,
+        seconds=seconds / 2 if is_under_way else seconds,
+        cap=entry.max_cost_credits,
+        is_under_way=is_under_way,
+    )
+
+
+def _load(connection: sqlite3.Connection, row: sqlite3.Row, limits: Limits, means: Means, day: datetime) -> QueuedLoad:
+    classes = item_classes(Loads(connection).recipe_counts(row["id"], row["profile"]), limits, means)
+    budget = row["budget_credits"]
+    left = None if budget is None else budget - row["committed"]
+    taken = job_credits(connection, row["id"], [day])
+    load = JobLoad(row["name"], classes, row["budget_credits_per_day"], taken, left)
+    return QueuedLoad(row["profile"], tuple(json.loads(row["accounts"])), load)

@@ -1,0 +1,39 @@
+-- name: retry_figures_of_state  (from the tallies: a job may have a million such items)
+SELECT
+    coalesce(sum(t.n), 0) AS n,
+    sum(t.n * q.cost_credits) AS cost,
+    coalesce(sum(t.n) FILTER (WHERE q.cost_credits IS NULL), 0) AS unquoted
+FROM tally AS t
+JOIN job AS j ON j.id = t.job_id
+JOIN recipe AS r ON r.id = t.recipe_id
+LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
+WHERE t.job_id = :job_id AND t.state = :state AND t.n > 0;
+
+-- name: count_paid_for_nothing  (items of a state whose attempt did not end as refunded, and may have cost its credits)
+SELECT count(*)
+FROM attempt AS a JOIN item AS i ON i.id = a.item_id AND i.attempt_id = a.id
+WHERE a.job_id = :job_id AND a.state IN ('canceled', 'expired', 'abandoned', 'disputed') AND i.state = :state;
+
+-- name: retry_figures_of_items  (an attempt that did not end as refunded may have cost its credits)
+SELECT
+    i.state,
+    count(*) AS n,
+    sum(q.cost_credits) AS cost,
+    count(*) - count(q.cost_credits) AS unquoted,
+    sum(i.state = 'expired' OR coalesce(a.state IN ('canceled', 'expired', 'abandoned', 'disputed'), 0)) AS paying_again
+FROM json_each(:ids) AS e
+JOIN item AS i ON i.id = e.value
+JOIN job AS j ON j.id = i.job_id
+JOIN recipe AS r ON r.id = i.recipe_id
+LEFT JOIN quote AS q ON q.profile = j.profile AND q.price_key = r.price_key
+LEFT JOIN attempt AS a ON a.id = i.attempt_id
+GROUP BY i.state;
+
+-- name: states_of_items
+SELECT i.id, i.state FROM json_each(:ids) AS e JOIN item AS i ON i.id = e.value ORDER BY i.id;
+
+-- name: forget_failures
+UPDATE item SET failures = 0 WHERE id IN (SELECT value FROM json_each(:ids)) AND failures <> 0;
+
+-- name: count_in_state
+SELECT coalesce(sum(n), 0) FROM tally WHERE job_id = :job_id AND state = :state;

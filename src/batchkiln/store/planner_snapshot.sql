@@ -1,0 +1,49 @@
+-- name: account_holds
+SELECT creates_held_until, creates_held_reason, reads_held_until, reads_held_reason
+FROM account WHERE id = :account_id;
+
+-- name: unresolved_attempts -- one per account at most (Law 4)
+SELECT attempt.*, item.state AS item_state, recipe.price_key
+FROM attempt JOIN item ON item.id = attempt.item_id JOIN recipe ON recipe.id = item.recipe_id
+WHERE attempt.state IN ('sent', 'active');
+
+-- name: job_of_item
+SELECT job.id AS job_id, job.is_paused, job.profile, job.accounts, job.budget_credits, job.budget_credits_per_day,
+       job.reserved, job.charged, job.refunded, recipe.max_cost_credits
+FROM item JOIN job ON job.id = item.job_id JOIN recipe ON recipe.id = item.recipe_id
+WHERE item.id = :item_id;
+
+-- name: queued_classes -- one row per job and recipe that has queued items
+SELECT job.id AS job_id, job.profile, job.accounts, job.item_order, job.budget_credits, job.budget_credits_per_day,
+       job.reserved, job.charged, job.refunded,
+       recipe.id AS recipe_id, recipe.inputs_count, recipe.max_cost_credits, quote.cost_credits, tally.n AS queued
+FROM tally
+JOIN job ON job.id = tally.job_id
+JOIN recipe ON recipe.id = tally.recipe_id
+LEFT JOIN quote ON quote.profile = job.profile AND quote.price_key = recipe.price_key
+WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')  -- the partial index's own words
+  AND tally.state = 'queued' AND job.profile = :profile AND NOT job.is_paused
+ORDER BY job.id, recipe.id;
+
+-- name: downloads -- all of them: those that cannot be fetched must not hide the others
+SELECT attempt.id FROM item
+JOIN attempt ON attempt.id = item.attempt_id
+WHERE item.state IN ('submitting', 'active', 'downloading', 'held')  -- the partial index's own words
+  AND item.state = 'downloading' AND attempt.account_id = :account_id
+ORDER BY item.id;
+
+-- name: outstanding
+SELECT tally.job_id, tally.state, job.is_paused, sum(tally.n) AS n
+FROM tally JOIN job ON job.id = tally.job_id
+WHERE tally.n > 0 AND tally.state IN ('queued', 'submitting', 'active', 'downloading')
+GROUP BY tally.job_id, tally.state;
+
+-- name: durations -- what was seen of a profile's newest successes, the oldest first; attempts are never deleted
+SELECT recipe.price_key, attempt.is_video, attempt.seen_going_ms, attempt.seen_ended_ms
+FROM attempt
+JOIN account ON account.id = attempt.account_id
+JOIN item ON item.id = attempt.item_id
+JOIN recipe ON recipe.id = item.recipe_id
+WHERE attempt.id > (SELECT max(id) FROM attempt) - :newest
+  AND attempt.seen_ended_ms IS NOT NULL AND account.profile = :profile
+ORDER BY attempt.id;

@@ -1,0 +1,410 @@
+"""What applying a manifest would come to: the differences, what it leaves to send, and what is still to be priced.
+
+Nothing is changed: the staging is a file of its own, and the queue is read on a connection that cannot write.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from batchkiln.core.forecast import JobLoad
+from batchkiln.core.job import InputFile, JobSpec, Recipe
+from batchkiln.core.rate_limits import Limits
+from batchkiln.core.states import ItemState
+from batchkiln.store.apply import ApplyOptions, ApplyReport, MistakeAt, Placed, compared
+from batchkiln.store.diff import Difference, DiffKind
+from batchkiln.store.items import NAMES_AT_MOST, output_names
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
+from batchkiln.store.row_types import input_file_of, recipe_of
+from batchkiln.store.sql import query
+from batchkiln.store.usage import job_credits
+
+CHANGES_SHOWN: Final = 20
+"""How many items are named of each kind of change; the others are counted."""
+
+
+class ChangeKind(StrEnum):
+    """What applying does to an item."""
+
+    NEW = "new"
+    UPDATED = "updated"
+    REQUEUED = "requeued"
+    REFUSED = "refused"  # its request changed after it was sent: applying is refused, or it is kept as it was sent
+    PRUNED = "pruned"
+    LEFT_ALONE = "left_alone"  # not in the manifest any more
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One item that is new, or differs. `fields` are what differs, `reason` is why it had ended."""
+
+    kind: ChangeKind
+    item: str
+    state: ItemState | None = None
+    fields: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Uploads:
+    """Images that are still to be uploaded, each content once."""
+
+    files: int
+    size_bytes: int
+    largest_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PriceQuestion:
+    """A price that is not known: it is asked by way of one item. `urls` are as many of the account's assets."""
+
+    profile: str
+    account: str
+    price_key: str
+    recipe: Recipe
+    item: str
+    prompt: str
+    inputs: tuple[InputFile, ...]
+    urls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPlan:
+    """What a manifest comes to. `counts` is what it would leave to send, and what is under way already.
+
+    `recipes` are those of what it would leave to send, by the id in `counts`.
+
+    `numbers` counts the changes, each item once, of which `changes` names the first few of each kind. `committed` is
+    what the job has cost so far, `taken` what it took of the present day. `new_names` are the
+    relative names that the first new items' outputs would have, whatever their extension.
+    """
+
+    spec: JobSpec
+    profile: str
+    report: ApplyReport
+    numbers: Mapping[ChangeKind, int]
+    changes: tuple[Change, ...]
+    counts: tuple[RecipeCount, ...]
+    recipes: Mapping[int, Recipe]
+    questions: tuple[PriceQuestion, ...]
+    uploads: Uploads
+    is_paused: bool
+    committed: int
+    taken: int
+    means: Means
+    new_names: tuple[str, ...] = ()
+
+    def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
+        """Return the plan with prices by price key; what was known already stays."""
+        counts = tuple(
+            entry if entry.cost_credits is not None else replace(entry, cost_credits=prices.get(entry.price_key))
+            for entry in self.counts
+        )
+        return replace(self, counts=counts)
+
+    def load(self, limits: Limits, *, is_new_day: bool = False) -> QueuedLoad:
+        """Return the job as the forecast takes it. `is_new_day`: `taken` was of the day before."""
+        budget = self.spec.budget_credits
+        load = JobLoad(
+            name=self.spec.name,
+            classes=item_classes(self.counts, limits, self.means),
+            credits_per_day=self.spec.budget_credits_per_day,
+            credits_taken=0 if is_new_day else self.taken,
+            credits_left=None if budget is None else budget - self.committed,
+        )
+        return QueuedLoad(self.profile, self.spec.accounts, load)
+
+
+class _Survey:
+    """One manifest, staged and compared: what would be queued, recipe by recipe."""
+
+    def __init__(self, connection: sqlite3.Connection, *, profile: str, account: str) -> None:
+        self._connection = connection
+        self._report = ApplyReport(job_id=None)
+        self._profile = profile
+        self._account = account
+        self._queued: Counter[int] = Counter()
+        self._under_way: list[RecipeCount] = []
+        self._examples: dict[int, int] = {}  # recipe -> a staged item that would have it
+        self._numbers: Counter[ChangeKind] = Counter()
+        self._named: list[Change] = []
+        self._recipes: dict[int, Recipe] = {}
+        self._price_keys: dict[int, str] = {}
+        self._quotes: dict[str, int] = {}
+
+    def observe(self, difference: Difference) -> None:
+        """Count and name an item that the manifest has otherwise, and what it takes out of one recipe into another."""
+        change = _change_of(difference)
+        if change is None or self._is_wished_back(difference):
+            return
+        self._numbers[change.kind] += 1
+        if self._numbers[change.kind] <= CHANGES_SHOWN:
+            self._named.append(change)
+        if difference.verdict not in {DiffKind.TAKE_OVER, DiffKind.SETTINGS}:
+            return
+        if difference.state is ItemState.QUEUED:
+            self._queued[difference.old_recipe_id] -= 1
+        if difference.state is ItemState.QUEUED or difference.requeues:
+            self._add(difference.new_recipe_id, 1, difference.seq)
+
+    def count(self, report: ApplyReport) -> None:
+        """Work out how many items of each recipe would be queued, all differences being known."""
+        self._report = report
+        if report.job_id is not None:
+            for entry in Loads(self._connection).recipe_counts(report.job_id, self._profile):
+                if entry.state is ItemState.QUEUED:
+                    self._queued[entry.recipe_id] += entry.count
+                else:
+                    self._under_way.append(entry)
+            self._count_moves()
+        for row in self._connection.execute(query("planned_fresh")):
+            self._add(row["recipe_id"], row["n"], row["seq"])
+        self._learn()
+
+    def _is_wished_back(self, difference: Difference) -> bool:
+        """Tell whether the item is queued again for its new settings alone: it is counted with the moves."""
+        if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
+            return False
+        place = {"item_id": difference.item_id}
+        return self._connection.execute(query("is_wished_back"), place).fetchone() is not None
+
+    def _count_moves(self) -> None:
+        for row in self._connection.execute(query("planned_moves")).fetchall():
+            if row["event"] == "cancel_requested":
+                self._queued[row["old_recipe_id"]] -= row["n"]
+            else:
+                self._numbers[ChangeKind.REQUEUED] += row["n"]
+                self._add(row["new_recipe_id"], row["n"], row["seq"])
+
+    def _add(self, recipe_id: int, count: int, seq: int) -> None:
+        self._queued[recipe_id] += count
+        self._examples.setdefault(recipe_id, seq)
+
+    def _learn(self) -> None:
+        """Look up the recipes that would be queued, and the quotes that are known."""
+        ids = [recipe_id for recipe_id, count in self._queued.items() if count > 0]
+        for row in self._connection.execute(query("planned_recipes"), {"ids": json.dumps(ids)}):
+            self._recipes[row["id"]] = recipe_of(row)
+            self._price_keys[row["id"]] = row["price_key"]
+        place = {"profile": self._profile, "price_keys": json.dumps(sorted(set(self._price_keys.values())))}
+        self._quotes.update(self._connection.execute(query("planned_quotes"), place).fetchall())
+
+    def counts(self) -> tuple[RecipeCount, ...]:
+        """Give what is under way, then what would be queued."""
+        queued = [
+            RecipeCount(
+                recipe_id=recipe_id,
+                state=ItemState.QUEUED,
+                count=self._queued[recipe_id],
+                model=recipe.model,
+                mode=recipe.mode,
+                price_key=self._price_keys[recipe_id],
+                cost_credits=self._quotes.get(self._price_keys[recipe_id]),
+                max_cost_credits=recipe.max_cost_credits,
+            )
+            for recipe_id, recipe in sorted(self._recipes.items(), key=_known_first)
+        ]
+        return (*self._under_way, *queued)
+
+    def questions(self) -> Iterator[PriceQuestion]:
+        """Give one question for each price that is not known."""
+        asked = set(self._quotes)
+        for recipe_id, recipe in sorted(self._recipes.items(), key=_known_first):
+            price_key = self._price_keys[recipe_id]
+            example = None if price_key in asked else self._example(recipe_id)
+            if example is not None:
+                asked.add(price_key)
+                name, prompt, inputs = example
+                yield PriceQuestion(
+                    profile=self._profile,
+                    account=self._account,
+                    price_key=price_key,
+                    recipe=recipe,
+                    item=name,
+                    prompt=prompt,
+                    inputs=inputs,
+                    urls=self._asset_urls(recipe.inputs_count),
+                )
+
+    def _example(self, recipe_id: int) -> tuple[str, str, tuple[InputFile, ...]] | None:
+        """Give name, prompt and images of an item; None where the last one has just been sent."""
+        if recipe_id in self._examples:
+            item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
+            found = "planned_inputs"
+        else:
+            place = {"job_id": self._report.job_id, "recipe_id": recipe_id, "limit": 1}
+            head = self._connection.execute(query("queued_heads"), place).fetchone()
+            if head is None:
+                return None
+            item = self._connection.execute(query("known_item"), {"item_id": head["id"]}).fetchone()
+            found = "known_inputs"
+        rows = self._connection.execute(query(found), {"inputs": item["inputs"] or "[]"})
+        return item["name"], item["prompt"], tuple(input_file_of(row) for row in rows)
+
+    def _asset_urls(self, count: int) -> tuple[str, ...]:
+        place = {"profile": self._profile, "account": self._account, "limit": count}
+        return tuple(url for (url,) in self._connection.execute(query("asset_urls"), place))
+
+    @property
+    def recipes(self) -> Mapping[int, Recipe]:
+        """What would be queued, by the id that `counts` has."""
+        return self._recipes
+
+    def uploads(self) -> Uploads:
+        """Tell what would be uploaded."""
+        place = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
+        row = self._connection.execute(query("planned_uploads"), place).fetchone()
+        return Uploads(row["files"], row["bytes"], row["largest"])
+
+    def numbers(self) -> Mapping[ChangeKind, int]:
+        """Tell how many items there are of each kind of change."""
+        report = self._report
+        from_report = {
+            ChangeKind.NEW: report.new,
+            ChangeKind.PRUNED: report.pruned,
+            ChangeKind.LEFT_ALONE: report.missing - report.pruned,
+        }
+        return {kind: from_report.get(kind, self._numbers[kind]) for kind in ChangeKind}
+
+    def changes(self) -> Iterator[Change]:
+        """Name the first few of each kind."""
+        place = {"job_id": self._report.job_id, "limit": CHANGES_SHOWN}
+        for row in self._connection.execute(query("fresh_names"), place):
+            yield Change(ChangeKind.NEW, row["name"], fields=(row["model"], row["mode"]))
+        yield from self._named
+        for row in self._connection.execute(query("requeued_names"), place):
+            yield Change(ChangeKind.REQUEUED, row["name"], ItemState(row["state"]), reason=row["error_code"])
+        if self._report.missing:
+            for row in self._connection.execute(query("missing_names"), place):
+                kind = ChangeKind.PRUNED if row["is_pruned"] else ChangeKind.LEFT_ALONE
+                yield Change(kind, row["name"], ItemState(row["state"]))
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecipe:
+    """What items of a job have in common that the queue holds; `question` asks a price that it does not know."""
+
+    recipe: Recipe
+    price_key: str
+    items: int
+    cost_credits: int | None
+    question: PriceQuestion | None
+
+
+class Plans:
+    """Compares manifests with the queue, and changes nothing."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on this connection."""
+        self._connection = connection
+
+    def compare(
+        self,
+        spec: JobSpec,
+        placed: Iterable[Placed],
+        *,
+        profile: str,
+        account: str,
+        day: datetime,
+        options: ApplyOptions,
+        mistake_at: MistakeAt,
+    ) -> ManifestPlan:
+        """Compare a manifest with its job, and change nothing. For `Database.run` on a connection for reading.
+
+        `account` is the one whose uploads count, `day` the start of the service's present day. Raises
+        `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
+        """
+        survey = _Survey(self._connection, profile=profile, account=account)
+        with compared(
+            self._connection,
+            spec,
+            placed,
+            profile=profile,
+            now=0,
+            options=replace(options, dry_run=True),
+            mistake_at=mistake_at,
+            observe=survey.observe,
+        ) as intake:
+            survey.count(intake.report)
+            job_id = intake.report.job_id
+            job = self._connection.execute(query("planned_job"), {"job_id": job_id}).fetchone()
+            return ManifestPlan(
+                spec=spec,
+                profile=profile,
+                report=intake.report,
+                numbers=survey.numbers(),
+                changes=tuple(survey.changes()),
+                counts=survey.counts(),
+                recipes=survey.recipes,
+                questions=tuple(survey.questions()),
+                uploads=survey.uploads(),
+                is_paused=job is not None and bool(job["is_paused"]),
+                committed=0 if job is None else job["committed"],
+                taken=0 if job_id is None else job_credits(self._connection, job_id, [day]),
+                means=Loads(self._connection).means(),
+                new_names=tuple(names_of_staged(self._connection, job_id, spec)),
+            )
+
+    def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
+        """Return a job's profile, the account that its prices are asked of, and its recipes.
+
+        `first_accounts` names, by profile, the account that serves jobs which name none. Raises `InputError` for an
+        unknown job.
+        """
+        job_id = Jobs(self._connection).id_of(job)
+        home = self._connection.execute(query("job_home"), {"job_id": job_id}).fetchone()
+        profile: str = home["profile"]
+        account: str = next(iter(json.loads(home["accounts"])), first_accounts.get(profile, "main"))
+        rows = self._connection.execute(query("job_recipes"), {"job_id": job_id, "profile": profile}).fetchall()
+        return profile, account, tuple(_job_recipe(self._connection, row, profile, account) for row in rows)
+
+
+def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
+    """Sort recipes as they would be numbered: those that the queue has, then new ones in their order."""
+    recipe_id = entry[0]
+    return recipe_id < 0, abs(recipe_id)
+
+
+def _change_of(difference: Difference) -> Change | None:
+    match difference.verdict:
+        case DiffKind.SAME:
+            return None
+        case DiffKind.SENT:
+            kind, fields = ChangeKind.REFUSED, difference.request_fields
+        case DiffKind.METADATA:
+            kind, fields = ChangeKind.UPDATED, ("metadata",)
+        case DiffKind.SETTINGS | DiffKind.TAKE_OVER:
+            kind, fields = ChangeKind.REQUEUED if difference.requeues else ChangeKind.UPDATED, difference.fields
+    return Change(kind, difference.name, difference.state, fields)
+
+
+def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, account: str) -> JobRecipe:
+    recipe = recipe_of(row)
+    question = None
+    if row["cost_credits"] is None and row["item_id"] is not None:
+        item = connection.execute(query("known_item"), {"item_id": row["item_id"]}).fetchone()
+        files = connection.execute(query("known_inputs"), {"inputs": item["inputs"] or "[]"})
+        place = {"profile": profile, "account": account, "limit": recipe.inputs_count}
+        question = PriceQuestion(
+            profile=profile,
+            account=account,
+            price_key=row["price_key"],
+            recipe=recipe,
+            item=item["name"],
+            prompt=item["prompt"],
+            inputs=tuple(input_file_of(each) for each in files),
+            urls=tuple(url for (url,) in connection.execute(query("asset_urls"), place)),
+        )
+    return JobRecipe(recipe, row["price_key"], row["n"], row["cost_credits"], question)
+
+
+def names_of_staged(connection: sqlite3.Connection, job_id: int | None, job: JobSpec) -> Iterator[str]:
+    """Give the names that staged new items would have; as `names_of_new`."""
+    place = {"job_id": job_id, "limit": NAMES_AT_MOST}
+    return output_names(job, connection.execute(query("fresh_outputs"), place).fetchall())

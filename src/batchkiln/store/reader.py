@@ -1,0 +1,60 @@
+"""One consistent snapshot of the queue, read by nouns: `reader.jobs`, `reader.items`, `reader.accounts` and so on."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from batchkiln.store.accounts import Accounts
+from batchkiln.store.database import prepare_for_reading
+from batchkiln.store.events import Events
+from batchkiln.store.exports import Exports
+from batchkiln.store.generations import Generations
+from batchkiln.store.items import Items
+from batchkiln.store.jobs import Jobs
+from batchkiln.store.loads import Loads
+from batchkiln.store.lock import Lease, lease
+from batchkiln.store.notification_cursor import Notifications, queue_uid
+from batchkiln.store.operations import CancelReport, RetryReport, preview_cancel, preview_retry
+from batchkiln.store.plans import Plans
+
+
+class Reader:
+    """Reads the queue. Two reads of one `Reader` agree: `Store.read` runs them in one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Read on a connection that is prepared for it; see `Store.read`."""
+        self._connection = connection
+        self.jobs = Jobs(connection)
+        self.items = Items(connection)
+        self.accounts = Accounts(connection)
+        self.events = Events(connection)
+        self.exports = Exports(connection)
+        self.generations = Generations(connection)
+        self.loads = Loads(connection)
+        self.notifications = Notifications(connection)
+        self.plans = Plans(connection)
+
+    def queue_uid(self) -> str:
+        """Return the queue's own id, from which idempotency keys are derived."""
+        return queue_uid(self._connection)
+
+    def lease(self) -> Lease | None:
+        """Return the process that drives the queue, or was killed while it did."""
+        return lease(self._connection)
+
+    def preview_retry(self, job_name: str, item_names: Sequence[str]) -> RetryReport:
+        """Return what `Writer.retry` would do and may cost. Raise `InputError` for unknown names."""
+        return preview_retry(self._connection, job_name, item_names)
+
+    def preview_cancel(self, job_name: str, item_names: Sequence[str]) -> CancelReport:
+        """Return what `Writer.cancel` would do. Raise `InputError` for unknown names."""
+        return preview_cancel(self._connection, job_name, item_names)
+
+
+@contextmanager
+def open_reader(path: Path) -> Iterator[Reader]:
+    """Open an existing queue for reading without an event loop. Raise whatever keeps it from being read."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        prepare_for_reading(connection, path)
+        yield Reader(connection)

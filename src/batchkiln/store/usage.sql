@@ -1,0 +1,54 @@
+-- name: cap_holds -- where a wait is NULL, so is its minimum
+UPDATE account
+SET creates_held_until = min(creates_held_until - :ahead, :longest),
+    reads_held_until = min(reads_held_until - :ahead, :longest)
+WHERE id = :account_id
+    AND (:ahead > 0 OR creates_held_until > :longest OR reads_held_until > :longest);
+
+-- name: insert_request
+INSERT INTO request (account_id, kind, sent_at) VALUES (:account_id, :kind, :sent_at);
+
+-- name: prune_requests
+DELETE FROM request WHERE sent_at < :before;
+
+-- name: logged_requests -- a profile's latest ones; the log is short, older ones are pruned
+SELECT account_id, kind, sent_at FROM request
+WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
+  AND sent_at >= (
+    SELECT sent_at FROM request WHERE account_id IN (SELECT id FROM account WHERE profile = :profile)
+    ORDER BY id DESC LIMIT 1
+  ) - :milliseconds
+ORDER BY id;
+
+-- name: count_request
+INSERT INTO account_day (account_id, day_start_at, creates, reads, upload_files, upload_bytes)
+VALUES (:account_id, :day, :creates, :reads, :upload_files, :upload_bytes)
+ON CONFLICT DO UPDATE SET
+    creates = creates + excluded.creates,
+    reads = reads + excluded.reads,
+    upload_files = upload_files + excluded.upload_files,
+    upload_bytes = upload_bytes + excluded.upload_bytes;
+
+-- name: day_usage
+SELECT creates, reads, credits, upload_files, upload_bytes
+FROM account_day WHERE account_id = :account_id AND day_start_at = :day;
+
+-- name: add_account_credits
+INSERT INTO account_day (account_id, day_start_at, credits) VALUES (:account_id, :day, :credits)
+ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
+
+-- name: take_account_credits
+UPDATE account_day SET credits = credits - :credits WHERE account_id = :account_id AND day_start_at = :day;
+
+-- name: add_job_day_credits
+INSERT INTO job_day (job_id, day_start_at, credits) VALUES (:job_id, :day, :credits)
+ON CONFLICT DO UPDATE SET credits = credits + excluded.credits;
+
+-- name: take_job_day_credits
+UPDATE job_day SET credits = credits - :credits WHERE job_id = :job_id AND day_start_at = :day;
+
+-- name: job_credits -- what no record tells of yet may be charged in any day (Law 6)
+SELECT coalesce((SELECT credits FROM job_day WHERE job_id = :job_id AND day_start_at = :day), 0)
+    + coalesce((SELECT sum(quote_credits) FROM attempt
+                WHERE state IN ('sent', 'active')  -- the partial index's own words
+                    AND generation_status IS NULL AND job_id = :job_id AND day_start_at <> :day), 0);

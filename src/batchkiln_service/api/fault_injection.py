@@ -1,0 +1,157 @@
+"""Faults at work: answering in place of a handler, and spoiling a reply after the work is done."""
+
+import asyncio
+import math
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+from aiohttp import hdrs, web
+
+from batchkiln_service.api.false_replies import tell_wrong_date, with_untruth
+from batchkiln_service.context import CONTEXT
+from batchkiln_service.errors import ApiError
+from batchkiln_service.faults import FaultRule
+from batchkiln_service.storage.file_response import FileReply
+from batchkiln_service.transport import firewall
+from batchkiln_service.transport.access_log import CODE
+from batchkiln_service.transport.bodies import refusal
+
+_RESET: Final = struct.pack("ii", 1, 0)  # linger for no time at all: closing then sends RST, not FIN
+_STORAGE_ERROR: Final = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>\n'
+)
+
+
+IS_REPLAY: Final = web.RequestKey("is_replay", bool)  # of a create: it was accepted before
+_DENIALS: Final = (
+    ApiError(402, "insufficient_credits", "the balance does not cover the request"),
+    ApiError(403, "credits_required", "generation needs a subscription or remaining purchased credits"),
+    ApiError(409, "idempotency_conflict", "the first request with this key is still being processed"),
+    ApiError(409, "idempotency_conflict", "this key was used with another request body"),
+    ApiError(422, "cost_exceeds_max", "the quote is higher than max_cost_credits by now"),
+    ApiError(422, "asset_expired", "inputs[0].url has expired; upload the image again"),
+    ApiError(422, "invalid_request", "prompt is refused"),
+)
+
+
+def blocked() -> web.Response:
+    """Return what the edge firewall answers."""
+    response = web.Response(status=403, text=firewall.PAGE, content_type="text/html")
+    response[CODE] = "edge_blocked"
+    return response
+
+
+def reply_instead(request: web.Request, fault: FaultRule) -> web.StreamResponse:
+    """Answer in place of the handler."""
+    match fault.kind:
+        case "throttle":
+            wait = math.ceil(fault.seconds or 1)
+            return refusal(ApiError(429, "rate_limited", "too many requests", retry_after_seconds=wait))
+        case "unavailable":
+            later = None if fault.seconds is None else math.ceil(fault.seconds)
+            return refusal(ApiError(503, "unavailable", "try again later", retry_after_seconds=later))
+        case "storage_error" | "storage_unavailable":
+            return _storage_failure(fault)
+        case "edge_block":
+            return blocked()
+        case "html":
+            return web.Response(text="<!doctype html><p>Please sign in</p>", content_type="text/html")
+        case _:
+            _drop(request, is_abrupt=True)
+            return web.Response()
+
+
+def sent_status(fault: FaultRule, response: web.StreamResponse) -> int:
+    """Return the status for the log: 0 when the connection was reset."""
+    return 0 if fault.kind == "reset_before" else response.status
+
+
+async def spoil_reply(
+    request: web.Request, response: web.StreamResponse, late: Sequence[FaultRule]
+) -> web.StreamResponse:
+    """Spoil the reply, by each fault in turn; the work is done."""
+    for fault in late:
+        match fault.kind:
+            case "slow":
+                await request.app[CONTEXT].clock.sleep(fault.seconds or 0)
+            case "wrong_date":
+                tell_wrong_date(request, response, fault)
+            case "wrong_cost" | "wrong_creation":
+                response = with_untruth(response, fault)
+            case "cut_body":
+                response = await _cut(request, response)
+            case "wrong_length":
+                response = await _lengthened(request, response, fault.extra_bytes or -1)
+            case "refuse_replay":
+                response = _denied(request) if request.get(IS_REPLAY) else response
+            case _:
+                _drop(request, is_abrupt=fault.kind == "reset_after")
+    return response
+
+
+def _denied(request: web.Request) -> web.Response:
+    """Refuse a replay as a service does that looks at what changes with time before it looks the key up."""
+    key = request.headers.get("Idempotency-Key", "")
+    return refusal(_DENIALS[crc32(key.encode()) % len(_DENIALS)])
+
+
+def _storage_failure(fault: FaultRule) -> web.Response:
+    """Answer as storages do, in XML."""
+    status, code, message = 500, "InternalError", "The storage has failed."
+    if fault.kind == "storage_unavailable":
+        status, code, message = 503, "SlowDown", "The storage is busy; come back later."
+    text = _STORAGE_ERROR.format(code=code, message=message)
+    response = web.Response(status=status, text=text, content_type="application/xml")
+    if fault.seconds is not None:
+        response.headers[hdrs.RETRY_AFTER] = str(math.ceil(fault.seconds))
+    return response
+
+
+async def _cut(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Promise the whole body, send half, close."""
+    whole = await _in_memory(request, response)
+    if whole is None or not isinstance(body := whole.body, bytes):
+        return response
+    cut = web.StreamResponse(status=whole.status, headers=whole.headers)
+    cut.content_length = len(body)
+    await cut.prepare(request)
+    if request.method != hdrs.METH_HEAD:
+        await cut.write(body[: len(body) // 2])
+    _drop(request, is_abrupt=False)
+    return cut
+
+
+async def _lengthened(request: web.Request, response: web.StreamResponse, extra_bytes: int) -> web.StreamResponse:
+    """Send, or keep, more or fewer bytes than there are; what is sent keeps the promise of its Content-Length."""
+    if request.method == hdrs.METH_PUT:
+        if response.status == web.HTTPOk.status_code:
+            path = request.app[CONTEXT].asset_dir / request.match_info["asset_id"]
+            await asyncio.to_thread(lambda: os.truncate(path, max(0, path.stat().st_size + extra_bytes)))
+        return response
+    return await _in_memory(request, response, extra_bytes=extra_bytes) or response
+
+
+async def _in_memory(
+    request: web.Request, response: web.StreamResponse, *, extra_bytes: int = 0
+) -> web.Response | None:
+    """Return a reply with its body at hand; None when it has none that could be spoiled."""
+    if isinstance(response, FileReply):
+        return await response.in_memory(request, extra_bytes=extra_bytes)
+    return response if isinstance(response, web.Response) and isinstance(response.body, bytes) else None
+
+
+def _drop(request: web.Request, *, is_abrupt: bool) -> None:
+    """Close the connection, with a reset when it is to be abrupt."""
+    if request.transport is None:
+        return
+    if not is_abrupt:
+        request.transport.close()
+        return
+    raw = request.transport.get_extra_info("socket")
+    if raw is not None:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    request.transport.abort()

@@ -1,0 +1,44 @@
+"""The web application: its routes."""
+
+from typing import Final
+
+from aiohttp import HttpVersion11, hdrs, web
+
+from batchkiln_service.api import generation_endpoints, read_endpoints, upload_endpoints
+from batchkiln_service.api.middleware import Route, endpoint, guard, set_date, stored
+from batchkiln_service.context import CONTEXT, PREFIX, Context
+from batchkiln_service.storage import output_download, upload
+from batchkiln_service.transport.bodies import MAX_BODY_BYTES
+
+# fmt: off
+ROUTES: Final = (
+    Route("GET",  "/models",           read_endpoints.models,       "read",   frozenset({"models", "read"})),
+    Route("GET",  "/credits/balance",  read_endpoints.balance,      "read",   frozenset({"balance", "read"})),
+    Route("POST", "/quotes",           generation_endpoints.quote,        "quote",  frozenset({"quote"})),
+    Route("POST", "/videos",           generation_endpoints.create_video, "create", frozenset({"create"})),
+    Route("POST", "/images",           generation_endpoints.create_image, "create", frozenset({"create"})),
+    Route("GET",  "/generations/{id}", generation_endpoints.poll,         "read",   frozenset({"poll", "read"})),
+    Route("POST", "/uploads",          upload_endpoints.prepare,      "upload", frozenset({"upload"})),
+    Route("POST", "/uploads/complete", upload_endpoints.complete,     "upload", frozenset({"complete", "upload"})),
+    Route("GET",  "/openapi.json",     read_endpoints.openapi, "other", frozenset({"openapi"}), is_public=True),
+)
+# fmt: on
+
+
+def build_app(context: Context) -> web.Application:
+    """Return the application: the API below its prefix, and the storage beside it."""
+    app = web.Application(middlewares=[guard], client_max_size=MAX_BODY_BYTES)
+    app[CONTEXT] = context
+    for route in ROUTES:
+        app.router.add_route(route.method, PREFIX + route.path, endpoint(route), expect_handler=expected)
+    app.router.add_put(upload.PATH, stored(upload.receive, frozenset({"put"})))
+    app.router.add_get(output_download.PATH, stored(output_download.download, frozenset({"download"})))
+    app.on_response_prepare.append(set_date)
+    return app
+
+
+async def expected(request: web.Request) -> None:
+    """Ask for the body of a client that waits for it; what else a client may expect is ignored (RFC 9110, 10.1.1)."""
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.version >= HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the reply itself has not begun

@@ -1,0 +1,74 @@
+"""How a generation goes when it is not to succeed in its time: by a fault, or because its prompt asks for it.
+
+A manifest asks by words in its prompts, which travel with the items:
+
+- `[fail]`: the generation fails and is refunded; `[fail-once]`: only the account's first one of this prompt does
+- `[cancel]`: the service cancels it
+- `[stay-pending]`: it stays pending until support ends it (`POST /generations/{id}/end` at the operator's port)
+- `[slow]`: it takes ten times as long as it would have
+"""
+
+import sqlite3
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+from batchkiln_service.db.creates import NewGeneration
+from batchkiln_service.db.generations import has_failed_before
+from batchkiln_service.faults import FaultRule
+
+FAILS: Final = "[fail]"
+FAILS_ONCE: Final = "[fail-once]"
+IS_CANCELED: Final = "[cancel]"
+STAYS_PENDING: Final = "[stay-pending]"
+IS_SLOW: Final = "[slow]"
+SLOW_FACTOR: Final = 10.0
+
+
+def with_outcome_fault(new: NewGeneration, fate: FaultRule | None) -> NewGeneration:
+    """Apply what was switched on, or asked for by the request."""
+    if fate is None:
+        return new
+    match fate.kind:
+        case "fail_generation":
+            return replace(new, outcome="failed")
+        case "cancel_generation":
+            return replace(new, outcome="canceled")
+        case "stay_pending":
+            return _pending(new, fate.seconds)
+        case "slow_generation":
+            return _slowed(new, more_seconds=fate.seconds, factor=fate.factor or SLOW_FACTOR)
+        case _:
+            return new
+
+
+def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, prompt: str) -> NewGeneration:
+    """Return the generation with the course and the end that its prompt asks for."""
+    if IS_SLOW in prompt:
+        new = _slowed(new, more_seconds=None, factor=SLOW_FACTOR)
+    if STAYS_PENDING in prompt:
+        new = _pending(new, None)
+    if FAILS_ONCE in prompt:
+        digest = sha256(prompt.encode()).hexdigest()
+        has_failed = has_failed_before(connection, new.account, digest)
+        return replace(new, rehearsed_prompt=digest, outcome=new.outcome if has_failed else "failed")
+    if FAILS in prompt:
+        return replace(new, outcome="failed")
+    return replace(new, outcome="canceled") if IS_CANCELED in prompt else new
+
+
+def _pending(new: NewGeneration, seconds: float | None) -> NewGeneration:
+    """Let it stay pending for that long, or for ever, and then take its time as usual."""
+    if seconds is None or new.finish_at_ms is None or new.processing_at_ms is None:
+        return replace(new, processing_at_ms=None, finish_at_ms=None)
+    begin_ms = new.created_at_ms + round(seconds * 1000)
+    return replace(new, processing_at_ms=begin_ms, finish_at_ms=begin_ms + new.finish_at_ms - new.processing_at_ms)
+
+
+def _slowed(new: NewGeneration, *, more_seconds: float | None, factor: float) -> NewGeneration:
+    """Let its processing take so many seconds more, or else so many times as long."""
+    if new.finish_at_ms is None or new.processing_at_ms is None:
+        return new
+    work_ms = new.finish_at_ms - new.processing_at_ms
+    work_ms = round(work_ms * factor) if more_seconds is None else work_ms + round(more_seconds * 1000)
+    return replace(new, finish_at_ms=new.processing_at_ms + work_ms)

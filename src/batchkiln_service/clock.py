@@ -1,0 +1,129 @@
+"""The local service's own time and chance: the one module here that may read a clock or draw numbers.
+
+Service time = anchor + (real time - real anchor) * time_scale. The anchor is kept in the service's
+database, so service time goes on while the server is down and never goes back over a restart.
+"""
+
+import asyncio
+import hashlib
+import heapq
+import itertools
+import math
+import random
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class ServiceClock(Protocol):
+    """What the service asks of time."""
+
+    def now_ms(self) -> int:
+        """Return the instant of service time, in milliseconds since 1970, never less than before."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for that many service seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A pair of instants that belong together, and how much faster service time runs from there."""
+
+    service_ms: int
+    real_ms: int
+    time_scale: float
+
+
+class RunningClock:
+    """Service time for a served process; within one run it follows the monotonic clock."""
+
+    def __init__(self, anchor: Anchor) -> None:
+        self.anchor = anchor
+        self._started = time.monotonic()
+
+    def now_ms(self) -> int:
+        """Return the instant of service time."""
+        elapsed_ms = (time.monotonic() - self._started) * 1000
+        return self.anchor.service_ms + int(elapsed_ms * self.anchor.time_scale)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for that many service seconds."""
+        await asyncio.sleep(seconds / self.anchor.time_scale)
+
+
+class ManualClock:
+    """A clock that moves only when told to; for tests and simulations."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._tickets = itertools.count()
+
+    def now_ms(self) -> int:
+        """Return the instant that was set last."""
+        return self._now_ms
+
+    def advance(self, seconds: float) -> None:
+        """Move on by that many service seconds and wake who has waited long enough."""
+        self._now_ms += round(seconds * 1000)
+        while self._sleepers and self._sleepers[0][0] <= self._now_ms:
+            _, _, waiting = heapq.heappop(self._sleepers)
+            if not waiting.done():
+                waiting.set_result(None)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until `advance` has passed that many seconds."""
+        if seconds <= 0:
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now_ms + round(seconds * 1000), next(self._tickets), waiting))
+        await waiting
+
+
+def resume(stored: Anchor | None, *, time_scale: float, start_at_ms: int | None, last_seen_ms: int) -> Anchor:
+    """Make the anchor for a run that begins now.
+
+    `stored` is the anchor of the run before, None at the first start, which begins at `start_at_ms`
+    or at the real time. `last_seen_ms` is the latest instant on record: a real clock that was set
+    back while the server was down must not take service time with it.
+    """
+    real_ms = time.time_ns() // 1_000_000
+    if stored is None:
+        begin_ms = real_ms if start_at_ms is None else start_at_ms
+    else:
+        passed_ms = max(0, real_ms - stored.real_ms)
+        begin_ms = stored.service_ms + int(passed_ms * stored.time_scale)
+    return Anchor(max(begin_ms, last_seen_ms), real_ms, time_scale)
+
+
+class RandomStream:
+    """Seeded chance: the same seed gives the same durations and the same faults."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._stream = random.Random(seed)  # noqa: S311 - simulated durations and faults, nothing secret
+
+    def happens(self, probability: float) -> bool:
+        """Draw once: true with that probability."""
+        return self._stream.random() < probability
+
+    def duration_seconds(self, subject: str, *, mean: float, spread: float) -> float:
+        """Draw a log-normal duration with that mean and standard deviation.
+
+        It depends on the seed and `subject` alone, so that it does not change with the order of requests.
+        """
+        if mean <= 0:
+            return 0.0
+        digest = hashlib.sha256(f"{self._seed}:{subject}".encode()).digest()
+        stream = random.Random(digest)  # noqa: S311 - as above
+        variance = math.log(1 + (spread / mean) ** 2)
+        return stream.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))
+
+
+def iso(instant_ms: int) -> str:
+    """Return an instant as ISO 8601 UTC with milliseconds. Service section 2.1."""
+    moment = datetime.fromtimestamp(instant_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

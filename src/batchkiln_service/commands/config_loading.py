@@ -1,0 +1,84 @@
+"""The configuration of the `serve` commands: a file and options, and access to the database in the state folder."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from batchkiln_service.commands.host_program import CommandError, HostProgram
+from batchkiln_service.config import ServiceConfig, read_fields
+from batchkiln_service.db.account_admin import AccountAdmin, open_account_admin
+from batchkiln_service.errors import KeyRefusedError, sentence_of
+
+DEFAULT_STATE_DIR: Final = Path(".batchkiln/service")
+STATE_DIR: Final = click.Option(
+    ["--state-dir"], type=click.Path(path_type=Path, file_okay=False), help=f"Default: {DEFAULT_STATE_DIR}."
+)
+_DEFAULTS: Final = {"state_dir": DEFAULT_STATE_DIR, "operator_port": 0}
+_KEY: Final = "batchkiln_service.state_dir"
+
+
+def remember_state_dir(given: Path | None) -> Path | None:
+    """Return the value of --state-dir, given before or after a subcommand's name; the last one wins."""
+    meta = click.get_current_context().meta
+    if given is not None:
+        meta[_KEY] = given
+    found: Path | None = meta.get(_KEY)
+    return found
+
+
+def read_service_config(path: Path | None, given: dict[str, Any]) -> ServiceConfig:
+    """Return the configuration from the defaults, the file and the given options, in rising order of precedence.
+
+    Raises CommandError that names the file or the option of each wrong field.
+    """
+    try:
+        from_file = read_fields(path) if path is not None else {}
+        return ServiceConfig.model_validate(_DEFAULTS | from_file | given)
+    except ValidationError as error:
+        raise CommandError([_problem(detail, given, path) for detail in _root_causes(error)]) from error
+    except OSError as error:
+        raise CommandError(f"{path}: the service's configuration cannot be read: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise CommandError(f"{path}: the service's configuration cannot be read: {error}") from error
+
+
+def stored_config(program: HostProgram, state_dir: Path | None) -> ServiceConfig:
+    """Return the configuration for a command that only needs to find the database."""
+    chosen = remember_state_dir(state_dir)
+    return read_service_config(program.options().named_config, {} if chosen is None else {"state_dir": chosen})
+
+
+@contextmanager
+def account_admin(program: HostProgram, state_dir: Path | None) -> Iterator[AccountAdmin]:
+    """Open the database for changes to accounts; a failure becomes a CommandError."""
+    config = stored_config(program, state_dir)
+    try:
+        with open_account_admin(config) as admin:
+            yield admin
+    except KeyRefusedError as error:
+        raise CommandError(str(error)) from error
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise CommandError(f"the books in {config.state_dir} cannot be used: {error}") from error
+
+
+def _root_causes(error: ValidationError) -> list[ErrorDetails]:
+    """Return the errors without those of an enclosing field, and without those of a key's short form."""
+    details = [detail for detail in error.errors() if detail["loc"][-1:] != ("str",)]
+    inner = {detail["loc"][:depth] for detail in details for depth in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["loc"] not in inner]
+
+
+def _problem(detail: ErrorDetails, given: Mapping[str, object], path: Path | None) -> tuple[Path | None, str]:
+    """Return the option that was given, or the file and its field, with the reason."""
+    sentence = sentence_of(detail)
+    field = str(detail["loc"][0]) if detail["loc"] else ""
+    if field in given:
+        return None, f"--{field.replace('_', '-')}{sentence.removeprefix(field)}"
+    return path, sentence

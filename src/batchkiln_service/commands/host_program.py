@@ -1,0 +1,86 @@
+"""The interface between the `serve` commands and the program that offers them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+
+class CommandError(Exception):
+    """An error that a person has to fix; nothing was changed. `problems` are pairs of a file, or None, and a reason."""
+
+    def __init__(self, problems: str | Sequence[tuple[Path | None, str]]) -> None:
+        self.problems = ((None, problems),) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(reason for _, reason in self.problems))
+
+
+class Options(Protocol):
+    """The options that the program offers for each of its commands."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether results are written as JSON."""
+        ...
+
+    @property
+    def named_config(self) -> Path | None:
+        """The file named by `--config` on the command line."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgram:
+    """What the program provides.
+
+    `command` and `group` make click commands with the program's common options; both take click's arguments and
+    `example`, and turn `CommandError` into the program's own error. `options` returns the common options of the
+    running command. `say` writes a line to standard output, `tell` to standard error.
+    `ignore_closed_output` keeps a server running when the reader of its standard output has gone.
+    """
+
+    command: Callable[..., click.Command]
+    group: Callable[..., click.Group]
+    options: Callable[[], Options]
+    configure_logging: Callable[[], None]
+    print_json: Callable[[Mapping[str, Any]], None]
+    print_json_lines: Callable[[list[dict[str, Any]]], None]
+    say: Callable[[str], None]
+    tell: Callable[[str], None]
+    ignore_closed_output: Callable[[], None]
+
+    def make_command(
+        self, name: str, body: Callable[..., None], *, params: Sequence[click.Parameter], example: str
+    ) -> click.Command:
+        """Return a command that calls `body` with this program and the parameters; its help is the docstring."""
+        return self.command(
+            name=name, callback=partial(body, self), params=list(params), example=example, help=_help_of(body)
+        )
+
+    def make_group(
+        self,
+        name: str,
+        body: Callable[..., None],
+        *,
+        params: Sequence[click.Parameter],
+        example: str,
+        commands: Sequence[click.Command],
+        **settings: Any,  # noqa: ANN401 - click's own
+    ) -> click.Group:
+        """Return a group of commands; as `make_command`."""
+        return self.group(
+            name=name,
+            callback=partial(body, self),
+            params=list(params),
+            example=example,
+            help=_help_of(body),
+            commands=list(commands),
+            **settings,
+        )
+
+
+def _help_of(body: Callable[..., None]) -> str:
+    return cleandoc(body.__doc__ or "")

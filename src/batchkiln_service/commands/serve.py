@@ -1,0 +1,162 @@
+"""`batchkiln serve`: the local service as a server."""
+
+import asyncio
+import shlex
+import sqlite3
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from batchkiln_service.admin_api.report_files import read_report
+from batchkiln_service.commands.config_loading import STATE_DIR, read_service_config, remember_state_dir, stored_config
+from batchkiln_service.commands.credit_commands import credits_group
+from batchkiln_service.commands.host_program import CommandError, HostProgram
+from batchkiln_service.commands.key_commands import keys_group
+from batchkiln_service.config import ServiceConfig
+from batchkiln_service.dialects.traits import Dialect
+from batchkiln_service.errors import KeyRefusedError, StateFolderInUseError
+from batchkiln_service.server import LocalService
+from batchkiln_service.transport.listener import stop_on_signals
+
+_EXAMPLE: Final = """\
+batchkiln serve --port 8080
+batchkiln serve --config service.yaml --time-scale 60
+batchkiln serve keys create main
+batchkiln serve credits buy main 5000
+batchkiln serve report > report.json"""
+_PORT: Final = click.IntRange(0, 65535)
+_PARAMS: Final = (
+    click.Option(["--host"], help="Default: 127.0.0.1, which only this machine can reach."),
+    click.Option(["--port"], type=_PORT, help="Default: the port of the last run, or any free one."),
+    STATE_DIR,
+    click.Option(["--time-scale"], type=float, help="Service seconds per real second."),
+    click.Option(["--operator-port"], type=_PORT, help="On loopback. Default: as --port."),
+    click.Option(
+        ["--report", "report_file"],
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="At the end, write what clients did to this file, as JSON.",
+    ),
+    click.Option(["--dialect"], type=int, metavar="SEED", help="Vary what the service's description leaves open."),
+    click.Option(["--describe-dialect"], is_flag=True, help="Print the traits of that dialect as JSON, and exit."),
+)
+
+
+def serve_commands(program: HostProgram) -> click.Group:
+    """Return the group `serve` with its subcommands."""
+    report_command = program.make_command(
+        "report", _report, params=[STATE_DIR], example="batchkiln serve report --state-dir rehearsal > report.json"
+    )
+    return program.make_group(
+        "serve",
+        _serve,
+        params=_PARAMS,
+        example=_EXAMPLE,
+        commands=[keys_group(program), credits_group(program), report_command],
+        invoke_without_command=True,
+    )
+
+
+def _serve(
+    program: HostProgram,
+    *,
+    state_dir: Path | None,
+    report_file: Path | None,
+    describe_dialect: bool,
+    **given: Any,  # noqa: ANN401 - options under the names of the configuration
+) -> None:
+    """Run the local service until a signal. It keeps its accounts, keys and results in its state folder.
+
+    The file of --config sets its accounts, limits and faults, and may set the options below.
+    """
+    given["state_dir"] = remember_state_dir(state_dir)
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    program.configure_logging()
+    options = {name: value for name, value in given.items() if value is not None}
+    config = read_service_config(program.options().named_config, options)
+    if describe_dialect:
+        program.print_json(_dialect_of(config).as_document())
+        return
+    asyncio.run(_run(program, config, report_file))
+
+
+def _report(program: HostProgram, *, state_dir: Path | None) -> None:
+    """Print what clients did, as JSON.
+
+    Read-only; works whether or not the service is running. Reports the state as of the last request.
+    """
+    config = stored_config(program, state_dir)
+    try:
+        found = read_report(config)
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise CommandError(f"the books in {config.state_dir} cannot be read: {error}") from error
+    sys.stdout.write(found.as_json().decode())
+    sys.stdout.flush()
+
+
+def _dialect_of(config: ServiceConfig) -> Dialect:
+    """Return the configured dialect. Raise CommandError if none is configured or it lacks an excluded trait."""
+    try:
+        dialect = Dialect.of(config)
+    except ValueError as error:
+        raise CommandError(f"dialect_without: {error}; nothing was started") from error
+    if dialect is None:
+        raise CommandError("no dialect is configured: name its seed, as --dialect 7; nothing was started")
+    return dialect
+
+
+async def _run(program: HostProgram, config: ServiceConfig, report_file: Path | None) -> None:
+    _check_writable(report_file)
+    stop = stop_on_signals()
+    async with AsyncExitStack() as stack:
+        try:
+            service = await stack.enter_async_context(LocalService(config, report_file=report_file))
+        # Only a failure to start is an error that a person can fix; later failures are unexpected ones.
+        except (StateFolderInUseError, KeyRefusedError, OSError, ValueError, sqlite3.Error) as error:
+            raise CommandError(f"the service cannot be served: {error}") from error
+        _announce(program, config, service)
+        await stop.wait()
+
+
+def _check_writable(report_file: Path | None) -> None:
+    """Raise CommandError if the report could not be written, before the service runs for hours."""
+    if report_file is None:
+        return
+    try:
+        report_file.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=report_file.parent).close()
+    except OSError as error:
+        raise CommandError(
+            f"the report cannot be written to {report_file}: {error.strerror}; nothing was started"
+        ) from error
+
+
+def _announce(program: HostProgram, config: ServiceConfig, service: LocalService) -> None:
+    program.ignore_closed_output()
+    folder = config.state_dir.absolute()
+    key_files = {account.name: folder / f"key-{account.name}" for account in config.accounts if not account.keys}
+    if program.options().is_json:
+        program.print_json(
+            {
+                "base_url": service.base_url,
+                "time_scale": config.time_scale,
+                "key_files": {name: str(path) for name, path in key_files.items()},
+                "operator_url": service.operator_url,
+            }
+        )
+        return
+    program.say(f"The local service is at {service.base_url} (time runs {config.time_scale:g} times as fast).")
+    if service.operator_url is not None:
+        program.say(f"Its operator's port is at {service.operator_url}.")
+    for name, path in key_files.items():
+        program.say(f"The API key of account {name} is in {path}, for its owner alone to read; it stays there.")
+    if key_files:
+        first = shlex.quote(str(next(iter(key_files.values()))))
+        program.say("To use it from another terminal:")
+        program.say(f'  export BATCHKILN_BASE_URL={service.base_url} BATCHKILN_API_KEY="$(cat {first})"')
+    sys.stdout.flush()

@@ -1,0 +1,160 @@
+"""What an operator may set for the local service, and how it is read from YAML."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from batchkiln_service.faults import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
+
+# Everything has an end, so that instants and sums stay what a calendar and a database can hold; a millisecond is the
+# least that the service's clock tells.
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Seconds = Annotated[float, Field(ge=0.001, le=MAX_SECONDS, allow_inf_nan=False)]
+MAX_KEYS_PER_ACCOUNT: Final = 10  # Service rule 5.3
+_FIRST_YEAR, _LAST_YEAR = 1970, 2999
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Limits(_Strict):
+    """The limits of an account; names and defaults as in the configuration of the client. Service section 8."""
+
+    active_generations: Count = 1
+    creates_per_minute: Count = 10
+    creates_per_day: Count = 1000
+    reads_per_minute: Count = 60
+    reads_per_day: Count = 20_000
+    credits_per_day: Count = 2000
+    upload_files_per_day: Count = 100
+    upload_bytes_per_day: Count = 500 * 1024 * 1024
+    requests_per_minute_per_ip: Count = 120
+    poll_interval_seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)] = 10.0
+    minute_seconds: Seconds = 60.0
+
+    @classmethod
+    def lifted(cls) -> Self:
+        """Return limits that nobody reaches, for benchmarks."""
+        never = MAX_COUNT
+        return cls(
+            active_generations=never,
+            creates_per_minute=never,
+            creates_per_day=never,
+            reads_per_minute=never,
+            reads_per_day=never,
+            credits_per_day=never,
+            upload_files_per_day=never,
+            upload_bytes_per_day=never,
+            requests_per_minute_per_ip=never,
+            poll_interval_seconds=0,
+        )
+
+
+class KeyConfig(_Strict):
+    """An API key: its value, or the environment variable that holds it. A legacy key is refused (rule 5.4)."""
+
+    value: str | None = None
+    env: str | None = None
+    legacy: bool = False
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.value is None) == (self.env is None):
+            raise ValueError("give either value or env")
+        return self
+
+    def reveal(self) -> str:
+        """Return the key in clear. Raises ValueError when the environment variable is not set."""
+        if self.value is not None:
+            return self.value
+        assert self.env is not None
+        key = os.environ.get(self.env)
+        if not key:
+            raise ValueError(f"environment variable {self.env} is not set")
+        return key
+
+
+class AccountConfig(_Strict):
+    """An account; `credits` are those bought at its first start, and `keys` none to have one made."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    credits: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 1_000_000
+    subscription: bool = False
+    keys: Annotated[tuple[KeyConfig | str, ...], Field(max_length=MAX_KEYS_PER_ACCOUNT)] = ()
+
+    @property
+    def key_configs(self) -> tuple[KeyConfig, ...]:
+        """The keys, each in the long form."""
+        return tuple(KeyConfig(value=key) if isinstance(key, str) else key for key in self.keys)
+
+
+class ServiceConfig(_Strict):
+    """Everything that can be set. Durations are service time, unless they are said to be real."""
+
+    state_dir: Path
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: the port of the last run, or any free one
+    # Where clients reach it, when that is not where it listens; links to files begin with it.
+    public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
+    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # on loopback; 0 as for port; None: not opened
+    time_scale: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 1.0
+    start_at: datetime | None = None  # service time at the very first start; default: the real time
+    day_seconds: Seconds = 86_400.0
+    day_start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    limits: Limits = Limits()
+    seed: int = 0
+    accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
+    faults: tuple[FaultRule, ...] = ()
+    dialect: int | None = None  # the seed of what the service's description leaves open; None: the plain service
+    dialect_without: tuple[str, ...] = ()  # traits of the dialect that stay plain
+    request_faults: bool = True  # a request may ask for a fault by the header X-Batchkiln-Fault
+    # Times the drawn duration of every generation.
+    duration_scale: Annotated[float, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False)] = 1.0
+    instant: bool = False  # generations end as they begin, and all have the same small file
+    tiny_media: bool = False  # durations as usual, but nothing is drawn: all have the same small file
+    keep_requests: bool = True  # False: rows older than two days are dropped
+    media_retention_seconds: Seconds = 14 * 86_400.0
+    asset_retention_seconds: Seconds = 14 * 86_400.0
+    link_seconds: Annotated[float, Field(gt=0, le=900)] = 900.0
+    upload_link_seconds: Seconds = 300.0
+    max_connections: Count = 1000  # more are closed at once; likewise what the process may not open
+    # Real time, as they protect the process: how long a request's head may take, a connection may be idle, and a
+    # reply may go unread.
+    head_seconds: Seconds = 20.0
+    idle_seconds: Seconds = 75.0
+    unread_seconds: Seconds = 60.0
+    upload_silence_seconds: Seconds = 30.0  # how long the sender of a file may send nothing
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        names = [account.name for account in self.accounts]
+        if len(set(names)) != len(names):
+            raise ValueError("two accounts have the same name")
+        return self
+
+    @model_validator(mode="after")
+    def _instants_are_aware(self) -> Self:
+        if self.day_start.tzinfo is None or (self.start_at is not None and self.start_at.tzinfo is None):
+            raise ValueError("day_start and start_at need a time zone, for example 1970-01-01T00:00:00Z")
+        instants = [self.day_start] if self.start_at is None else [self.day_start, self.start_at]
+        if not all(_FIRST_YEAR <= instant.year <= _LAST_YEAR for instant in instants):
+            raise ValueError(f"day_start and start_at are from {_FIRST_YEAR} to {_LAST_YEAR}")
+        return self
+
+
+def load_config(path: Path) -> ServiceConfig:
+    """Read a YAML file. Raises what `read_fields` does, or pydantic.ValidationError (a ValueError)."""
+    return ServiceConfig.model_validate(read_fields(path))
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Read the fields that a YAML file gives, unchecked. Raises OSError, yaml.YAMLError or ValueError."""
+    fields = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    if not isinstance(fields, dict):
+        raise ValueError("the service's configuration is a mapping of fields")  # noqa: TRY004 - a person's mistake
+    return fields

@@ -1,0 +1,2 @@
+-- name: any_account
+SELECT 1 FROM accounts

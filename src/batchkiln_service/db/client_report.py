@@ -1,0 +1,246 @@
+"""What clients did, computed from the books: the numbers of a report.
+
+Everything is asked of one connection that only reads, in one transaction, so that the numbers fit together while the
+service goes on writing; the questions themselves are in `client_report.sql`.
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from batchkiln_service.clock import iso
+from batchkiln_service.config import Limits
+from batchkiln_service.db.credits import audit
+from batchkiln_service.db.report import (
+    AccountStanding,
+    AddressUse,
+    Creates,
+    DayUse,
+    EndsSeen,
+    FaultCount,
+    Listing,
+    Overlap,
+    Overlaps,
+    Period,
+    PollGaps,
+    PromptCharges,
+    RefusalCount,
+    Report,
+    RequestCount,
+    SlotUse,
+    Spread,
+    WindowUse,
+)
+from batchkiln_service.db.sql import load_queries
+from batchkiln_service.rules.windows import POLL_TOLERANCE, Calendar
+
+Entry = TypeVar("Entry")
+LONGEST_LIST: Final = 200
+_TEMPORARY: Final = (
+    "make_spans", "fill_spans", "index_spans",
+    "make_durations", "fill_poll_gaps", "fill_idle", "fill_seen", "index_durations",
+    "make_prompts", "fill_prompts",
+)  # fmt: skip
+_SQL: Final = load_queries("client_report")
+
+
+def read_client_report(path: Path, limits: Limits, calendar: Calendar, *, now_ms: int | None = None) -> Report:
+    """Report what the books in a file say; `now_ms` None means at their last request.
+
+    The service may be running. Takes seconds for a million requests: not for the event loop's thread.
+    Raises sqlite3.Error when the file cannot be read.
+    """
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.execute("BEGIN")
+        return report_of(connection, limits, calendar, now_ms=now_ms)
+
+
+def report_of(
+    connection: sqlite3.Connection, limits: Limits, calendar: Calendar, *, now_ms: int | None = None
+) -> Report:
+    """Report what the books say; leaves temporary tables behind. See `read_client_report`."""
+    if now_ms is None:
+        now_ms = connection.execute(_SQL["period"]).fetchone()["last_ms"] or 0
+    return _Reading(connection, limits, calendar, now_ms).report()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The questions to one connection, which has a transaction open."""
+
+    connection: sqlite3.Connection
+    limits: Limits
+    calendar: Calendar
+    now_ms: int
+
+    def report(self) -> Report:
+        """Ask everything."""
+        for name in _TEMPORARY:
+            self.connection.execute(_SQL[name], self._parameters())
+        prompts, findings = self._one("count_prompts"), audit(self.connection)
+        return Report(
+            period=self._period(),
+            accounts=tuple(
+                AccountStanding(**{**row, "has_subscription": bool(row["has_subscription"])})
+                for row in self._rows("accounts")
+            ),
+            requests=tuple(RequestCount(**row) for row in self._rows("requests")),
+            refused=tuple(RefusalCount(**row) for row in self._rows("refused")),
+            creates=self._creates(),
+            windows=self._windows(),
+            addresses=self._addresses(),
+            days=self._days(),
+            prompts_paid_more_than_once=prompts["paid_more_than_once"],
+            prompts=_listing((PromptCharges(**row) for row in self._rows("prompts")), prompts["n"]),
+            overlaps=self._overlaps(),
+            poll_gaps=PollGaps(
+                interval_seconds=self.limits.poll_interval_seconds,
+                too_short=self._one("too_short_polls")["n"],
+                gaps=self._spread("poll_gap"),
+            ),
+            slots=self._slots(),
+            ends_seen=EndsSeen(self._spread("seen"), self._one("unseen_ends")["n"]),
+            audit=_listing(findings[:LONGEST_LIST], len(findings)),
+            faults=tuple(FaultCount(**row) for row in self._rows("faults")),
+        )
+
+    def _parameters(self) -> dict[str, object]:
+        return {
+            "now_ms": self.now_ms,
+            "minute_reach_ms": round(self.limits.minute_seconds * 1000) - 1,
+            "day_start_ms": self.calendar.day_start_ms,
+            "day_ms": self.calendar.day_ms,
+            "cap": LONGEST_LIST,
+            "too_short_below_ms": self.limits.poll_interval_seconds * 1000 * (1 - POLL_TOLERANCE),
+        }
+
+    def _rows(self, name: str, **more: object) -> list[dict[str, Any]]:
+        found = self.connection.execute(_SQL[name], self._parameters() | more)
+        return [dict(row) for row in found]
+
+    def _one(self, name: str, **more: object) -> dict[str, Any]:
+        return self._rows(name, **more)[0]
+
+    def _period(self) -> Period:
+        row = self._one("period")
+        first = _iso_or_none(row["first_ms"])
+        return Period(
+            first_request_at=first,
+            last_request_at=_iso_or_none(row["last_ms"]),
+            log_kept_since=first,
+            is_log_whole=bool(row["is_log_whole"]),
+            written_at=iso(self.now_ms),
+        )
+
+    def _creates(self) -> Creates:
+        row = self._one("creates")
+        return Creates(**row, replays=row["accepted"] - row["new"])
+
+    def _windows(self) -> tuple[WindowUse, ...]:
+        days = {(row["account"], row["budget"]): row for row in self._rows("busiest_days")}
+        limits = {
+            "creates": (self.limits.creates_per_minute, self.limits.creates_per_day),
+            "reads": (self.limits.reads_per_minute, self.limits.reads_per_day),
+        }
+        nothing = {"requests": 0, "day": None}
+        return tuple(
+            WindowUse(
+                account=row["account"],
+                budget=row["budget"],
+                limit_per_minute=limits[row["budget"]][0],
+                busiest_minute_requests=row["requests"],
+                busiest_minute_ended_at=_iso_or_none(row["ended_at_ms"]),
+                busiest_minute_sent=row["sent"],
+                limit_per_day=limits[row["budget"]][1],
+                busiest_day_requests=day["requests"],
+                busiest_day_began_at=None if day["day"] is None else iso(self.calendar.begin_of(day["day"])),
+            )
+            for row in self._rows("busiest_minutes")
+            for day in [days.get((row["account"], row["budget"]), nothing)]
+        )
+
+    def _addresses(self) -> Listing[AddressUse]:
+        limit = self.limits.requests_per_minute_per_ip
+        found = [AddressUse(**row, limit_per_minute=limit) for row in self._rows("addresses")]
+        return _listing(found, self._one("count_addresses")["n"])
+
+    def _days(self) -> Listing[DayUse]:
+        found = [
+            DayUse(
+                account=row["account"],
+                began_at=iso(self.calendar.begin_of(row["day"])),
+                used_credits=row["credits"],
+                limit_credits=self.limits.credits_per_day,
+                uploaded_files=row["upload_files"],
+                limit_files=self.limits.upload_files_per_day,
+                uploaded_bytes=row["upload_bytes"],
+                limit_bytes=self.limits.upload_bytes_per_day,
+            )
+            for row in self._rows("days")
+        ]
+        return _listing(found, self._one("count_days")["n"])
+
+    def _overlaps(self) -> Overlaps:
+        counted = self._one("count_overlaps")
+        first = [
+            Overlap(
+                account=row["account"],
+                first_id=row["first_id"],
+                second_id=row["second_id"],
+                began_at=iso(row["began_at_ms"]),
+                overlap_seconds=row["overlap_ms"] / 1000,
+            )
+            for row in self._rows("overlaps")
+        ]
+        return Overlaps(**counted, first=_listing(first, counted["pairs"]))
+
+    def _slots(self) -> tuple[SlotUse, ...]:
+        return tuple(self._slot(**row) for row in self._rows("slots"))
+
+    def _slot(self, account: str, generations: int, span_ms: int) -> SlotUse:
+        idle = self._spread("idle", account)
+        busy_seconds = span_ms / 1000 - idle.total_seconds
+        return SlotUse(
+            account=account,
+            generations=generations,
+            span_seconds=span_ms / 1000,
+            busy_seconds=round(busy_seconds, 3),
+            busy_share=round(busy_seconds / (span_ms / 1000), 6) if span_ms else None,
+            idle=idle,
+        )
+
+    def _spread(self, name: str, account: str = "") -> Spread:
+        """Return how the durations of a name are spread."""
+        row = self._one("spread", subject=name, account=account)
+        count = row["n"]
+        if not count:
+            return Spread(0, 0.0, None, None, None, None, None)
+        median, p95 = (
+            self._one("ranked", subject=name, account=account, rank=math.ceil(share * count))["ms"]
+            for share in (Fraction(1, 2), Fraction(95, 100))
+        )
+        return Spread(
+            count=count,
+            total_seconds=row["total_ms"] / 1000,
+            minimum_seconds=row["minimum_ms"] / 1000,
+            mean_seconds=round(row["total_ms"] / count / 1000, 6),
+            median_seconds=median / 1000,
+            p95_seconds=p95 / 1000,
+            maximum_seconds=row["maximum_ms"] / 1000,
+        )
+
+
+def _listing(entries: Iterable[Entry], count: int) -> Listing[Entry]:
+    """Return the first entries of `count` in all."""
+    first = tuple(entries)
+    return Listing(first, more=count - len(first))
+
+
+def _iso_or_none(instant_ms: int | None) -> str | None:
+    return None if instant_ms is None else iso(instant_ms)

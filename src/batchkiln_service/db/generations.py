@@ -1,0 +1,168 @@
+"""Generations in SQLite: found, settled when they end, drawn, polled, purged.
+
+Every function here takes the connection and the instant; none reads a clock or waits.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from batchkiln_service.db.sql import load_queries
+from batchkiln_service.rules.lifecycle import Generation, Outcome, end_of
+from batchkiln_service.rules.render_spec import Output, RenderSpec
+
+_SQL: Final = load_queries("generations")
+
+PURGE_BATCH = 200  # entered at once, so that no request waits long for it
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A generation with its output, if there is one; `drawing` is set when it has yet to be drawn."""
+
+    generation: Generation
+    output: Output | None
+    drawing: RenderSpec | None = None
+
+
+def settle(connection: sqlite3.Connection, account: str, now_ms: int) -> None:
+    """Write down which generations have ended by now; the schema charges or refunds each with its end, once."""
+    rows = connection.execute(
+        _SQL["due_generations"],
+        (account, now_ms),
+    ).fetchall()
+    for row in rows:
+        generation = _generation(row)
+        end_ms = end_of(generation)
+        if end_ms is None or end_ms > now_ms:
+            continue
+        connection.execute(
+            _SQL["end_generation"],
+            (end_ms, generation.id),
+        )
+
+
+def find_generation(connection: sqlite3.Connection, generation_id: str) -> Record | None:
+    """Return a generation of any account."""
+    row = connection.execute(_SQL["find_generation"], (generation_id,)).fetchone()
+    if row is None:
+        return None
+    output = connection.execute(_SQL["find_output"], (generation_id,)).fetchone()
+    return Record(_generation(row), _output(output) if output else None)
+
+
+def find_render_spec(connection: sqlite3.Connection, generation_id: str) -> RenderSpec:
+    """Return what a generation has to look like."""
+    row = connection.execute(_SQL["find_render_spec"], (generation_id,)).fetchone()
+    return RenderSpec.from_json(row["drawing_json"])
+
+
+def find_unrendered(connection: sqlite3.Connection, limit: int = -1) -> list[tuple[str, RenderSpec]]:
+    """Return the generations whose file is still owed, the oldest first; -1 is all of them."""
+    rows = connection.execute(
+        _SQL["unrendered_generations"],
+        (limit,),
+    ).fetchall()
+    return [(row["id"], RenderSpec.from_json(row["drawing_json"])) for row in rows]
+
+
+def settle_unseen(connection: sqlite3.Connection, finished_before_ms: int, now_ms: int) -> None:
+    """Settle what nobody has asked about since it ended, in every account."""
+    rows = connection.execute(
+        _SQL["accounts_with_due_generations"],
+        (finished_before_ms,),
+    ).fetchall()
+    for row in rows:
+        settle(connection, row["account"], now_ms)
+
+
+def find_expired_files(
+    connection: sqlite3.Connection, ended_before_ms: int, *, skipped: int = 0
+) -> list[tuple[str, str | None]]:
+    """Return a few generations whose retention is over, with their file if they have one; not the first `skipped`."""
+    rows = connection.execute(
+        _SQL["expired_files"],
+        (ended_before_ms, PURGE_BATCH, skipped),
+    ).fetchall()
+    return [(row["id"], row["file_name"]) for row in rows]
+
+
+def mark_purged(connection: sqlite3.Connection, generation_ids: Iterable[str]) -> None:
+    """Remember that nothing of these generations is kept on disk any more."""
+    connection.executemany(_SQL["mark_purged"], [(each,) for each in generation_ids])
+
+
+def kept_files(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the files of all generations that are retained."""
+    rows = connection.execute(_SQL["kept_files"])
+    return {row["file_name"] for row in rows}
+
+
+def count_expiring(connection: sqlite3.Connection, *, after_ms: int, until_ms: int) -> int:
+    """Return how many files are still kept of generations that ended after the one instant, and not after the other."""
+    row = connection.execute(
+        _SQL["count_expiring"],
+        (after_ms, until_ms),
+    ).fetchone()
+    return int(row["n"])
+
+
+def count_active(connection: sqlite3.Connection) -> int:
+    """Return the number of active generations of all accounts."""
+    return int(connection.execute(_SQL["count_active"]).fetchone()[0])
+
+
+def first_end_kept(connection: sqlite3.Connection) -> int | None:
+    """Return the earliest end of a generation that is retained; one that nobody has asked about counts as finished."""
+    row = connection.execute(_SQL["first_end"]).fetchone()
+    unseen = connection.execute(_SQL["first_unsettled_end"]).fetchone()
+    return min((end for end in (row["first"], unseen["first"]) if end is not None), default=None)
+
+
+def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int, *, is_heard: bool = True) -> None:
+    """Remember when a generation was last polled, and when its client first heard that it has ended."""
+    connection.execute(
+        _SQL["mark_polled"],
+        (now_ms, generation_id, is_heard),
+    )
+
+
+def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Output, now_ms: int) -> None:
+    """Enter a generation's file; a file drawn a second time replaces the first."""
+    connection.execute(
+        _SQL["replace_output"],
+        (generation_id, output.type, output.file_name, output.content_type, output.size_bytes, output.sha256),
+    )
+    connection.execute(
+        # A file that was lost and drawn again is one more to delete, also when its retention ended meanwhile.
+        _SQL["mark_rendered"],
+        (now_ms, generation_id),
+    )
+
+
+def set_outcome(connection: sqlite3.Connection, generation_id: str, outcome: Outcome, now_ms: int) -> None:
+    """End the waiting of a generation that stays pending, as the service's support would."""
+    connection.execute(
+        _SQL["set_outcome"],
+        (now_ms, now_ms, outcome, generation_id),
+    )
+
+
+def has_failed_before(connection: sqlite3.Connection, account: str, prompt_sha256: str) -> bool:
+    """Say whether a prompt that fails only once has had its failure."""
+    found = connection.execute(
+        _SQL["rehearsed_prompt"],
+        (account, prompt_sha256),
+    ).fetchone()
+    return found is not None
+
+
+def _generation(row: sqlite3.Row) -> Generation:
+    names = Generation.__dataclass_fields__
+    return Generation(**{name: row[name] for name in names})
+
+
+def _output(row: sqlite3.Row) -> Output:
+    names = Output.__dataclass_fields__
+    return Output(**{name: row[name] for name in names})

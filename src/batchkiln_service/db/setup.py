@@ -1,0 +1,207 @@
+"""The books opened: the file with its schema, service time where it was left, the accounts of the configuration.
+
+The server opens them this way, and so do the commands at the desk (`desk.py`), while a server runs or none does, also
+before the first. One process at a time: two that begin a folder together would both lay down its schema and its first
+instant.
+"""
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import orjson
+from filelock import FileLock
+
+from batchkiln_service.clock import Anchor, resume
+from batchkiln_service.config import AccountConfig, ServiceConfig
+from batchkiln_service.db.credits import bought_credits, buy_first, open_account
+from batchkiln_service.db.database import BUSY_SECONDS, Database
+from batchkiln_service.db.generations import count_expiring
+from batchkiln_service.db.inline_database import InlineDatabase
+from batchkiln_service.db.keys import (
+    KeyOwner,
+    digest_of,
+    enter_configured,
+    find_owner,
+    is_revoked_for_good,
+    is_secret,
+    new_secret,
+)
+from batchkiln_service.db.sql import load_queries
+from batchkiln_service.rules.windows import Calendar
+
+_SQL: Final = load_queries("setup")
+
+FILE_NAME: Final = "service.db"
+LOCK_NAME: Final = "opening.lock"
+_ANCHOR: Final = "anchor"
+_RULES: Final = "rules"
+_log = logging.getLogger(__name__)
+
+
+def calendar_of(config: ServiceConfig) -> Calendar:
+    """Return the service's days."""
+    return Calendar(day_start_ms=round(config.day_start.timestamp() * 1000), day_ms=round(config.day_seconds * 1000))
+
+
+def make_folder(folder: Path) -> None:
+    """Make the state folder, for its owner alone: prompts lie in it, and what links are signed with."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@contextmanager
+def opening(folder: Path) -> Iterator[None]:
+    """Keep other processes from opening the same books meanwhile."""
+    make_folder(folder)
+    with FileLock(folder / LOCK_NAME, timeout=BUSY_SECONDS):
+        yield
+
+
+def database_of(folder: Path, *, is_inline: bool = False) -> Database:
+    """Return the database of a server; it has yet to be opened."""
+    kind = InlineDatabase if is_inline else Database
+    return kind(folder / FILE_NAME, schema())
+
+
+def resume_clock(connection: sqlite3.Connection, config: ServiceConfig) -> Anchor:
+    """Go on with service time where the last run left it, at the speed of this one, and remember that."""
+    start_at = config.start_at
+    anchor = resume(
+        stored_anchor(connection),
+        time_scale=config.time_scale,
+        start_at_ms=None if start_at is None else round(start_at.timestamp() * 1000),
+        last_seen_ms=last_seen_ms_of(connection),
+    )
+    write_setting(connection, _ANCHOR, orjson.dumps(anchor).decode())
+    return anchor
+
+
+def save_rules(connection: sqlite3.Connection, config: ServiceConfig) -> None:
+    """Remember by which limits and days the service keeps its books, for commands that are not told of them."""
+    write_setting(connection, _RULES, config.model_dump_json(include={"limits", "day_start", "day_seconds"}))
+
+
+def warn_of_clock_jump(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
+    """Say how many results have expired while nothing served: service time has gone on, at its last speed."""
+    seen_ms, kept_ms = last_seen_ms_of(connection), round(config.media_retention_seconds * 1000)
+    expired = count_expiring(connection, after_ms=seen_ms - kept_ms, until_ms=now_ms - kept_ms)
+    if expired:
+        _log.warning(
+            "results_expired_meanwhile",
+            extra={
+                "items": expired,
+                "duration_seconds": round((now_ms - seen_ms) / 1000),
+                "reason": "so much service time has passed since the last request, and their retention with it",
+                "remedy": "a longer media_retention_seconds, before the next pause",
+            },
+        )
+
+
+def with_rules(connection: sqlite3.Connection, config: ServiceConfig) -> ServiceConfig:
+    """Return a configuration with the limits and days that the service had at its last start, if it had one."""
+    stored = read_setting(connection, _RULES)
+    if stored is None:
+        return config
+    return ServiceConfig.model_validate(config.model_dump(exclude_unset=True) | orjson.loads(stored))
+
+
+def configure_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> dict[str, str]:
+    """Enter the accounts and keys of the configuration; return a key of each account in clear.
+
+    It is the first one that works. Raises `KeyRefusedError`, and ValueError where an environment variable is not set.
+    """
+    for account in config.accounts:
+        open_account(connection, account.name, subscription=account.subscription)
+    keys = {account.name: _keys_of(connection, account, config.state_dir) for account in config.accounts}
+    holders = [KeyOwner(name, digest_of(key), is_legacy) for name, pairs in keys.items() for key, is_legacy in pairs]
+    enter_configured(connection, holders, now_ms=now_ms)
+    return {name: _first_working(connection, [key for key, _ in pairs]) for name, pairs in keys.items()}
+
+
+def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
+    """Buy what the configuration gives to each account at its first start; say where a later change does nothing."""
+    for account in config.accounts:
+        first = buy_first(connection, account.name, account.credits, now_ms=now_ms)
+        bought = bought_credits(connection, account.name)
+        if account.credits not in {first, bought}:
+            _log.warning(
+                "configured_credits_unused",
+                extra={
+                    "account": account.name,
+                    "credits": account.credits,
+                    "reason": f"the account bought {first} at its first start, and {bought} in all; that holds",
+                    "remedy": f"batchkiln serve credits buy {account.name} N",
+                },
+            )
+
+
+def schema() -> str:
+    """Return the schema of the books."""
+    return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+def stored_anchor(connection: sqlite3.Connection) -> Anchor | None:
+    """Return where service time was taken up last."""
+    stored = read_setting(connection, _ANCHOR)
+    return Anchor(**orjson.loads(stored)) if stored else None
+
+
+def last_seen_ms_of(connection: sqlite3.Connection) -> int:
+    """Return the latest instant on record; service time does not go back behind it."""
+    row = connection.execute(_SQL["last_arrival"]).fetchone()
+    return row["last"] or 0
+
+
+def read_setting(connection: sqlite3.Connection, name: str) -> str | None:
+    """Return what was remembered under a name."""
+    row = connection.execute(_SQL["read_setting"], (name,)).fetchone()
+    return row["value"] if row else None
+
+
+def write_setting(connection: sqlite3.Connection, name: str, value: str) -> None:
+    """Remember something under a name."""
+    connection.execute(_SQL["write_setting"], (name, value))
+
+
+def _keys_of(connection: sqlite3.Connection, account: AccountConfig, folder: Path) -> list[tuple[str, bool]]:
+    """Return an account's keys in clear, and whether each is a legacy key; make one where none is given.
+
+    A made key that a person revoked is replaced, and so is what is no made key: the file would be of no use to anybody.
+    """
+    if account.keys:
+        return [(key.reveal(), key.legacy) for key in account.key_configs]
+    path = folder / f"key-{account.name}"
+    if path.exists():
+        found = path.read_bytes().strip()
+        if is_secret(found) and not is_revoked_for_good(connection, digest_of(found.decode())):
+            return [(found.decode(), False)]
+    made = new_secret()
+    _write_private(path, f"{made}\n")
+    return [(made, False)]
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read; after a power cut it is whole, or as it was before."""
+    temporary = path.with_name(f"{path.name}.part")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _first_working(connection: sqlite3.Connection, keys: Sequence[str]) -> str:
+    holders = ((key, find_owner(connection, digest_of(key))) for key in keys)
+    return next((key for key, holder in holders if holder is not None and not holder.is_legacy), keys[0])

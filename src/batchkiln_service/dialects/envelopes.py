@@ -1,0 +1,87 @@
+"""Envelopes: what stands around a reply."""
+
+from typing import Final, Literal
+
+from batchkiln_service.dialects.extra_fields import extras
+from batchkiln_service.dialects.naming import spelled
+from batchkiln_service.dialects.shapes import INTEGER, TEXT, TRUTH, At, ListOf, Object, Shape, constant
+from batchkiln_service.dialects.traits import Dialect
+
+Kind = Literal["record", "list", "value", "error"]
+_CREATED: Final = 1_772_355_600  # an instant of the envelope's own
+_SCOPES: Final = {
+    "all": frozenset({"record", "list", "value"}),
+    "but_records": frozenset({"list", "value"}),
+    "only_lists": frozenset({"list"}),
+    "only_records": frozenset({"record"}),
+}
+
+
+def enveloped(dialect: Dialect, kind: Kind, shape: Shape) -> Shape:
+    """Put the dialect's envelope around a reply of a kind, where it has one."""
+    envelope = dialect["envelope"]
+    is_within = dialect["error_enveloped"] == "yes" if kind == "error" else kind in _SCOPES[dialect["enveloped"]]
+    if envelope == "none" or not is_within:
+        return shape
+    match envelope:
+        case "list_of_one":
+            return shape if kind in {"list", "error"} else At(lambda given: [given], ListOf(shape))
+        case "json_api":
+            return _json_api(kind, shape)
+        case _:
+            return Object(_fields(dialect, kind, shape))
+
+
+def _fields(dialect: Dialect, kind: Kind, shape: Shape) -> dict[str, Shape]:
+    spelling = dialect["spelling"]
+    is_error = kind == "error"
+    fields: dict[str, Shape]
+    match dialect["envelope"]:
+        case "result" | "response" | "payload" as name:
+            fields = {name: shape}
+        case "status_data":
+            fields = {
+                "id": constant("req_77", TEXT),
+                "status": constant("error" if is_error else "ok", TEXT),
+                "created": constant(_CREATED, INTEGER),
+                "data": shape,
+            }
+        case "success_data":
+            fields = {
+                "success": constant(not is_error, TRUTH),
+                "data": shape,
+                "error": constant(None, {"type": "null"}),
+            }
+        case "code_data":
+            fields = {"code": constant(1 if is_error else 0, INTEGER), "message": constant("ok", TEXT), "data": shape}
+            if is_error:
+                fields["message"] = constant("the request failed", TEXT)
+        case "nested":
+            fields = {"response": Object({"status": constant(200, INTEGER), "data": shape})}
+        case _:
+            fields = {"data": shape}
+    taken = frozenset(fields)
+    more = extras(dialect, "envelope", taken)
+    meta = spelled("response_meta", spelling)
+    if more and dialect.number("meta", 2):
+        return {meta: Object(more), **fields}
+    return {**more, **fields}
+
+
+def _json_api(kind: Kind, shape: Shape) -> Shape:
+    """Put `type` and `id` beside the other fields of a record, as JSON:API has them."""
+    if kind != "record" or not isinstance(shape, Object):
+        return Object({"data": shape, "jsonapi": Object({"version": constant("1.1", TEXT)})})
+    attributes = {name: each for name, each in shape.fields.items() if name != "id"}
+    return Object(
+        {
+            "data": Object(
+                {
+                    "type": constant("generations", TEXT),
+                    "id": shape.fields["id"],
+                    "attributes": Object(attributes),
+                }
+            ),
+            "jsonapi": Object({"version": constant("1.1", TEXT)}),
+        }
+    )

@@ -1,0 +1,150 @@
+"""Generation records in a dialect. Fixed: id, model, status, created_at, credits.cost, outputs, error (section 2.1)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from batchkiln_service.dialects.extra_fields import extras
+from batchkiln_service.dialects.naming import Ids, generation_ids, spelled
+from batchkiln_service.dialects.sample_files import media_type_of
+from batchkiln_service.dialects.shapes import (
+    INSTANT,
+    INTEGER,
+    LINK,
+    TEXT,
+    TRUTH,
+    Leaf,
+    ListOf,
+    Nullable,
+    Object,
+    Shape,
+    constant,
+    field_of,
+    told,
+)
+from batchkiln_service.dialects.traits import Dialect
+
+_ACTIVE: Final = frozenset({"pending", "processing"})
+_EXTENSIONS: Final = {"image": "png", "video": "mp4"}
+_FAILURES: Final[Mapping[str, tuple[str, str]]] = {
+    "first": ("generation_failed", "The generation failed; its credits were refunded."),
+    "second": ("provider_error", "Something went wrong on our side."),
+    "third": ("content_rejected", "The output did not pass moderation. You were not charged."),
+    "fourth": ("internal", "render worker exited with status 137"),
+}
+
+
+def record_shape(dialect: Dialect) -> Object:
+    """Return the shape of a generation record."""
+    ids = generation_ids(dialect)
+    fields: dict[str, Shape] = {
+        "id": Leaf(lambda given: _echoed(ids, given), told(TEXT, "Poll the generation by it.")),
+        "model": field_of("model", TEXT),
+        "status": field_of(
+            "status", {"type": "string", "enum": ["pending", "processing", "success", "failed", "canceled", "expired"]}
+        ),
+        "created_at": field_of("created_at", INSTANT),
+        "credits": _credits(dialect),
+        "outputs": Leaf(lambda given: given["outputs"], {}),
+        "error": Leaf(lambda given: given["error"], {}),
+    }
+    fields["outputs"] = _outputs(dialect)
+    fields["error"] = _error(dialect)
+    more = extras(dialect, "record", frozenset(fields))
+    return Object(_mixed(dialect, fields, more), name="Generation")
+
+
+def _echoed(ids: Ids, given: Mapping[str, Any]) -> str:
+    """Return the generation's id, which a read may show in other letters where their case says nothing."""
+    shown = str(ids.shown(given["id"]))
+    if ids.form not in {"prefix_hex", "uuid", "upper"}:
+        return shown
+    return {"upper": shown.upper(), "lower": shown.lower()}.get(given.get("shown_as", "same"), shown)
+
+
+def _mixed(dialect: Dialect, fields: dict[str, Shape], more: dict[str, Shape]) -> dict[str, Shape]:
+    """Put the additional fields first or last."""
+    return {**more, **fields} if dialect.number("extras first", 2) else {**fields, **more}
+
+
+def _credits(dialect: Dialect) -> Shape:
+    is_late, is_returned = dialect["cost"] != "final", dialect["cost_after_failure"] == "zero"
+
+    def cost(given: Mapping[str, Any]) -> object:
+        is_zero = (is_late and given["status"] in _ACTIVE) or (is_returned and given["status"] == "failed")
+        return 0 if is_zero else given["credits"]["cost"]
+
+    described = told({"type": "integer", "minimum": 0}, "The amount charged, in credits.")
+    fields: dict[str, Shape] = {"cost": Leaf(cost, described)}
+    return Object({**extras(dialect, "credits", frozenset(fields)), **fields})
+
+
+def _outputs(dialect: Dialect) -> Shape:
+    each = ListOf(_output(dialect))
+    return Leaf(lambda given: each.make(given["outputs"]), each.schema())
+
+
+def _output(dialect: Dialect) -> Shape:
+    fields: dict[str, Shape] = {
+        "type": Leaf(lambda given: _type_of(dialect, given), TEXT),
+        "url": field_of("url", told(LINK, "Signed; good for 15 minutes at most.")),
+        "expires_at": Leaf(lambda given: instant(dialect, given["expires_at"]), INSTANT),
+    }
+    more = extras(dialect, "output", frozenset(fields))
+    return Object(_mixed(dialect, fields, more), name="Output")
+
+
+def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
+    """Return the word for an output's type: fixed for videos, open for images."""
+    if output["type"] == "video":
+        return "video"
+    extension = str(output["url"]).partition("?")[0].rpartition(".")[2]
+    match dialect["image_type"]:
+        case "media_type":
+            return media_type_of(extension)
+        case "extension":
+            return extension
+        case word:
+            return word
+
+
+def instant(dialect: Dialect, given: str) -> str:
+    """Return an instant in another form of ISO 8601; given is one with milliseconds and Z."""
+    moment = datetime.fromisoformat(given)
+    match dialect["expires_at"]:
+        case "seconds":
+            return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+        case "offset":
+            return moment.isoformat(timespec="milliseconds")
+        case "microseconds":
+            return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        case _:
+            return given
+
+
+def _error(dialect: Dialect) -> Shape:
+    code, message = _FAILURES[dialect["words"]]
+    spelling = dialect["spelling"]
+    say, word = constant(message, TEXT), constant(code, TEXT)
+    shape: Shape
+    match dialect["failure"]:
+        case "text":
+            shape = say
+        case "type_detail":
+            shape = Object({"type": word, "detail": say})
+        case "reason":
+            shape = Object({"reason": word, spelled("is_retryable", spelling): constant(value=False, described=TRUTH)})
+        case "list":
+            shape = Object({"errors": constant([{"code": code, "message": message}], _ERRORS)})
+        case "nested":
+            shape = Object({"cause": Object({"code": word, "message": say}), "status": constant(500, INTEGER)})
+        case _:
+            shape = Object({"code": word, "message": say})
+    nullable = Nullable(shape)
+    return Leaf(lambda given: nullable.make(given["error"]), nullable.schema())
+
+
+_ERRORS: Final[dict[str, object]] = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"code": TEXT, "message": TEXT}},
+}

@@ -1,0 +1,207 @@
+"""The replies of quote, balance and catalogue. Fixed: cost_credits; open: the balance's name, a model's fields."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from batchkiln_service.dialects.extra_fields import extras
+from batchkiln_service.dialects.naming import spelled
+from batchkiln_service.dialects.shapes import (
+    INTEGER,
+    NUMBER,
+    TEXT,
+    TRUTH,
+    At,
+    Leaf,
+    ListOf,
+    MapOf,
+    Object,
+    Schema,
+    Shape,
+    Take,
+    constant,
+    field_of,
+    told,
+)
+from batchkiln_service.dialects.traits import Dialect
+
+_TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
+_LIMIT_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "plain": {
+        "resolutions": "resolutions",
+        "aspect_ratios": "aspect_ratios",
+        "durations": "durations_seconds",
+        "prompt": "prompt_limit_characters",
+        "images": "max_input_images",
+        "modes": "modes",
+    },
+    "max": {
+        "resolutions": "supported_resolutions",
+        "aspect_ratios": "supported_aspect_ratios",
+        "durations": "supported_durations",
+        "prompt": "max_prompt_length",
+        "images": "max_images",
+        "modes": "supported_modes",
+    },
+    "nested": {
+        "resolutions": "resolutions",
+        "aspect_ratios": "aspect_ratios",
+        "durations": "durations",
+        "prompt": "prompt",
+        "images": "inputs",
+        "modes": "modes",
+    },
+    "short": {
+        "resolutions": "sizes",
+        "aspect_ratios": "ratios",
+        "durations": "seconds",
+        "prompt": "prompt_chars",
+        "images": "image_limit",
+        "modes": "modes",
+    },
+}
+
+
+def quote_shape(dialect: Dialect) -> Shape:
+    """Return the shape of what POST /quotes answers."""
+    is_float = dialect["quote_number"] == "float"
+    cost = Leaf(
+        lambda given: float(given["cost_credits"]) if is_float else given["cost_credits"],
+        told(NUMBER if is_float else INTEGER, "Credits; pass it as `max_cost_credits`."),
+    )
+    fields: dict[str, Shape] = {"cost_credits": cost}
+    more = extras(dialect, "quote", frozenset(fields))
+    match dialect["quote"]:
+        case "quote" | "pricing" | "estimate" as name:
+            return Object({**more, name: Object(fields)} if dialect.number("quote", 2) else {name: Object(fields)})
+        case "list":
+            return Object({"quotes": At(lambda given: [given], ListOf(Object({**fields, **more})))})
+        case _:
+            return Object({**more, **fields})
+
+
+def balance_shape(dialect: Dialect) -> Shape:
+    """Return the shape of what GET /credits/balance answers."""
+    spelling = dialect["spelling"]
+    name = spelled(dialect["balance_name"], spelling)
+    number = Leaf(lambda given: given["balance"], told(INTEGER, "Remaining credits."))
+    more = extras(dialect, "balance", frozenset({name}))
+    match dialect["balance"]:
+        case "nested":
+            around = "credits" if name != "credits" else "account"
+            return Object({around: Object({name: number}), **more})
+        case "parts":
+            parts: dict[str, Shape] = {
+                spelled("subscription_credits", spelling): constant(0, INTEGER),
+                spelled("purchased_credits", spelling): number,
+            }
+            return Object({name: number, "breakdown": Object(parts), **more})
+        case "text":
+            text = told({"type": "string", "pattern": r"^[0-9]+$"}, "Remaining credits.")
+            return Object({name: Leaf(lambda given: str(given["balance"]), text), **more})
+        case "float":
+            return Object(
+                {name: Leaf(lambda given: float(given["balance"]), told(NUMBER, "Remaining credits.")), **more}
+            )
+        case "deep":
+            return Object(
+                {"account": Object({"id": constant("acc_1", TEXT), "credits": Object({name: number})}), **more}
+            )
+        case _:
+            return Object({name: number, **more})
+
+
+def models_shape(dialect: Dialect) -> Shape:
+    """Return the shape of what GET /models answers: made from the list of the service's own entries."""
+    around = spelled(dialect["models_name"], dialect["spelling"])
+    each = _model(dialect)
+    match dialect["models"]:
+        case "bare_list":
+            return ListOf(each)
+        case "map":
+            return Object({around: MapOf(each, lambda given: str(given["id"]), "By model.")})
+        case "grouped":
+            return Object({kind: At(_of_kind(kind), ListOf(each)) for kind in ("video", "image")})
+        case _:
+            return Object({around: ListOf(each)})
+
+
+def _of_kind(kind: str) -> Take:
+    return lambda given: [one for one in given if one["kind"] == kind]
+
+
+def _model(dialect: Dialect) -> Shape:
+    spelling, words = dialect["spelling"], _LIMIT_NAMES[dialect["limits_names"]]
+
+    def name(subject: str) -> str:
+        return spelled(words[subject], spelling)
+
+    limits: dict[str, Shape] = {
+        name("resolutions"): field_of("resolutions", _TEXTS),
+        name("aspect_ratios"): field_of("aspect_ratios", _TEXTS),
+        name("durations"): _durations(dialect),
+        name("prompt"): _figure(dialect, "prompt_limit_characters", "max_length"),
+        name("images"): _figure(dialect, "max_input_images", "max"),
+    }
+    modes: dict[str, Shape] = {name("modes"): field_of("modes", _TEXTS)}
+    head: dict[str, Shape] = {
+        spelled(dialect["model_name"], spelling): Leaf(
+            lambda given: given["id"], told(TEXT, "The value of the request field `model`.")
+        ),
+        "type": field_of("kind", TEXT),
+    }
+    head |= extras(dialect, "model", frozenset({*head, *limits}))
+    switches: dict[str, Shape] = {
+        spelled("audio_control", spelling): field_of("audio_control", TRUTH),
+        spelled("image_modes", spelling): field_of("image_modes", _TEXTS),
+        spelled("output_formats", spelling): field_of("output_formats", _TEXTS),
+    }
+    match dialect["capabilities"]:
+        case "nested":
+            return Object({**head, "capabilities": Object({**modes, **limits, **switches})}, name="Model")
+        case "by_mode":
+            per_mode = Object({"mode": Leaf(lambda given: given[0], TEXT), **_of_entry(limits)})
+            pairs = At(lambda given: [(mode, given) for mode in given["modes"]], ListOf(per_mode))
+            return Object({**head, name("modes"): pairs, **switches}, name="Model")
+        case _:
+            return Object({**head, **modes, **limits, **switches}, name="Model")
+
+
+def _of_entry(limits: Mapping[str, Shape]) -> dict[str, Shape]:
+    return {name: At(lambda given: given[1], shape) for name, shape in limits.items()}
+
+
+def _figure(dialect: Dialect, field: str, within: str) -> Shape:
+    if dialect["limits_names"] == "nested":
+        return Object({spelled(within, dialect["spelling"]): field_of(field, INTEGER)})
+    return field_of(field, INTEGER)
+
+
+def _durations(dialect: Dialect) -> Shape:
+    integers: Schema = {"type": "array", "items": INTEGER}
+    take: Callable[[Any], Sequence[int]] = lambda given: given["durations_seconds"]  # noqa: E731
+    match dialect["durations"]:
+        case "texts":
+            return Leaf(lambda given: [f"{seconds}s" for seconds in take(given)], _TEXTS)
+        case "objects":
+            each: Schema = {"type": "object", "required": ["seconds"], "properties": {"seconds": INTEGER}}
+            return Leaf(
+                lambda given: [{"seconds": seconds} for seconds in take(given)], {"type": "array", "items": each}
+            )
+        case "range":
+            steps: Schema = {
+                "type": "object",
+                "required": ["min", "max", "step"],
+                "properties": {"min": INTEGER, "max": INTEGER, "step": INTEGER},
+            }
+            return Leaf(lambda given: _range(take(given)), {"anyOf": [steps, integers]})
+        case _:
+            return Leaf(take, integers)
+
+
+def _range(durations: Sequence[int]) -> object:
+    """Return least, most and step where the durations have one; else the durations."""
+    gaps = {after - before for before, after in pairwise(durations)}
+    if len(gaps) != 1:
+        return list(durations)
+    return {"min": durations[0], "max": durations[-1], "step": gaps.pop()}

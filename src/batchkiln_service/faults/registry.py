@@ -1,0 +1,222 @@
+"""Rules in force: what each has met and struck, and what strikes one request.
+
+Every rule counts the requests it matches and draws from a stream of its own, so that one rule never changes what
+another does: the same seed and the same sequence of requests give the same faults.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TypedDict, Unpack
+
+from batchkiln_service.clock import RandomStream
+from batchkiln_service.faults.fault_rules import (
+    BEFORE,
+    DELAY,
+    FALSEHOOD,
+    REPLY,
+    Endpoint,
+    FaultMatch,
+    FaultRule,
+    Misbehaviour,
+    Subject,
+    is_at,
+)
+
+
+class FaultSettings(TypedDict, total=False):
+    """What a rule may have beside kind and endpoint; as in `FaultRule`."""
+
+    times: int | None
+    after: int
+    every: int
+    probability: float
+    seed: int | None
+    seconds: float | None
+    factor: float | None
+    extra_bytes: int | None
+    match: FaultMatch
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How far a rule of the configuration has come. `rule` is its number and all that it says: another begins anew."""
+
+    rule: str
+    met: int
+    struck: int
+
+
+@dataclass(slots=True)
+class ActiveRule:
+    """A rule in force: how many requests it has met, and how many of them it has struck."""
+
+    number: int
+    rule: FaultRule
+    dice: RandomStream
+    met: int = 0
+    struck: int = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it has struck as often as it may."""
+        return self.rule.times is not None and self.struck >= self.rule.times
+
+    @property
+    def tally(self) -> Tally:
+        """How far it has come."""
+        return Tally(_name_of(self.number, self.rule), self.met, self.struck)
+
+    def go_on(self, tally: Tally) -> None:
+        """Take up what was counted before a restart; it draws on from where it was."""
+        self.met, self.struck = tally.met, tally.struck
+        if self.rule.probability < 1:
+            for _ in range(max(0, self.met - self.rule.after) // self.rule.every):
+                self.dice.happens(self.rule.probability)
+
+    def meets(self, subject: Subject) -> bool:
+        """Count a request that is meant, and say whether it is to be struck."""
+        rule = self.rule
+        if not is_at(rule, subject.endpoints) or not rule.match.fits(subject):
+            return False
+        self.met += 1
+        if self.met <= rule.after or (self.met - rule.after) % rule.every != 0:
+            return False
+        return rule.probability >= 1 or self.dice.happens(rule.probability)
+
+
+class Faults:
+    """The rules in force. Of those of one sort that would strike a request, the first does.
+
+    May be used from any thread: the ends of generations are drawn in the database's.
+    """
+
+    def __init__(self, rules: Sequence[FaultRule], seed: int, tallies: Iterable[Tally] = ()) -> None:
+        """Put the rules of the configuration in force, each from where it had come to."""
+        self._seed = seed
+        self._lock = threading.Lock()
+        self._next_number = 0
+        self._armed: list[ActiveRule] = []
+        for rule in rules:
+            self.add_rule(rule)
+        self._configured = tuple(self._armed)
+        self._unsaved: set[int] = set()
+        known = {tally.rule: tally for tally in tallies}
+        for armed in self._configured:
+            if (tally := known.get(armed.tally.rule)) is not None:
+                armed.go_on(tally)
+        self._armed = [armed for armed in self._armed if not armed.is_used_up]
+
+    def add(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Unpack[FaultSettings]) -> int:
+        """Switch a misbehaviour on, by default for the next matching request; return the rule's number.
+
+        Raises ValueError when that makes no sense.
+        """
+        return self.add_rule(FaultRule(kind=kind, endpoint=endpoint, **settings))
+
+    def add_rule(self, rule: FaultRule) -> int:
+        """Put a rule in force after the others; return its number."""
+        with self._lock:
+            number = self._next_number
+            self._next_number += 1
+            seed = _seed_of(f"{self._seed}:{number}") if rule.seed is None else rule.seed
+            self._armed.append(ActiveRule(number, rule, RandomStream(seed)))
+            return number
+
+    def clear(self) -> int:
+        """Switch everything off; return how many rules that were."""
+        with self._lock:
+            count = len(self._armed)
+            self._armed = []
+            return count
+
+    def withdraw(self, number: int) -> bool:
+        """Switch one rule off; false when it is not in force."""
+        with self._lock:
+            left = [armed for armed in self._armed if armed.number != number]
+            was_there = len(left) < len(self._armed)
+            self._armed = left
+            return was_there
+
+    def in_force(self) -> list[ActiveRule]:
+        """Return the rules that may still strike, in their order."""
+        with self._lock:
+            return list(self._armed)
+
+    def looks_closer(self, endpoints: frozenset[str]) -> bool:
+        """Say whether a rule for one of these endpoints asks for account, model or prompt."""
+        return any(armed.rule.match.looks_closer and is_at(armed.rule, endpoints) for armed in self.in_force())
+
+    def weigh(self, kinds: frozenset[str], subject: Subject) -> ActiveRule | None:
+        """Let every rule of these kinds meet a request; return the first that would strike, and do not use it up."""
+        with self._lock:
+            striking = [armed for armed in self._armed if armed.rule.kind in kinds and armed.meets(subject)]
+            return striking[0] if striking else None
+
+    def use(self, armed: ActiveRule) -> FaultRule:
+        """Count that a rule has struck; it ends when it has struck often enough."""
+        with self._lock:
+            armed.struck += 1
+            self._unsaved.add(armed.number)
+            if armed.is_used_up and armed in self._armed:
+                self._armed.remove(armed)
+            return armed.rule
+
+    def tallies(self) -> list[Tally]:
+        """Return how far each rule of the configuration has come, whether it is in force or not."""
+        with self._lock:
+            return [armed.tally for armed in self._configured]
+
+    def take_unsaved(self) -> list[Tally]:
+        """Return the same of those that have struck since this was asked last."""
+        with self._lock:
+            taken = [armed.tally for armed in self._configured if armed.number in self._unsaved]
+            self._unsaved.clear()
+            return taken
+
+
+class RequestFaults:
+    """What strikes one request: what it asked for itself, else the rules in force.
+
+    `before` answers in place of the work; `late` spoils the reply after it, in that order.
+    """
+
+    def __init__(self, faults: Faults, subject: Subject, asked: Sequence[FaultRule] = ()) -> None:
+        self._faults = faults
+        self._subject = subject
+        self._asked = asked
+        self.struck: list[FaultRule] = []
+        # All sorts are weighed, whichever strikes: otherwise one rule would hide requests from another.
+        choices = [self._choice(kinds) for kinds in (BEFORE, DELAY, FALSEHOOD, REPLY)]
+        self.before = self._take(choices[0])
+        self.late: tuple[FaultRule, ...] = ()
+        if self.before is None:
+            self.late = tuple(rule for choice in choices[1:] if (rule := self._take(choice)) is not None)
+
+    @property
+    def loses_reply(self) -> bool:
+        """Whether the reply will not be read as it was meant: what it tells is not known to the client."""
+        return any(rule.kind in REPLY for rule in self.late)
+
+    def draw(self, kinds: frozenset[str]) -> FaultRule | None:
+        """Return what happens to a generation or link that this very request has made."""
+        return self._take(self._choice(kinds))
+
+    def _choice(self, kinds: frozenset[str]) -> FaultRule | ActiveRule | None:
+        armed = self._faults.weigh(kinds, self._subject)
+        return next((rule for rule in self._asked if rule.kind in kinds), armed)
+
+    def _take(self, choice: FaultRule | ActiveRule | None) -> FaultRule | None:
+        rule = self._faults.use(choice) if isinstance(choice, ActiveRule) else choice
+        if rule is not None:
+            self.struck.append(rule)
+        return rule
+
+
+def _name_of(number: int, rule: FaultRule) -> str:
+    return f"{number} {rule.model_dump_json(exclude_defaults=True)}"
+
+
+def _seed_of(text: str) -> int:
+    return int.from_bytes(sha256(text.encode()).digest()[:8])

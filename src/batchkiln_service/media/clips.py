@@ -1,0 +1,101 @@
+"""Short playable clips: H.264 in MP4, with a tone in AAC if sound is requested."""
+
+import array
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import av
+from PIL import Image, ImageOps
+
+from batchkiln_service.media.captions import paste_panel
+from batchkiln_service.media.input_images import open_picture
+from batchkiln_service.media.pictures import draw_scene, panel_of
+from batchkiln_service.rules.render_spec import RenderSpec
+
+Painter = Callable[[float], Image.Image]  # returns the frame at a share of the clip's time, 0 to 1
+FRAMES_PER_SECOND: Final = 8
+_FADE: Final = 0.12  # the share of a clip in which the caption fades in, or out
+_SAMPLES_PER_SECOND: Final = 48_000
+_SAMPLES_PER_FRAME: Final = 1024  # the size of an AAC frame
+_TONE_AMPLITUDE: Final = 1200  # of 32767: audible, but quiet
+
+
+def painter_of(spec: RenderSpec, inputs: Sequence[Path]) -> Painter:
+    """Return the function that paints the frame at any time of a clip: a cross-fade between its first and last frame.
+
+    The first frame of `first-frame`, and the first and last of `first-last-frame`, are the inputs without a caption.
+    """
+    size, panel = (spec.width, spec.height), panel_of(spec)
+    above = spec.height - panel.height
+    has_first = bool(inputs) and spec.image_mode != "reference-image"
+    has_last = spec.image_mode == "first-last-frame" and len(inputs) > 1
+    first = _covering(inputs[0], size) if has_first else draw_scene(spec, inputs, height_above_panel=above)
+    if has_last:
+        last = _covering(inputs[-1], size)
+    else:
+        last = draw_scene(spec, inputs, height_above_panel=above, is_turned=True)
+
+    def paint(passed: float) -> Image.Image:
+        frame = Image.blend(first, last, passed)
+        opacity = min(passed / _FADE if has_first else 1.0, (1 - passed) / _FADE if has_last else 1.0, 1.0)
+        paste_panel(frame, panel, opacity)
+        return frame
+
+    return paint
+
+
+def save_clip(spec: RenderSpec, inputs: Sequence[Path], path: Path) -> None:
+    """Encode the clip of a specification. One encoder thread is used, so that equal frames give equal bytes."""
+    paint = painter_of(spec, inputs)
+    count = (spec.duration_seconds or 1) * FRAMES_PER_SECOND
+    tone = 1 + len(spec.prompt) % 20
+    with av.open(str(path), "w", format="mp4", options={"movflags": "faststart"}) as container:
+        video = container.add_stream("libx264", rate=FRAMES_PER_SECOND)
+        video.width, video.height = spec.width, spec.height
+        video.pix_fmt = "yuv420p"
+        video.options = {"preset": "ultrafast", "crf": "26"}
+        video.codec_context.thread_count = 1
+        audio = container.add_stream("aac", rate=_SAMPLES_PER_SECOND, layout="mono") if spec.with_audio else None
+        samples = 0
+        for number in range(count):
+            container.mux(video.encode(_frame(paint, number, count)))
+            while audio is not None and samples < (number + 1) * _SAMPLES_PER_SECOND // FRAMES_PER_SECOND:
+                container.mux(audio.encode(_sound(tone, samples)))
+                samples += _SAMPLES_PER_FRAME
+        container.mux(video.encode(None))
+        if audio is not None:
+            container.mux(audio.encode(None))
+
+
+def _covering(path: Path, size: tuple[int, int]) -> Image.Image:
+    """Return an input that fills the frame; its sides are cropped where the proportions differ."""
+    return ImageOps.fit(open_picture(path, at_least=size), size, Image.Resampling.BICUBIC)
+
+
+def _frame(paint: Painter, number: int, count: int) -> av.VideoFrame:
+    picture = paint(number / (count - 1))
+    frame: av.VideoFrame = av.VideoFrame.from_image(picture)  # type: ignore[no-untyped-call]  # PyAV has no types here
+    frame.pts = number
+    frame.time_base = Fraction(1, FRAMES_PER_SECOND)
+    return frame
+
+
+def _sound(tone: int, start: int) -> av.AudioFrame:
+    frame = av.AudioFrame(format="s16", layout="mono", samples=_SAMPLES_PER_FRAME)
+    frame.planes[0].update(_wave(tone))
+    frame.sample_rate = _SAMPLES_PER_SECOND
+    frame.pts = start
+    frame.time_base = Fraction(1, _SAMPLES_PER_SECOND)
+    return frame
+
+
+@lru_cache(maxsize=32)
+def _wave(tone: int) -> bytes:
+    """Return the samples of one frame of a tone, 1 to 20: a whole number of sine periods, so that frames join."""
+    turn = 2 * math.pi * tone * 8 / _SAMPLES_PER_FRAME
+    samples = (int(_TONE_AMPLITUDE * math.sin(turn * index)) for index in range(_SAMPLES_PER_FRAME))
+    return array.array("h", samples).tobytes()

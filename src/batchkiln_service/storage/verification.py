@@ -1,0 +1,75 @@
+"""Completion of uploads: every file is decoded before any asset of the request becomes ready."""
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from batchkiln_service.context import Context
+from batchkiln_service.db.assets import Asset, mark_ready, own_assets
+from batchkiln_service.errors import ApiError
+from batchkiln_service.media.input_images import UnreadablePictureError, size_by_header
+from batchkiln_service.media.worker_process import TaskFailedError, WorkerLostError
+
+_FORMATS: Final[Mapping[str, str]] = {"image/jpeg": "JPEG", "image/png": "PNG", "image/webp": "WEBP"}
+_Size = tuple[int, int]
+
+
+async def complete_assets(context: Context, account: str, asset_ids: Sequence[str]) -> list[tuple[Asset, _Size]]:
+    """Look at the files of an account's assets and mark all of them ready, or none.
+
+    Returns each with its width and height in pixels. Raises ApiError 422 that names every asset whose file is not
+    what was promised; the others can be completed without them.
+    """
+
+    def own(connection: sqlite3.Connection) -> list[Asset]:
+        return own_assets(connection, account, asset_ids, now_ms=context.clock.now_ms())
+
+    async with context.asset_locks.held(asset_ids):
+        assets = await context.database.run(own)  # as they are now that nobody may change them
+        sizes: list[_Size] = []
+        wrong: list[str] = []
+        for asset in assets:
+            match await _looked_at(context, asset):
+                case str(reason):
+                    wrong.append(f"asset {asset.id!r} {reason}")
+                case size:
+                    sizes.append(size)
+        if wrong:
+            raise ApiError(422, "asset_invalid", "; ".join(dict.fromkeys(wrong)))
+        found = list(zip(assets, sizes, strict=True))
+
+        def enter(connection: sqlite3.Connection) -> None:
+            for asset, size in found:
+                mark_ready(connection, asset.id, size)
+
+        await context.database.run(enter)
+    return found
+
+
+async def _looked_at(context: Context, asset: Asset) -> _Size | str:
+    """Return the size of a picture, or what is wrong with it."""
+    if asset.width is not None and asset.height is not None:
+        return asset.width, asset.height
+    path = context.asset_dir / asset.id
+    return await asyncio.wrap_future(context.examining.submit(lambda: _look_at(context, path, asset)))
+
+
+def _look_at(context: Context, path: Path, asset: Asset) -> _Size | str:
+    if not path.exists() or path.stat().st_size != asset.size_bytes:
+        return f"does not have the {asset.size_bytes} bytes that were promised; upload it again"
+    kind = _FORMATS[asset.content_type]
+    try:
+        width, height = size_by_header(path, kind)
+        seen = context.examining.do("look_at", str(path), kind, pixels=width * height)
+    except UnreadablePictureError as error:
+        return str(error)
+    except (WorkerLostError, TaskFailedError):
+        if context.examining.is_closed:
+            raise
+        return f"is a {kind} picture that cannot be decoded with the memory and time there is for one"
+    if isinstance(seen, str):
+        return seen
+    assert isinstance(seen, list)
+    return seen[0], seen[1]

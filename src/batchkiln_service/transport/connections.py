@@ -1,0 +1,245 @@
+"""One connection of a client: how long it may take, how many there may be, and what answers HTTP that cannot be read.
+
+aiohttp bounds the size of a request's head; here its time is bounded, too. All durations are real time: they protect
+the process, and a sped-up service time must not shorten them.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+from aiohttp import hdrs, http_exceptions, web
+from aiohttp.abc import AbstractAccessLogger
+
+from batchkiln_service.transport.access_log import CODE
+from batchkiln_service.transport.bodies import http_date
+
+with contextlib.suppress(ImportError):  # only there on POSIX; elsewhere no such limit is known
+    import resource
+
+_log = logging.getLogger(__name__)
+SERVER: Final = "batchkiln"  # what every reply says that it comes from; aiohttp would tell its version and Python's
+RESERVED_FILES: Final = 64  # file descriptors for the books, media and logs, which connections must not use up
+# What a client sends can be at fault for these; they are no accident of the service.
+_CLIENT_FAULTS: Final = (http_exceptions.HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a client may take, in seconds."""
+
+    head_seconds: float = 20.0  # from its first byte until a request's head is whole
+    idle_seconds: float = 75.0  # between two requests
+    unread_seconds: float = 60.0  # until it has read what is sent to it
+
+
+@dataclass(slots=True)
+class ConnectionLimiter:
+    """Counts the connections, and knows what each is made with."""
+
+    patience: Timeouts
+    max_connections: int
+    now_ms: Callable[[], int]
+    access_log: logging.Logger
+    access_log_class: type[AbstractAccessLogger]
+    _inside: set["Connection"] = field(default_factory=set)
+
+    def enter(self, connection: "Connection") -> bool:
+        """Let a connection in, unless as many are open as there may be."""
+        if len(self._inside) >= self.max_connections:
+            return False
+        self._inside.add(connection)
+        return True
+
+    def leave(self, connection: "Connection") -> None:
+        """Forget a connection that has ended."""
+        self._inside.discard(connection)
+
+    def protocols(self, server: web.Server) -> Callable[[], "Connection"]:
+        """Return what makes the protocol of each connection that is accepted for a server."""
+        loop, make_request = asyncio.get_running_loop(), server.request_factory
+
+        def begun(*parts: Any) -> web.BaseRequest:  # noqa: ANN401 - passed on as they come
+            connection = parts[2]
+            assert isinstance(connection, Connection)
+            connection.head_is_whole()
+            return make_request(*parts)
+
+        server.request_factory = begun
+        return lambda: Connection(server, self, loop)
+
+
+class Connection(web.RequestHandler):
+    """aiohttp's protocol, with bounds on what it waits for."""
+
+    __slots__ = ("_door", "_due_at", "_is_busy", "_is_inside", "_timer", "_unread_timer")
+
+    def __init__(self, server: web.Server, door: ConnectionLimiter, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            keepalive_timeout=door.patience.idle_seconds,
+            access_log=door.access_log,
+            access_log_class=door.access_log_class,
+        )
+        self._door = door
+        self._is_inside = False
+        self._is_busy = False  # from a whole head until its reply is sent
+        self._due_at: float | None = None  # when a head has to be whole; None while none is waited for
+        # One timer serves many heads: it looks at what is due when it fires, so that a request costs no timer.
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let it in and wait for a head, or turn it away."""
+        self._is_inside = self._door.enter(self)
+        if not self._is_inside:
+            assert isinstance(transport, asyncio.Transport)
+            reply = self._raw("503 Service Unavailable", "too_many_connections", "the service has too many connections")
+            transport.write(reply)
+            transport.close()
+            return
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Begin to wait for a head with its first byte."""
+        if not self._is_inside:
+            return
+        if data and self._due_at is None and not self._is_busy:
+            self._expect_head()
+        super().data_received(data)
+
+    def head_is_whole(self) -> None:
+        """Stop waiting: a request begins. How long its body takes is its handler's concern."""
+        self._is_busy = True
+        self._due_at = None
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send a reply; from then on the next head may come."""
+        if isinstance(resp, web.HTTPException):  # aiohttp's own refusal, before any middleware: of the header Expect
+            resp = _refusal(resp.status, resp.reason.lower().replace(" ", "_"), resp.reason)
+        finished = await super().finish_response(request, resp, start_time)
+        self._is_busy = False
+        return finished
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read, but not for ever."""
+        super().pause_writing()
+        self._unread_timer = self._loop.call_later(self._door.patience.unread_seconds, self._abort)
+
+    def resume_writing(self) -> None:
+        """Go on: it has read."""
+        super().resume_writing()
+        self._forget_unread()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Drop what waits for it."""
+        self._forget_unread()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_inside:
+            self._door.leave(self)
+            super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer HTTP that cannot be read, and accidents that no handler has met. Never repeats what was received."""
+        del message
+        is_unreadable = isinstance(exc, _CLIENT_FAULTS)
+        if is_unreadable:
+            _log.debug("request_unreadable", extra={"ip": request.remote, "reason": type(exc).__name__})
+        else:
+            _log.error("request_failed", exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("a part of the reply is sent already")
+        code = "bad_request" if is_unreadable else "internal_error"
+        text = "this is not HTTP that can be read" if is_unreadable else "the service failed unexpectedly"
+        response = _refusal(status, code, text)
+        response.headers[hdrs.DATE] = http_date(self._door.now_ms())
+        response.force_close()
+        return response
+
+    def log_exception(self, *_: Any, **kw: Any) -> None:  # noqa: ANN401 - as in aiohttp
+        """Log an accident; what a client did is none, and what it sent is not repeated."""
+        exc = kw.get("exc_info")
+        if isinstance(exc, _CLIENT_FAULTS):
+            _log.debug("request_broken_off", extra={"reason": type(exc).__name__})
+            return
+        _log.error("connection_failed", exc_info=exc)
+
+    def _expect_head(self) -> None:
+        self._due_at = self._loop.time() + self._door.patience.head_seconds
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._due_at, self._check_head)
+
+    def _check_head(self) -> None:
+        self._timer = None
+        if self._due_at is None or self.transport is None:
+            return
+        if self._loop.time() < self._due_at:
+            self._timer = self._loop.call_at(self._due_at, self._check_head)
+            return
+        _log.info("request_head_overdue", extra={"ip": self._ip()})
+        self.transport.write(
+            self._raw("408 Request Timeout", "request_timeout", "the head of the request took too long")
+        )
+        self.force_close()
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            _log.info("reply_not_read", extra={"ip": self._ip()})
+            self.transport.abort()
+
+    def _forget_unread(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _ip(self) -> str | None:
+        return str(self.peername[0]) if isinstance(self.peername, tuple) else None
+
+    def _raw(self, status: str, code: str, message: str) -> bytes:
+        """Return a whole reply for where no request is there to answer."""
+        body = _error(code, message)
+        head = [
+            f"HTTP/1.1 {status}",
+            f"Date: {http_date(self._door.now_ms())}",
+            f"Server: {SERVER}",
+            "Content-Type: application/json; charset=utf-8",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        ]
+        return "\r\n".join([*head, "", ""]).encode() + body
+
+
+def connections_within(wanted: int) -> int:
+    """Return how many connections there may be: as many as wanted, where the process may open so many files."""
+    try:
+        may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except NameError:
+        return wanted
+    return wanted if may_open == resource.RLIM_INFINITY else max(1, min(wanted, may_open - RESERVED_FILES))
+
+
+def _refusal(status: int, code: str, message: str) -> web.Response:
+    response = web.Response(status=status, body=_error(code, message), content_type="application/json", charset="utf-8")
+    response.headers[hdrs.SERVER] = SERVER
+    response[CODE] = code
+    return response
+
+
+def _error(code: str, message: str) -> bytes:
+    return orjson.dumps({"error": {"code": code, "message": message}})

@@ -1,0 +1,130 @@
+"""The port: bound, remembered, reached under which address, and given up without hurting who is being answered."""
+
+import asyncio
+import logging
+import re
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from batchkiln_service.config import ServiceConfig
+from batchkiln_service.transport.access_log import LOGGER, AccessLog
+from batchkiln_service.transport.connections import ConnectionLimiter, Timeouts, connections_within
+
+STOP_SECONDS: Final = 2.0  # how long a request under way may take when the service is told to stop
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - recognised, not bound
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the service is reached. `is_known` False: it listens everywhere, and each client knows its own way."""
+
+    origin: str
+    is_known: bool
+
+    def for_request(self, request: web.BaseRequest) -> str:
+        """Return the origin for the links in a reply: one that this client can reach."""
+        if self.is_known:
+            return self.origin
+        host = request.headers.get("Host", "")
+        return f"http://{host}" if _HOST.fullmatch(host) else self.origin
+
+
+def address_of(config: ServiceConfig, port: int) -> Address:
+    """Return where clients reach a service that is bound to a port."""
+    if config.public_url is not None:
+        return Address(config.public_url.rstrip("/"), is_known=True)
+    host = _WILDCARDS.get(config.host, config.host)
+    origin = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return Address(origin, is_known=config.host not in _WILDCARDS)
+
+
+async def listen(
+    stack: AsyncExitStack, app: web.Application, config: ServiceConfig, *, now_ms: Callable[[], int]
+) -> int:
+    """Bind, at the port of the last run where that is free and none was asked for; return the port.
+
+    When the stack is closed, no connection is accepted any more, idle ones are closed at once, and what is under way
+    is answered within `STOP_SECONDS`. Raises OSError when the port is taken.
+    """
+    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=STOP_SECONDS)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    assert runner.server is not None
+    door = ConnectionLimiter(
+        patience=Timeouts(
+            head_seconds=config.head_seconds, idle_seconds=config.idle_seconds, unread_seconds=config.unread_seconds
+        ),
+        max_connections=connections_within(config.max_connections),
+        now_ms=now_ms,
+        access_log=logging.getLogger(LOGGER),
+        access_log_class=AccessLog,
+    )
+    server = await _bound(config, door.protocols(runner.server))
+    stack.callback(server.close)
+    port = _ports_of(server)[0]
+    _port_file(config.state_dir).write_text(f"{port}\n", encoding="ascii")
+    return port
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Return an event that SIGINT or SIGTERM sets; a second signal then ends the process at once."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def stopped() -> None:
+        stop.set()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped)
+    return stop
+
+
+async def _bound(config: ServiceConfig, protocols: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+    remembered = _remembered_port(config.state_dir)
+    wanted = [config.port] if config.port else [*remembered, 0]
+    for port in wanted[:-1]:
+        try:
+            return await _bound_once(config.host, port, protocols)
+        except OSError:
+            continue
+    return await _bound_once(config.host, wanted[-1], protocols)
+
+
+async def _bound_once(host: str, port: int, protocols: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+    """Bind all addresses of a host, at one port: any free one differs between the families of addresses."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(protocols, host, port, start_serving=False)
+    ports = _ports_of(server)
+    if len(set(ports)) > 1:
+        server.close()
+        server = await loop.create_server(protocols, host, ports[0], start_serving=False)
+    try:
+        await server.start_serving()
+    except BaseException:  # canceled: asyncio would leave the port open, with nobody to close it
+        server.close()
+        raise
+    return server
+
+
+def _ports_of(server: asyncio.Server) -> list[int]:
+    return [int(listener.getsockname()[1]) for listener in server.sockets]
+
+
+def _port_file(folder: Path) -> Path:
+    return folder / "port"
+
+
+def _remembered_port(folder: Path) -> list[int]:
+    try:
+        return [int(_port_file(folder).read_text(encoding="ascii"))]
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,275 @@
+"""The operator's port: who may use it, and what can be done there."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from batchkiln_service.admin_api.app import MAX_BODY_BYTES, MAX_RULES
+
+from .service_world import IMAGE, Reply, World, WorldMaker, image_with
+
+
+@pytest.fixture
+async def world(make_world: WorldMaker) -> World:
+    """Start a service with an operator's port."""
+    return await make_world(operator_port=0, tiny_media=True)
+
+
+async def ask(
+    world: World, method: str, path: str, *, body: object = None, headers: dict[str, str] | None = None
+) -> Reply:
+    """Send a request to the operator's port."""
+    assert world.service.operator_url is not None
+    return await world.send(method, world.service.operator_url + path, body=body, key=None, headers=headers)
+
+
+async def test_port_is_opened_only_when_asked_for(make_world: WorldMaker) -> None:
+    """An embedded service has no second port by default."""
+    world = await make_world()
+
+    assert world.service.operator_url is None
+    assert not (world.config.state_dir / "operator-port").exists()
+
+
+async def test_port_is_on_loopback_and_remembered(make_world: WorldMaker) -> None:
+    """Wherever the API listens; after a restart at the same port, which the state folder tells."""
+    world = await make_world(operator_port=0, host="0.0.0.0")
+    before = world.service.operator_url
+    await world.stop()
+
+    await world.start()
+
+    assert before is not None
+    assert before.startswith("http://127.0.0.1:")
+    assert world.service.operator_url == before
+    assert (world.config.state_dir / "operator-port").read_text() == before.rpartition(":")[2] + "\n"
+
+
+async def test_port_that_is_taken_gives_way(make_world: WorldMaker, tmp_path: Path) -> None:
+    """A remembered port that another program has now is no reason not to start; one that was asked for is."""
+    world = await make_world(operator_port=0)
+    taken = str(world.service.operator_url).rpartition(":")[2]
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "operator-port").write_text(taken)
+
+    second = await make_world(operator_port=0, state_dir=tmp_path / "second")
+
+    assert second.service.operator_url not in {None, world.service.operator_url}
+    with pytest.raises(OSError, match="address already in use"):
+        await make_world(operator_port=int(taken), state_dir=tmp_path / "third")
+
+
+@pytest.mark.parametrize("path", ["/", "/report", "/faults", "/health", "/nowhere"])
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Origin": "https://example.com"}, "origin_not_allowed"),
+        ({"Origin": "null"}, "origin_not_allowed"),
+        ({"Host": "example.com"}, "host_not_allowed"),
+        ({"Host": "127.0.0.1.example.com"}, "host_not_allowed"),
+        ({"Host": "192.0.2.1:80"}, "host_not_allowed"),
+        ({"Host": "[::2]:80"}, "host_not_allowed"),
+        ({"Host": "localhost:80@example.com"}, "host_not_allowed"),
+    ],
+)
+async def test_web_pages_are_refused(world: World, path: str, headers: dict[str, str], code: str) -> None:
+    """Neither a page of another site nor one whose name was made to lead here gets anything."""
+    refused = await ask(world, "GET", path, headers=headers)
+
+    assert (refused.status, refused.code) == (403, code)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.9:1", "[::1]:80", "[::1]", "::1"])
+async def test_names_of_this_machine_are_accepted(world: World, host: str) -> None:
+    """However the operator calls it."""
+    assert (await ask(world, "GET", "/", headers={"Host": host})).status == 200
+
+
+async def test_index_lists_what_there_is(world: World) -> None:
+    """The root names every endpoint, and each of them exists."""
+    index = await ask(world, "GET", "/")
+
+    endpoints = index.body["endpoints"]
+    assert isinstance(endpoints, dict)
+    for endpoint in endpoints:
+        method, path = endpoint.split()
+        reply = await ask(world, method, path.replace("{number}", "0").replace("{id}", "gen_0"))
+        assert reply.status not in {405, 500}, endpoint
+        assert reply.status != 404 or "{number}" in path, endpoint
+
+
+async def test_health_asks_the_books(world: World) -> None:
+    """Healthy is a service whose database answers."""
+    await world.create()
+    healthy = await ask(world, "GET", "/health")
+    await world.service.query("ALTER TABLE accounts RENAME TO lost")
+
+    ill = await ask(world, "GET", "/health")
+
+    assert (healthy.body["status"], healthy.body["active_generations"]) == ("ok", 1)
+    assert (healthy.body["base_url"], healthy.body["now"]) == (world.service.base_url, "2026-09-21T00:00:00.000Z")
+    assert (ill.status, ill.code) == (500, "internal_error")
+    assert b"sql" not in ill.content.lower()
+
+
+async def test_report_is_the_services(world: World) -> None:
+    """What the port gives is what `report` gives; asking is no request of a client."""
+    await world.create(image_with(prompt="A fox"))
+
+    first = await ask(world, "GET", "/report")
+    second = await ask(world, "GET", "/report")
+
+    assert first.body == second.body == json.loads((await world.service.report()).as_json())
+    assert first.body["creates"] == {"accepted": 1, "new": 1, "replays": 0}
+
+
+async def test_fault_is_switched_on_and_off(world: World) -> None:
+    """A rule strikes from its arrival on, shows what it has done, and goes when it is withdrawn."""
+    rule = {"kind": "unavailable", "endpoint": "models", "times": None, "every": 2, "match": {"account": "main"}}
+    added = await ask(world, "POST", "/faults", body=rule)
+    statuses = [(await world.send("GET", "/models")).status for _ in range(3)]
+    listed = await ask(world, "GET", "/faults")
+
+    withdrawn = [await ask(world, "DELETE", "/faults/0") for _ in range(2)]
+
+    assert (added.status, added.body["number"]) == (201, 0)
+    assert statuses == [200, 503, 200]
+    assert listed.body == {"faults": [{"number": 0, "rule": rule, "met": 3, "struck": 1}]}
+    assert [reply.status for reply in withdrawn] == [200, 404]
+    assert (await world.send("GET", "/models")).status == 200
+
+
+async def test_all_faults_are_switched_off(make_world: WorldMaker) -> None:
+    """DELETE withdraws the configuration's rules as well."""
+    world = await make_world(operator_port=0, faults=[{"kind": "html"}, {"kind": "throttle"}])
+
+    cleared = await ask(world, "DELETE", "/faults")
+
+    assert cleared.body == {"withdrawn": 2}
+    assert (await world.send("GET", "/models")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "kind: Field required"),
+        ({"kind": "explode"}, "kind: Input should be 'reset_before'"),
+        ({"kind": "html", "colour": "red"}, "colour: there is no such field"),
+        ({"kind": "link_dies_early", "endpoint": "create"}, "link_dies_early cannot happen at the endpoint create"),
+        ({"kind": "html", "match": {"path": 5}}, "match.path: Input should be a valid string"),
+        ([], "should be a mapping of fields"),
+        ("html", "should be a mapping of fields"),
+    ],
+)
+async def test_senseless_fault_is_refused(world: World, body: object, message: str) -> None:
+    """422 names the field; nothing is switched on."""
+    refused = await ask(world, "POST", "/faults", body=body)
+
+    assert (refused.status, refused.code) == (422, "invalid_request")
+    assert message in refused.content.decode()
+    assert (await ask(world, "GET", "/faults")).body == {"faults": []}
+
+
+async def test_bodies_that_are_no_json_are_refused(world: World) -> None:
+    """400, 413 and 415, each as JSON."""
+    url = f"{world.service.operator_url}/faults"
+    seen = []
+    for content, content_type in [
+        (b"{", "application/json"),
+        (b"\xff", "application/json"),
+        (b" " * (MAX_BODY_BYTES + 1), "application/json"),
+        (b'{"kind": "html"}', "text/plain"),
+    ]:
+        async with world.session.post(url, data=content, headers={"Content-Type": content_type}) as response:
+            seen.append((response.status, (await response.json())["error"]["code"]))
+
+    assert seen == [
+        (400, "invalid_json"),
+        (400, "invalid_json"),
+        (413, "body_too_large"),
+        (415, "unsupported_media_type"),
+    ]
+
+
+async def test_number_of_rules_is_bounded(world: World) -> None:
+    """Every request is held against every rule, so there are only so many."""
+    for _ in range(MAX_RULES):
+        world.service.faults.add("html", "openapi")
+
+    assert (await ask(world, "POST", "/faults", body={"kind": "html"})).code == "too_many_faults"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "balance"), [("success", 10_000 - 2), ("failed", 10_000), ("canceled", 10_000 - 2)]
+)
+async def test_support_ends_what_stays_pending(world: World, outcome: str, balance: int) -> None:
+    """A generation that nothing else would end ends at once, is settled as any, and the slot is free. Rule 4.5."""
+    created = await world.create(image_with(prompt="A fox [stay-pending]"))
+    world.clock.advance(86_400 * 2)
+
+    ended = await ask(world, "POST", f"/generations/{created.body['id']}/end", body={"outcome": outcome})
+
+    assert ended.body == {"id": created.body["id"], "outcome": outcome, "has_ended": True}
+    assert (await world.poll(created.body["id"])).body["status"] == outcome
+    assert await world.balance() == balance
+    assert (await world.create()).status == 202
+
+
+async def test_success_by_hand_of_what_was_to_fail_is_drawn(make_world: WorldMaker) -> None:
+    """Nobody had begun to draw it; it must not keep the slot for ever."""
+    world = await make_world(operator_port=0)
+    created = await world.create(image_with(prompt="A fox [stay-pending] [fail]"))
+
+    await ask(world, "POST", f"/generations/{created.body['id']}/end", body={"outcome": "success"})
+    await world.service.idle()
+
+    assert (await world.poll(created.body["id"])).body["status"] == "success"
+    assert (await world.create()).status == 202
+
+
+async def test_ended_generation_stays_as_it_is(world: World) -> None:
+    """What has ended is not changed, also when no request has noticed the end; one that is not there is not found."""
+    created = await world.create()
+    world.clock.advance(3600)
+
+    refused = await ask(world, "POST", f"/generations/{created.body['id']}/end", body={"outcome": "failed"})
+    unknown = await ask(world, "POST", "/generations/gen_0/end", body={"outcome": "failed"})
+    senseless = await ask(world, "POST", f"/generations/{created.body['id']}/end", body={"outcome": "expired"})
+
+    assert (refused.status, refused.code) == (409, "already_ended")
+    assert (unknown.status, unknown.code) == (404, "not_found")
+    assert (senseless.status, senseless.code) == (422, "invalid_request")
+    assert (await world.poll(created.body["id"])).body["status"] == "success"
+
+
+async def test_success_waits_for_its_picture(make_world: WorldMaker) -> None:
+    """A generation that was ended while it is being drawn succeeds once it is drawn."""
+    world = await make_world(operator_port=0)
+    created = await world.create()
+
+    await ask(world, "POST", f"/generations/{created.body['id']}/end", body={"outcome": "success"})
+    await world.service.idle()
+
+    assert (await world.poll(created.body["id"])).body["status"] == "success"
+
+
+async def test_unknown_paths_and_methods_are_json(world: World) -> None:
+    """404 and 405, with what would be allowed."""
+    missing, wrong = await ask(world, "GET", "/nothing"), await ask(world, "PUT", "/faults")
+
+    assert (missing.status, missing.code) == (404, "not_found")
+    assert (wrong.status, wrong.code) == (405, "method_not_allowed")
+    assert wrong.headers["Allow"] == "DELETE,GET,HEAD,POST"
+
+
+async def test_api_answers_while_a_report_is_made(world: World) -> None:
+    """Several reports at once wait for each other, not the API for them."""
+    await world.create()
+
+    replies = await asyncio.gather(
+        *(ask(world, "GET", "/report") for _ in range(5)), world.send("POST", "/quotes", body=IMAGE)
+    )
+
+    assert [reply.status for reply in replies] == [200] * 6

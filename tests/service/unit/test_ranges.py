@@ -1,0 +1,159 @@
+"""What a GET or HEAD of a file is answered with."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+
+from batchkiln_service.storage.ranges import (
+    FileFacts,
+    NotModified,
+    Part,
+    PreconditionFailed,
+    Sending,
+    Unsatisfiable,
+    Whole,
+    decide,
+)
+
+ETAG = '"0123abcd"'
+MODIFIED = "Mon, 21 Sep 2026 00:00:10 GMT"
+EARLIER = "Mon, 21 Sep 2026 00:00:09 GMT"
+LATER = "Mon, 21 Sep 2026 00:00:11 GMT"
+FACTS = FileFacts(size_bytes=1000, etag=ETAG, modified_at_ms=1_789_948_810_999)
+CONDITIONS = ["Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"]
+
+
+def decided(headers: Mapping[str, str], *, method: str = "GET") -> Sending:
+    return decide(method, CIMultiDict(headers), FACTS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ("bytes=0-", Part(0, 1000)),
+        ("bytes=100-", Part(100, 1000)),
+        ("bytes=0-0", Part(0, 1)),
+        ("bytes=999-999", Part(999, 1000)),
+        ("bytes=990-2000", Part(990, 1000)),
+        ("bytes=-1", Part(999, 1000)),
+        ("bytes=-1000", Part(0, 1000)),
+        ("bytes=-5000", Part(0, 1000)),
+        ("Bytes= 7-9 ", Part(7, 10)),
+        ("bytes=0000000000000000000000000000000000007-9", Part(7, 10)),
+        (f"bytes=7-{'9' * 5000}", Part(7, 1000)),
+        ("bytes=1000-", Unsatisfiable()),
+        ("bytes=1000-1001", Unsatisfiable()),
+        ("bytes=-0", Unsatisfiable()),
+        (f"bytes={'9' * 5000}-", Unsatisfiable()),
+    ],
+)
+def test_single_range_is_cut_to_the_file(asked: str, sent: Sending) -> None:
+    """First and last byte, to the end, from the end; beyond the end there is nothing."""
+    assert decided({"Range": asked}) == sent
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "",
+        "bytes",
+        "bytes=",
+        "bytes=-",
+        "bytes=5-3",
+        "bytes=a-b",
+        "bytes=1-2-3",
+        "bytes=\u0661-",
+        "rows=0-1",
+        "bytes=0x1-",
+    ],
+)
+def test_range_that_cannot_be_read_is_ignored(asked: str) -> None:
+    """Nonsense gets the whole file, as if nothing had been asked for."""
+    assert decided({"Range": asked}) == Whole()
+
+
+def test_several_ranges_get_the_whole_file() -> None:
+    """A multipart reply is never made, whether they come in one header or in two."""
+    twice = CIMultiDict([("Range", "bytes=0-1"), ("Range", "bytes=4-5")])
+
+    assert decided({"Range": "bytes=0-1, 4-5"}) == Whole()
+    assert decide("GET", twice, FACTS) == Whole()
+
+
+def test_range_means_nothing_to_head() -> None:
+    """RFC 9110 defines ranges for GET alone."""
+    assert decided({"Range": "bytes=0-1"}, method="HEAD") == Whole()
+
+
+@pytest.mark.parametrize(
+    ("condition", "sent"),
+    [
+        (ETAG, Part(5, 1000)),
+        (f" {ETAG} ", Part(5, 1000)),
+        (f"W/{ETAG}", Whole()),
+        ('"another"', Whole()),
+        (MODIFIED, Part(5, 1000)),
+        (LATER, Whole()),
+        (EARLIER, Whole()),
+        ("yesterday", Whole()),
+        ("", Whole()),
+    ],
+)
+def test_range_applies_to_the_same_file_only(condition: str, sent: Sending) -> None:
+    """If-Range is the very ETag or the very date; otherwise the whole file comes, so that no file is mixed of two."""
+    assert decided({"Range": "bytes=5-", "If-Range": condition}) == sent
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ({"If-None-Match": ETAG}, NotModified()),
+        ({"If-None-Match": f"W/{ETAG}"}, NotModified()),
+        ({"If-None-Match": f'"a", {ETAG}'}, NotModified()),
+        ({"If-None-Match": "*"}, NotModified()),
+        ({"If-None-Match": '"a"'}, Whole()),
+        ({"If-Modified-Since": MODIFIED}, NotModified()),
+        ({"If-Modified-Since": LATER}, NotModified()),
+        ({"If-Modified-Since": EARLIER}, Whole()),
+        ({"If-Modified-Since": "Mon, 99 Foo 2026"}, Whole()),
+        ({"If-None-Match": '"a"', "If-Modified-Since": LATER}, Whole()),
+        ({"If-None-Match": ETAG, "Range": "bytes=5-"}, NotModified()),
+    ],
+)
+def test_file_that_the_client_has_is_not_sent(headers: Mapping[str, str], sent: Sending) -> None:
+    """304; the ETag counts before the date, and both before a range."""
+    assert decided(headers) == sent
+    assert not isinstance(sent, NotModified) or decided(headers, method="HEAD") == sent
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ({"If-Match": ETAG}, Whole()),
+        ({"If-Match": "*"}, Whole()),
+        ({"If-Match": f'"a", {ETAG}', "Range": "bytes=5-"}, Part(5, 1000)),
+        ({"If-Match": '"a"'}, PreconditionFailed()),
+        ({"If-Match": f"W/{ETAG}, "}, PreconditionFailed()),
+        ({"If-Match": ""}, PreconditionFailed()),
+        ({"If-Match": '"a"', "If-None-Match": ETAG}, PreconditionFailed()),
+        ({"If-Unmodified-Since": MODIFIED}, Whole()),
+        ({"If-Unmodified-Since": EARLIER}, PreconditionFailed()),
+        ({"If-Unmodified-Since": "never"}, Whole()),
+        ({"If-Match": ETAG, "If-Unmodified-Since": EARLIER}, Whole()),
+    ],
+)
+def test_another_file_than_the_one_meant_is_not_sent(headers: Mapping[str, str], sent: Sending) -> None:
+    """412, before anything else is looked at; a weak ETag is never a match."""
+    assert decided(headers) == sent
+
+
+@given(st.dictionaries(st.sampled_from(CONDITIONS), st.text()), st.sampled_from(["GET", "HEAD"]))
+def test_whatever_is_asked_has_an_answer(headers: dict[str, str], method: str) -> None:
+    """No header makes it raise, and a part always lies within the file."""
+    sent = decided(headers, method=method)
+
+    if isinstance(sent, Part):
+        assert 0 <= sent.start < sent.stop <= FACTS.size_bytes

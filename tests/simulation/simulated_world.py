@@ -1,0 +1,324 @@
+"""A simulated world: the local service on one node, the program on another, between them a network in memory.
+
+Either may die at any point. Its folder is then what a killed process leaves: everything that was written, or, after a
+power cut, everything that was synced. The next life begins on it.
+"""
+
+import asyncio
+import gc
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from datetime import datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web_app
+from PIL import Image
+
+from batchkiln.api.app_context import AppContext, Environment
+from batchkiln.api.apply_manifests import apply_manifests, scope_of
+from batchkiln.api.engine import open_engine
+from batchkiln.config import load_config
+from batchkiln.rehearsal.network import MemoryNetwork
+from batchkiln.rehearsal.nodes import as_node
+from batchkiln.store import Store
+from batchkiln.store.apply import ApplyOptions
+from batchkiln.worker.run_state import RunState
+from batchkiln_service import LocalService, ServiceConfig
+
+from .crash_point_counter import DiedError, Points
+from .fault_schedule import fates_of
+from .inline_sqlite import inline_aiosqlite
+from .leaks import left_behind
+from .operator_actions import ask_again, end_doubts, fetch_again, give_up_unreachable
+from .plan import RESTART_SECONDS, Plan
+from .power_cuts import Disk, FollowedFiles
+from .secret_scan import Canaries
+from .timeline import Happening, tell
+from .virtual_loop import VirtualLoop
+from .wire_checks import Watch, unpaid_files
+
+ADDRESS: Final = "service"
+STANDSTILL_SECONDS: Final = 3_600.0  # between two lives, when the first ended with work left
+_CONFIG: Final = """
+default_profile: simulated
+profiles:
+  simulated:
+    base_url: http://service/api/v1
+    allow_http: true
+    accounts: [{accounts}]
+    limits: {{{limits}}}
+"""
+
+
+class VirtualServiceClock:
+    """The service's time: that of the loop, which is right by definition."""
+
+    def __init__(self, starts_at: datetime) -> None:
+        """Take the instant of the loop's zero."""
+        self._starts_at_ms = round(starts_at.timestamp() * 1000)
+
+    def now_ms(self) -> int:
+        """Return the present instant."""
+        return self._starts_at_ms + round(asyncio.get_running_loop().time() * 1000)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+class World:
+    """One run of a world in a folder of its own: `service/`, `program/` with the queue, and the graves of the dead."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        """Lay out the folder; nothing runs yet."""
+        self.folder = folder
+        self.plan = plan
+        self.service: LocalService | None = None
+        self._is_serving = asyncio.Event()
+        self.loop = VirtualLoop(MemoryNetwork(plan.weather() if plan.weather else None), now=plan.goes_on_at)
+        self.points = Points(self.loop, self._die, deaths=plan.deaths, troubles=plan.troubles)
+        self.program_folder = folder / "program"
+        self.watch = Watch(self.program_folder / "queue.db")
+        self.canaries = Canaries()
+        self.lives = 0
+        self.service_lives = 0
+        self.died_at: list[str] = []
+        self.happenings: list[Happening] = []
+        self.revoked_key: str | None = None  # its hash
+        self.violations: list[str] = []
+        self._died = asyncio.Event()
+        self._graves: list[object] = []
+        self._harness = copy_context()
+        if not plan.goes_on_at:
+            self._prepare_folder()
+
+    def play(self) -> None:
+        """Run the manifests to their end, through as many lives as it takes."""
+        with _quiet(self.loop), inline_aiosqlite(self.points.pass_by, self._committed, self._opened):
+            self.loop.network.on_write = self.points.pass_by
+            self.loop.network.on_misfortune = lambda node, what: self.note(node, f"bytes on the way: {what}")
+            self.loop.network.on_bytes += [self.watch.see, self.canaries.see]
+            self.loop.run_until_complete(self._history_in_time())
+        self.violations += self.watch.violations
+
+    def note(self, who: str, what: str) -> None:
+        """Keep in mind what happens, for the story of this world."""
+        self.happenings.append(Happening(self.loop.time(), who, what))
+
+    def story(self) -> list[str]:
+        """Tell what has happened, in order."""
+        return tell(self.folder, self.plan, self.happenings)
+
+    def wall(self) -> datetime:
+        """Return what the machine's clock shows."""
+        moment = self.loop.time()
+        return self.plan.starts_at + timedelta(seconds=moment + self.plan.clock_error_seconds(moment))
+
+    def kill_program(self) -> None:
+        """Let the program die now, unless it is dead."""
+        if not self._died.is_set():
+            self._die("a moment")
+
+    async def kill_service(self) -> None:
+        """Let the service die now, unless it is dead."""
+        if self.service is None:
+            return
+        self.note("service", "is killed")
+        self._graves.append(self.service)
+        self.service = None
+        self._is_serving.clear()
+        _bury(self.folder / "service", self.folder / f"service-grave-{self.service_lives}")
+        self.loop.kill(f"service-{self.service_lives}")
+
+    async def running_service(self) -> LocalService:
+        """Return the service, once it runs."""
+        await self._is_serving.wait()
+        assert self.service is not None
+        return self.service
+
+    async def start_service(self) -> None:
+        """Start the service, where its last life left it."""
+        self.service_lives += 1
+        self.note("service", f"life {self.service_lives} begins")
+        config = ServiceConfig.model_validate(
+            {
+                "state_dir": self.folder / "service",
+                "host": ADDRESS,
+                "tiny_media": True,
+                "seed": self.plan.seed,
+                "accounts": [{"name": name} for name in self.plan.accounts],
+                "limits": self.plan.limits,
+            }
+            | self.plan.service
+        )
+        with as_node(f"service-{self.service_lives}"):
+            service = LocalService(config, VirtualServiceClock(self.plan.starts_at), is_inline=True)
+            await service.__aenter__()
+        self.service = service
+        self._is_serving.set()
+        if self.plan.calm_at and self.loop.time() >= self.plan.calm_at:
+            service.faults.clear()
+        self.plan.prepare(service)
+
+    def write_config(self, keys: str = "") -> None:
+        """Write the program's configuration; `keys` is an entry that the first account has before its own."""
+        accounts = []
+        for number, name in enumerate(self.plan.accounts):
+            entries = ", ".join(filter(None, [keys if number == 0 else "", f"{{file: ../service/key-{name}}}"]))
+            accounts.append(f"{{name: {name}, keys: [{entries}]}}")
+        limits = ", ".join(f"{name}: {limit}" for name, limit in self.plan.limits.items())
+        text = _CONFIG.format(accounts=", ".join(accounts), limits=limits)
+        if self.plan.replies:
+            text += f"    replies: {self.plan.replies}\n"
+        (self.program_folder / "batchkiln.yaml").write_text(text)
+
+    def _prepare_folder(self) -> None:
+        self.program_folder.mkdir(parents=True)
+        self.write_config()
+        for name, text in self.plan.manifests.items():
+            (self.program_folder / name).write_text(text)
+        for number, name in enumerate(self.plan.pictures):
+            Image.new("RGB", (8, 8), (40 * number % 256, 60, 30)).save(self.program_folder / name)
+
+    async def _history_in_time(self) -> None:
+        try:
+            await asyncio.wait_for(self._history(), self.plan.ends_by)
+        except TimeoutError:
+            self.violations.append(f"not everything has ended by day {self.plan.ends_by / 86_400:.1f}")
+
+    async def _history(self) -> None:
+        await self.start_service()
+        fates = [asyncio.create_task(fate) for fate in fates_of(self)]
+        rest_seconds = await self._live()
+        while rest_seconds is not None:
+            await asyncio.sleep(rest_seconds)
+            rest_seconds = await self._live()
+        for fate in fates:
+            fate.cancel()
+        if self.service is not None:
+            with as_node(f"service-{self.service_lives}"):
+                await self.service.__aexit__(None, None, None)
+
+    async def _live(self) -> float | None:
+        """Live one life of the program; return how long to rest before the next one, None when all is done."""
+        self.points.begin_life()
+        self._disk = Disk(self.program_folder, violations=self.violations)
+        self._died.clear()
+        self.lives += 1
+        self.note("program", f"life {self.lives} begins")
+        with as_node(f"program-{self.lives}"):
+            life = asyncio.create_task(self._program())
+        death = asyncio.create_task(self._died.wait())
+        await asyncio.wait({life, death}, return_when=asyncio.FIRST_COMPLETED)
+        if self._died.is_set():
+            self._graves.append(life)
+            return self.plan.rest_seconds(self.lives)
+        death.cancel()
+        if life.exception() is not None and self.points.is_troubled:
+            # A disk that fails may end the program with an error; what it leaves is then as good as a crash.
+            self._die(f"trouble: {life.exception()!r}".replace(f"{self.folder}/", ""))
+            return self.plan.rest_seconds(self.lives)
+        left = life.result()
+        self.note("program", f"ends by itself; {left} items are left")
+        self.violations += left_behind(self.loop, f"program-{self.lives}", self.program_folder)
+        if self.plan.is_left_alone:
+            return self._until_topped_up() if left else None
+        if left and self.revoked_key is not None:
+            give_up_unreachable(self.program_folder / "queue.db")
+        if doubts := end_doubts(self.program_folder / "queue.db", self.folder / "service"):
+            self.note("a person", f"ends {doubts} doubts")
+        if unfetched := fetch_again(self.program_folder / "queue.db"):
+            self.note("a person", f"has the outputs of {unfetched} items fetched again")
+        if left and (asked := ask_again(self.program_folder / "queue.db")):
+            self.note("a person", f"has {asked} calls asked again")
+        return STANDSTILL_SECONDS if left or doubts or unfetched else None
+
+    def _until_topped_up(self) -> float | None:
+        """Return how long it is until a person has bought credits and starts again, in calm; None when nobody will."""
+        if self.plan.topped_up_at is None:
+            return None
+        seconds = max(self.plan.topped_up_at, self.plan.calm_at) - self.loop.time()
+        return seconds + RESTART_SECONDS if seconds >= 0 else None
+
+    def _die(self, point: str) -> None:
+        """Take the picture of the disk at this instant, and let the node be dead."""
+        self.died_at.append(point)
+        self.note("program", f"dies at {point}")
+        _bury(self.program_folder, self.folder / f"grave-{self.lives}")
+        if self.plan.cuts_power is not None:
+            chance = random.Random(f"{self.plan.seed} {self.plan.cut_seed} {self.lives} {self.points.count}")
+            self._disk.cut(self.program_folder, self.plan.cuts_power, chance)
+        books = self.folder / "service" / "service.db"
+        self.violations += unpaid_files(self.program_folder / "out", books, self.plan.other_outputs)
+        self.loop.kill(f"program-{self.lives}")
+        self.loop.call_soon(self._died.set, context=self._harness)
+
+    def _opened(self, connection: sqlite3.Connection) -> None:
+        if self.plan.counts_statements:
+            connection.set_trace_callback(self.points.state)
+
+    def _committed(self, call: Callable[[], object]) -> None:
+        if self.plan.cuts_power:
+            self._disk.committed(call)
+
+    async def _program(self) -> int:
+        """Do what `batchkiln run` does, without its screen; return how much is left that could still move."""
+        folder = self.program_folder
+        setting = AppContext(
+            folder / "queue.db",
+            load_config(folder / "batchkiln.yaml", {}),
+            working_dir=folder,
+            surroundings=Environment(
+                wall=self.wall,
+                connector=lambda: aiohttp.UnixConnector(ADDRESS),
+                files=lambda: FollowedFiles(self.points, self._disk),
+                suspended=None,
+                seed=self.plan.seed,
+            ),
+        )
+        store = await Store.open_for_writing(setting.queue)
+        try:
+            control = RunState()
+            async with open_engine(store, setting, control, command="simulated") as driver:
+                names = [str(folder / name) for name in self.plan.manifests if name.endswith(".yaml")]
+                applied = await apply_manifests(store, setting, names, options=ApplyOptions(), stdin=BytesIO())
+                control.scope = scope_of(applied)
+                outstanding = await driver.run()
+        finally:
+            await store.close()
+        return outstanding.total
+
+
+def _bury(folder: Path, grave: Path) -> None:
+    """Leave the folder to the dead, whose files are open in it, and go on with a copy."""
+    folder.rename(grave)
+    shutil.copytree(grave, folder)
+
+
+@contextmanager
+def _quiet(loop: VirtualLoop) -> Iterator[None]:
+    """Run without garbage collection, whose finalisers would speak into the run; say nothing of the dead."""
+
+    def complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, DiedError) and "destroyed but it is pending" not in context["message"]:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(complain)
+    asyncio.set_event_loop(loop)
+    random.seed(0)  # aiohttp shuffles with it who waits for a connection
+    gc.disable()
+    try:
+        yield
+    finally:
+        loop.forget_the_unfinished()
+        web_app._cached_build_middleware.cache_clear()  # it keeps services, and each of them its world
+        asyncio.set_event_loop(None)
+        gc.enable()

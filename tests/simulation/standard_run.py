@@ -1,0 +1,38 @@
+"""The standard run: a few items with an upload, quotes, a lost reply, a verified failure, and downloads."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from batchkiln_service import LocalService
+
+from .plan import Plan
+from .power_cuts import Cut
+
+MANIFEST: Final = """
+version: 1
+job: standard
+defaults: {model: epsilon-2, mode: text-to-image, parameters: {resolution: 512x512}}
+items:
+  - {id: picture, prompt: A red fox}
+  - {id: changed, prompt: An owl in ink, mode: image-to-image, inputs: [owl.png]}
+  - {id: again, prompt: "A heron [fail-once]"}
+"""
+
+
+def plan(
+    deaths: Sequence[int] = (), *, cuts_power: Cut | None = None, counts_statements: bool = False, cut_seed: int = 0
+) -> Plan:
+    """Return the standard run with its deaths."""
+    return Plan(
+        cut_seed=cut_seed,
+        counts_statements=counts_statements,
+        manifests={"standard.yaml": MANIFEST},
+        pictures=("owl.png",),
+        deaths=tuple(deaths),
+        cuts_power=cuts_power,
+        prepare=_lose_a_reply,
+    )
+
+
+def _lose_a_reply(service: LocalService) -> None:
+    service.faults.add("reply_lost", "create", times=1)

@@ -1,0 +1,101 @@
+"""What an account waits for, told from the queue alone."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from batchkiln.config import Config, Profile
+from batchkiln.core.planner import WaitReason
+from batchkiln.core.states import Event
+from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.presentation.account_waits import AccountStatus, account_status
+from batchkiln.presentation.overview import read_accounts
+from batchkiln.store import Reader
+from support.queue_file import NOW, QueueFile, spec
+
+AT = from_milliseconds(NOW)
+PROFILE = Profile("local")
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[QueueFile]:
+    opened = QueueFile(tmp_path / "queue.db")
+    opened.apply([spec("owl"), spec("heron")])
+    opened.quote(10)
+    opened.connection.execute("INSERT INTO account (profile, name) VALUES ('local', 'main')")
+    yield opened
+    opened.connection.close()
+
+
+def look(connection: sqlite3.Connection, now: datetime = AT) -> AccountStatus:
+    (account,), _ = read_accounts(Reader(connection), Config({"local": PROFILE}, "local"), now)
+    return account_status(Reader(connection), account, PROFILE)
+
+
+def test_an_account_with_room_waits_for_nothing(queue: QueueFile) -> None:
+    """The planner would begin at once; there is nothing to tell a person."""
+    found = look(queue.connection)
+
+    assert found.wait.reason is WaitReason.NOW
+    assert not found.wait.is_worth_saying
+    assert not found.is_busy
+
+
+def test_spent_credits_wait_for_the_reset(queue: QueueFile) -> None:
+    """Until the service's next day, by its calendar. Service section 8."""
+    day = to_milliseconds(PROFILE.day.start_of(AT))
+    queue.connection.execute("INSERT INTO account_day (account_id, day_start_at, credits) VALUES (1, ?, 1995)", (day,))
+
+    found = look(queue.connection)
+
+    assert found.wait.reason is WaitReason.DAY_CREDITS
+    assert found.wait.until == PROFILE.day.reset_after(AT)
+
+
+def test_a_full_minute_waits_for_its_first_request_to_leave_it(queue: QueueFile) -> None:
+    """Ten creates within the minute: the eleventh may leave a minute after the first."""
+    for number in range(10):
+        queue.connection.execute(
+            "INSERT INTO request (account_id, kind, sent_at) VALUES (1, 'create', ?)", (NOW - 30_000 + number,)
+        )
+
+    found = look(queue.connection)
+
+    assert found.minute.creates == 10
+    assert found.wait.reason is WaitReason.MINUTE_WINDOW
+    assert found.wait.until == AT + timedelta(seconds=30)
+
+
+def test_a_pause_that_the_service_asked_for_is_told_until_its_end(queue: QueueFile) -> None:
+    """Retry-After is kept across restarts, and so is its reason."""
+    queue.connection.execute(
+        "UPDATE account SET creates_held_until = ?, creates_held_reason = 'throttled'", (NOW + 90_000,)
+    )
+
+    found = look(queue.connection)
+
+    assert found.wait.reason is WaitReason.THROTTLED
+    assert found.wait.until == AT + timedelta(seconds=90)
+
+
+def test_an_active_generation_has_the_slot(queue: QueueFile) -> None:
+    """What is being generated is what a page shows, not the wait for the next look at it."""
+    queue.send("owl", generation_id="gen_1")
+
+    found = look(queue.connection)
+
+    assert found.is_busy
+    assert not found.wait.is_worth_saying
+
+
+def test_a_held_item_on_the_slot_waits_for_a_person(queue: QueueFile) -> None:
+    """Without an end in sight (Law 4)."""
+    queue.send("owl", generation_id="gen_1")
+    queue.move("owl", Event.KEY_MISSING, code="key_missing")
+
+    found = look(queue.connection)
+
+    assert (found.wait.reason, found.wait.until) == (WaitReason.HELD, None)

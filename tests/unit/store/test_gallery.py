@@ -1,0 +1,129 @@
+"""Pages of items with filters, whose time does not depend on how few items pass."""
+
+from dataclasses import replace
+
+import pytest
+
+from batchkiln.core.states import ItemState
+from batchkiln.store import items
+from batchkiln.store.items import Filter, Items
+from batchkiln.store.jobs import Jobs
+from support.queue_file import JOB, RECIPE, QueueFile, spec
+
+
+@pytest.fixture
+def birds(queue: QueueFile) -> QueueFile:
+    other = replace(RECIPE, model="epsilon-pro")
+    queue.apply(
+        [
+            spec("owl", metadata='{"species":"owl","size":3,"is_wild":true,"seen":{"in":["Å",2]}}'),
+            spec("heron", recipe=other, metadata='{"species":"heron"}'),
+            spec("finch"),
+            spec("hawk", recipe=other),
+        ]
+    )
+    queue.apply([spec("stranger")], job=replace(JOB, name="other"))
+    queue.finish("owl")
+    queue.finish("heron")
+    queue.refuse("finch")
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (Filter(), ["owl", "heron", "finch", "hawk"]),
+        (Filter(state=ItemState.DONE), ["owl", "heron"]),
+        (Filter(model="epsilon-pro"), ["heron", "hawk"]),
+        (Filter(state=ItemState.DONE, model="epsilon-pro"), ["heron"]),
+        (Filter(code="invalid_parameter"), ["finch"]),
+        (Filter(key="species"), ["owl", "heron"]),
+        (Filter(key="species", value="owl"), ["owl"]),
+        (Filter(key="size", value="3"), ["owl"]),
+        (Filter(key="is_wild", value="true"), ["owl"]),
+        (Filter(key="is_wild", value="1"), []),
+        (Filter(key="species", value="text"), []),
+        (Filter(key="seen", value='{"in":["Å",2]}'), ["owl"]),
+        (Filter(key="species", value="' OR 1"), []),
+        (Filter(model="none of these"), []),
+    ],
+)
+def test_filters_let_through_what_was_asked_for(birds: QueueFile, wanted: Filter, names: list[str]) -> None:
+    """By state, model, cause and metadata, alone and together; other jobs are never seen."""
+    page = Items(birds.connection).search("birds", wanted)
+
+    assert [item.name for item in page.items] == names
+    assert page.next_after is None
+
+
+@pytest.mark.parametrize("wanted", [Filter(), Filter(key="n"), Filter(state=ItemState.QUEUED)])
+def test_pages_hold_each_item_once(queue: QueueFile, wanted: Filter) -> None:
+    """The last one's key is where the next page begins."""
+    queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(7)])
+
+    found, after = [], 0
+    while True:
+        page = Items(queue.connection).search("birds", wanted, after_id=after, limit=3)
+        found += [item.name for item in page.items]
+        if page.next_after is None:
+            break
+        after = page.next_after
+
+    assert found == [f"item-{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize("wanted", [Filter(), Filter(key="n"), Filter(state=ItemState.QUEUED)])
+def test_pages_go_back_the_way_they_came(queue: QueueFile, wanted: Filter) -> None:
+    """Page by page, each as it was on the way there."""
+    queue.apply([spec(f"item-{number}", metadata='{"n":1}') for number in range(7)])
+    pages = [Items(queue.connection).search("birds", wanted, limit=3)]
+    while (after := pages[-1].next_after) is not None:
+        pages.append(Items(queue.connection).search("birds", wanted, after_id=after, limit=3))
+
+    back = [pages[-1]]
+    while (before := back[-1].previous_before) is not None:
+        back.append(Items(queue.connection).search("birds", wanted, before_id=before, limit=3))
+
+    assert [[item.name for item in page.items] for page in reversed(back)] == [
+        [item.name for item in page.items] for page in pages
+    ]
+    assert back[-1].next_after == pages[0].next_after
+    assert pages[0].previous_before is None
+
+
+def test_a_rare_kind_is_looked_for_backward_as_well(queue: QueueFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many at a time, and from where nothing was found it goes on both ways."""
+    monkeypatch.setattr(items, "LOOKED_AT", 5)
+    queue.apply([spec(f"item-{number}", metadata='{"rare":1}' if number in {0, 11} else None) for number in range(12)])
+    rare, end = Filter(key="rare"), queue.one("SELECT max(id) FROM item")
+
+    first = Items(queue.connection).search("birds", rare, before_id=end)
+    second = Items(queue.connection).search("birds", rare, before_id=first.previous_before)
+    third = Items(queue.connection).search("birds", rare, before_id=second.previous_before)
+    again = Items(queue.connection).search("birds", rare, after_id=first.next_after or 0)
+
+    assert [(page.items, page.is_cut) for page in (first, second)] == [((), True)] * 2
+    assert [item.name for item in third.items] == ["item-0"]
+    assert third.previous_before is None
+    assert [item.name for item in again.items] == ["item-11"]
+
+
+def test_the_newest_come_first(birds: QueueFile) -> None:
+    """Of the whole queue by when they were saved, of a job by its order."""
+    assert [(job, item.name) for job, item in Items(birds.connection).newest_results(5)] == [
+        ("birds", "heron"),
+        ("birds", "owl"),
+    ]
+    assert [item.name for item in Items(birds.connection).newest_of_job("birds", 1)] == ["heron"]
+
+
+def test_models_and_files_are_found_by_their_keys(birds: QueueFile) -> None:
+    """A file is named by its key, so that no page asks for a path."""
+    (item,) = Items(birds.connection).search("birds", Filter(model="epsilon-2", state=ItemState.DONE)).items
+
+    file = Items(birds.connection).output_file(item.outputs[0].id)
+
+    assert file is not None
+    assert file.path == "out/owl.png"
+    assert Items(birds.connection).output_file(10_000) is None
+    assert Jobs(birds.connection).models("birds") == ["epsilon-2", "epsilon-pro"]

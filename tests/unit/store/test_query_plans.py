@@ -1,0 +1,71 @@
+"""No statement that runs while a queue is driven or looked at reads all items, attempts, events or files."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+import pytest
+
+from batchkiln.store.database import migrations
+from batchkiln.store.sql import QUERIES
+
+COLD: Final = frozenset({"apply", "staging", "diff", "plans", "integrity", "misunderstood"})
+"""Files whose statements run while a manifest is applied, or read tables that are always small."""
+
+SCANNED: Final = {
+    "prune_requests": {"request"},  # the requests of the last minutes
+    "logged_requests": {"request"},
+    "unresolved_attempts": {"attempt USING INDEX attempt_unresolved"},  # one an account
+    "unresolved_keys": {"a USING INDEX attempt_unresolved"},
+    "job_credits": {"attempt USING INDEX attempt_unresolved"},
+    "queued_classes": {"tally USING INDEX tally_open"},  # what is open, by job and recipe
+    "outstanding": {"tally USING INDEX tally_open"},
+    "open_jobs": {"t USING INDEX tally_open"},
+    "name_queue": {"job USING COVERING INDEX sqlite_autoindex_job_1"},  # up to the first one
+    "paid": {"attempt"},  # once, at the end of a rehearsal, which has made them all
+    "states_by_generation": {"c USING COVERING INDEX sqlite_autoindex_account_1"},  # accounts
+    "get_lease": {"lease"},  # one row
+    "drop_lease": {"lease"},
+    "jobs_at_work": {"job"},  # jobs are few
+    "forecast_jobs": {"j"},
+    "job_names": {"job"},
+    "recent_durations": {"attempt", "a"},  # from the newest on, so many and no more
+    "account_usage": {"c USING INDEX sqlite_autoindex_account_1"},  # accounts
+    "trouble_items": {"i"},  # the newest thousand of a state
+    "newest_outputs": {"output", "o"},  # from the newest on, so many and no more
+    "ended_by_hour": {"attempt", "(subquery-1)"},  # likewise
+}
+"""What may be read from end to end: small by its nature, or bounded by a LIMIT."""
+
+
+def hot_queries() -> list[str]:
+    """Return the names of all statements that run while a queue is driven or looked at."""
+    folder = files("batchkiln.store")
+    entries = [*folder.iterdir(), *folder.joinpath("queries").iterdir()]
+    found = [entry for entry in entries if entry.name.endswith(".sql") and entry.name.removesuffix(".sql") not in COLD]
+    texts = [entry.read_text("utf-8") for entry in found]
+    return [name for text in texts for name in re.findall(r"^-- name: (\w+)", text, re.MULTILINE)]
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[sqlite3.Connection]:
+    """An empty queue: without statistics, a plan depends on the schema alone."""
+    made = sqlite3.connect(":memory:")
+    for _, script in migrations():
+        made.executescript(script)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", hot_queries())
+def test_only_small_tables_are_scanned(connection: sqlite3.Connection, name: str) -> None:
+    """With a million items, nothing on a hot path may take longer than with ten."""
+    sql = QUERIES[name]
+    parameters = dict.fromkeys(re.findall(r":(\w+)", sql))
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+
+    scans = {step.removeprefix("SCAN ") for step in plan if step.startswith("SCAN")}
+    tables = {scan for scan in scans if "VIRTUAL TABLE" not in scan and scan != "CONSTANT ROW"}
+    assert tables == SCANNED.get(name, set())
