@@ -25,7 +25,7 @@ from pathlib import Path
 
 from figure import Figure, below
 
-from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.planner import AccountView, choose_action

@@ -1,4 +1,4 @@
-"""Local images, as the uploads need them: still what the manifest was accepted with, and streamed."""
+"""Local input images for uploads."""
 
 import asyncio
 import hashlib
@@ -12,14 +12,14 @@ CHUNK_BYTES: Final = 256 * 1024
 
 
 class LocalInputs:
-    """Images on this machine's disk."""
+    """Images on the local disk."""
 
     async def is_unchanged(self, file: InputFile) -> bool:
-        """Tell whether the file still holds the bytes that its hash was taken of."""
+        """Return whether the file still has the size and hash that the manifest recorded."""
         return await asyncio.to_thread(_holds, file)
 
     def content(self, file: InputFile) -> Callable[[], AsyncIterator[bytes]]:
-        """Return a stream of the file's bytes, begun anew at each call."""
+        """Return a function that streams the file's bytes; each call starts from the beginning."""
 
         async def chunks() -> AsyncIterator[bytes]:
             with await asyncio.to_thread(Path(file.path).open, "rb") as stream:

@@ -14,10 +14,10 @@ from typing import Final
 from batchkiln.core import filenames
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import ItemSpec, JobSpec
-from batchkiln.manifest import PlacedItem, open_manifest
-from batchkiln.manifest.diagnostics import Diagnostics
-from batchkiln.manifest.images import ImageRefused, Images
-from batchkiln.manifest.sources import Rows, SourceUnreadable, open_source, source_for
+from batchkiln.manifest import LocatedItem, open_manifest
+from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, open_bytes
+from batchkiln.manifest.images import Images
+from batchkiln.manifest.sources import Rows, SourceUnreadable, source_for
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
 from batchkiln.outputs import RealFiles
 from batchkiln.outputs.paths import place_inside
@@ -74,7 +74,7 @@ def furnish(folder: Path) -> None:
     (folder / "linked.csv").symlink_to("r.csv")
 
 
-def read(folder: Path, manifest: bytes, name: str = "m.yaml") -> tuple[JobSpec, list[PlacedItem]] | InputError:
+def read(folder: Path, manifest: bytes, name: str = "m.yaml") -> tuple[JobSpec, list[LocatedItem]] | InputError:
     """Read a manifest as the commands do; at most the first items of it."""
     (folder / name).write_bytes(manifest)
     try:
@@ -194,7 +194,7 @@ def check_rows(folder: Path, content: bytes, kind: str) -> None:
     source = source_for(path, path.name)
     assert source is not None
     findings = Diagnostics(path.name, path)
-    with open_source(source) as stream:
+    with open_bytes(source.path) as stream:
         try:
             for line, number, variables in Rows(source, stream, findings):
                 assert line >= number >= 1
@@ -230,7 +230,7 @@ def check_image(folder: Path, content: bytes) -> None:
     (folder / "fuzzed.img").write_bytes(content)
     try:
         assert Images(folder).get("fuzzed.img").media_type.startswith("image/")
-    except ImageRefused as refused:
+    except InvalidValue as refused:
         _check_said(refused.reason)
 
 

@@ -214,6 +214,13 @@ BUGS: Final = (
         "            return READS[record.status]\n",
         "            is_pending = record.status is GenerationStatus.PENDING\n"
         "            return READS[GenerationStatus.FAILED if is_pending else record.status]\n",
+        (
+            (
+                "core/outcome_errors.py",
+                "        case GenerationStatus.FAILED:\n",
+                "        case GenerationStatus.FAILED | GenerationStatus.PENDING:\n",
+            ),
+        ),
     ),
     Bug(
         "a canceled generation is tried again",
@@ -244,7 +251,7 @@ BUGS: Final = (
     Bug(
         "the end that a format demands is not looked for",
         "outputs/output_files.py",
-        "if part.sha256 != believed_sha256 and not is_complete(media, part.size_bytes, part.read_at):",
+        "if part.sha256 != believed_sha256 and not is_complete(found, part.size_bytes, part.read_at):",
         "if False:",
     ),
     Bug(
@@ -363,7 +370,7 @@ BUGS: Final = (
     ),
     Bug(
         "an answer to a create is not counted",
-        "store/queries/scheduling.sql",
+        "store/commit.sql",
         "UPDATE attempt SET answers = answers + :answered,",
         "UPDATE attempt SET answers = answers,",
         caught_by="tests/simulation/test_operator_actions.py",

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import Attempt, AttemptState, InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.planner import AccountView, Candidate

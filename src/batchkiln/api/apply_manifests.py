@@ -10,14 +10,14 @@ import structlog
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.config import Profile
-from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
-from batchkiln.outputs.taken import taken_names
+from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Reader, Store, Writer
 
 CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]

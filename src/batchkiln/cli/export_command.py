@@ -19,7 +19,7 @@ from batchkiln.cli.signals import handle_signals
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
-from batchkiln.exports import Export, Format, LeftOut, Link, Outcome, SchemaInference, Subject, Wishes
+from batchkiln.exports import Export, ExportOptions, ExportResult, Format, JobFacts, LeftOut, Link, SchemaInference
 from batchkiln.presentation.formatting import plural, sanitize
 from batchkiln.store import JobSummary, Reader, Store
 
@@ -110,7 +110,7 @@ def export(
     The same command again adds what is new. Media are linked or copied, never moved, and nothing is deleted. Works
     while another process drives the queue.
     """
-    wishes = Wishes(
+    options = ExportOptions(
         format=Format(wanted),
         to=to or f"exports/{job}/{wanted}",
         link=None if link is None else Link(link),
@@ -118,18 +118,18 @@ def export(
         items_per_shard=shard_size,
         is_thorough=check == "sha256",
     )
-    return run_async(_export(common, job, wishes))
+    return run_async(_export(common, job, options))
 
 
-async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
+async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatus:
     store = await Store.open_for_reading(common.queue)
     stop = threading.Event()
     try:
         with handle_signals() as signals:
             signals.stop = stop.set
-            work = asyncio.ensure_future(store.run(_run, job, wishes, stop, common.is_quiet))
+            work = asyncio.ensure_future(store.run(_run, job, options, stop, common.is_quiet))
             try:
-                title, outcome = await asyncio.shield(work)
+                title, result = await asyncio.shield(work)
             except _Interrupted:
                 print_status("What was exported stays; the same command goes on from there.")
                 return ExitStatus(signals.exit_status or ExitStatus.INTERRUPTED)
@@ -138,23 +138,23 @@ async def _export(common: Common, job: str, wishes: Wishes) -> ExitStatus:
     finally:
         await store.close()
     if common.is_json:
-        print_json(_document(job, wishes, title, outcome))
+        print_json(_document(job, options, title, result))
     else:
-        for line in _sentences(job, title, outcome):
+        for line in _sentences(job, title, result):
             print_result(line)
-    return ExitStatus.OK if outcome.files and not outcome.left_count else ExitStatus.ITEMS_NOT_DONE
+    return ExitStatus.OK if result.files and not result.left_out_count else ExitStatus.ITEMS_NOT_DONE
 
 
 def _run(
     reader: Reader,
     job: str,
-    wishes: Wishes,
+    options: ExportOptions,
     stop: threading.Event,
     is_quiet: bool,  # noqa: FBT001  `Database.run` passes by position
-) -> tuple[str, Outcome]:
+) -> tuple[str, ExportResult]:
     """Export in the connection's thread: rows are read page by page, while their files are looked at."""
 
-    def pulse() -> None:
+    def check_interrupted() -> None:
         if stop.is_set():
             raise _Interrupted
 
@@ -162,25 +162,27 @@ def _run(
     summary = reader.jobs.summary(job)
     assert summary is not None, "its items were counted"
     with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
-        shapes = SchemaInference()
+        inference = SchemaInference()
         for shape in reader.exports.shapes(job, below=below):
-            pulse()
-            shapes.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
+            check_interrupted()
+            inference.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
             display.looked()
-        made = Export(wishes, _subject(summary), shapes, pulse=pulse, tell=display.left_out)
+        export_run = Export(
+            options, _job_facts(summary), inference, check_interrupted=check_interrupted, on_left_out=display.left_out
+        )
         try:
             for row in reader.exports.rows(job, below=below):
-                pulse()
-                made.add(row)
+                check_interrupted()
+                export_run.add(row)
                 display.taken(row)
-            return made.title, made.finish()
+            return export_run.title, export_run.finish()
         finally:
-            made.close()
+            export_run.close()
 
 
-def _subject(summary: JobSummary) -> Subject:
-    return Subject(
-        job=summary.name,
+def _job_facts(summary: JobSummary) -> JobFacts:
+    return JobFacts(
+        name=summary.name,
         description=summary.description,
         items=summary.total,
         credits_spent=summary.credits.charged - summary.credits.refunded,
@@ -230,40 +232,40 @@ def _left_line(left: LeftOut) -> str:
     return f"left out: {sanitize(left.item)}: {sanitize(left.path)}: {left.reason}"
 
 
-def _sentences(job: str, title: str, outcome: Outcome) -> Iterator[str]:
-    if not outcome.files and not outcome.left_count:
+def _sentences(job: str, title: str, result: ExportResult) -> Iterator[str]:
+    if not result.files and not result.left_out_count:
         yield f"{job} has no file yet; nothing was written. `batchkiln status {job}` tells how far it is."
         return
-    kinds = [(outcome.files - outcome.videos, "image"), (outcome.videos, "video")]
+    kinds = [(result.files - result.videos, "image"), (result.videos, "video")]
     held = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
-    yield f"{job}: {held} in {sanitize(title)} ({outcome.new:,} new, {outcome.there:,} there already)."
-    splits = sorted({split for split, _ in outcome.splits})
+    yield f"{job}: {held} in {sanitize(title)} ({result.new:,} new, {result.unchanged:,} there already)."
+    splits = sorted({split for split, _ in result.splits})
     if len(splits) > 1:
-        numbers = [f"{split} {outcome.splits[split, False] + outcome.splits[split, True]:,}" for split in splits]
+        numbers = [f"{split} {result.splits[split, False] + result.splits[split, True]:,}" for split in splits]
         yield f"Splits: {', '.join(numbers)}."
-    for note in outcome.notes:
+    for note in result.notes:
         yield f"Note: {sanitize(note)}."
-    if outcome.left_count:
+    if result.left_out_count:
         yield (
-            f"{plural(outcome.left_count, 'file')} left out, as told above: bring each back to its place, and run the "
-            "same command again. Nothing was charged for it anew."
+            f"{plural(result.left_out_count, 'file')} left out, as listed above: restore each file and run the "
+            "same command again. Nothing was charged for it again."
         )
 
 
-def _document(job: str, wishes: Wishes, title: str, outcome: Outcome) -> dict[str, Any]:
+def _document(job: str, options: ExportOptions, title: str, result: ExportResult) -> dict[str, Any]:
     return {
         "job": job,
-        "format": wishes.format.value,
+        "format": options.format.value,
         "to": title,
-        "items": outcome.items,
-        "files": outcome.files,
-        "new": outcome.new,
-        "there": outcome.there,
-        "bytes": outcome.size_bytes,
-        "images": outcome.files - outcome.videos,
-        "videos": outcome.videos,
-        "splits": {name: outcome.splits[name, False] + outcome.splits[name, True] for name, _ in wishes.splits.shares},
-        "left_out": outcome.left_count,
-        "problems": [{"item": one.item, "path": one.path, "reason": one.reason} for one in outcome.left_out],
-        "notes": outcome.notes,
+        "items": result.items,
+        "files": result.files,
+        "new": result.new,
+        "there": result.unchanged,
+        "bytes": result.size_bytes,
+        "images": result.files - result.videos,
+        "videos": result.videos,
+        "splits": {name: result.splits[name, False] + result.splits[name, True] for name, _ in options.splits.shares},
+        "left_out": result.left_out_count,
+        "problems": [{"item": one.item, "path": one.path, "reason": one.reason} for one in result.left_out],
+        "notes": result.notes,
     }

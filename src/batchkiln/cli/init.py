@@ -23,12 +23,12 @@ def init(common: Common, path: Path) -> ExitStatus:
 
     Beside it comes its JSON Schema, which the first line names: editors that know YAML complete and check by it.
     """
-    from batchkiln.manifest.example import EXAMPLE  # noqa: PLC0415  the folder reads YAML and templates
+    from batchkiln.manifest import example_manifest  # noqa: PLC0415  the package imports YAML and templates
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(f"# yaml-language-server: $schema={SCHEMA_NAME}\n{EXAMPLE}")
+            file.write(f"# yaml-language-server: $schema={SCHEMA_NAME}\n{example_manifest()}")
         with suppress(FileExistsError), path.with_name(SCHEMA_NAME).open("x", encoding="utf-8") as file:
             file.write(_schema())
     except FileExistsError:

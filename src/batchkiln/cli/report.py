@@ -24,7 +24,7 @@ from batchkiln.store import OutputSummary, Reader, ReportRow, Store
 
 if TYPE_CHECKING:
     from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
-    from batchkiln.reports.report_writer import ReportWriter, Written
+    from batchkiln.reports.report_writer import ReportWriter, WrittenReport
 
 _CHUNK: Final = 50
 """Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
@@ -157,36 +157,36 @@ def _shown(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON va
     return without_folders(without_keys(value, keys)) if isinstance(value, str) else value
 
 
-def _document(job: str, written: "Written") -> dict[str, Any]:
-    sums = written.sums
+def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
+    totals = written.totals
     return {
         "job": job,
         "files": [{"path": str(file.path), "bytes": file.size_bytes} for file in written.files],
         "bytes": sum(file.size_bytes for file in written.files),
-        "items": {state.value: number for state, number in sums.states.items()} | {"total": sums.items},
+        "items": {state.value: number for state, number in totals.states.items()} | {"total": totals.items},
         "credits": {
-            "charged": sums.money.charged,
-            "refunded": sums.money.refunded,
-            "reserved": sums.money.reserved,
+            "charged": totals.money.charged,
+            "refunded": totals.money.refunded,
+            "reserved": totals.money.reserved,
         },
-        "pictures": sums.pictures,
-        "clips": sums.clips,
-        "gone": sums.gone_count,
-        "unreadable": sums.unreadable_count,
-        "first_sent_at": iso(sums.first_sent_at),
-        "last_saved_at": iso(sums.last_saved_at),
+        "pictures": totals.images,
+        "clips": totals.videos,
+        "gone": totals.missing_count,
+        "unreadable": totals.unreadable_count,
+        "first_sent_at": iso(totals.first_sent_at),
+        "last_saved_at": iso(totals.last_saved_at),
     }
 
 
-def _say(job: str, written: "Written") -> None:
+def _say(job: str, written: "WrittenReport") -> None:
     from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
 
     first, *more = written.files
-    print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.sums.items, 'item')})")
+    print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.totals.items, 'item')})")
     if more:
         size = size_text(sum(file.size_bytes for file in more))
         print_result(f"  goes on in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
-    if written.sums.gone_count:
+    if written.totals.missing_count:
         print_result(
-            f"  {plural(written.sums.gone_count, 'file')} no longer where saved; the report names what is gone"
+            f"  {plural(written.totals.missing_count, 'file')} no longer where saved; the report names what is gone"
         )

@@ -1,9 +1,19 @@
-"""Datasets of what is done: one module per format. Media are linked or copied, never moved; nothing is deleted."""
+"""Datasets of finished outputs. Media are linked or copied, never moved, and no file of another program is deleted."""
 
-from batchkiln.exports.card import Subject
-from batchkiln.exports.columns_inference import JobChanged, SchemaInference
+from batchkiln.exports.card import JobFacts
+from batchkiln.exports.dataset_columns import JobChangedDuringExport, SchemaInference
 from batchkiln.exports.destinations import Link
-from batchkiln.exports.export import Export, Format, Wishes
-from batchkiln.exports.result import LeftOut, Outcome
+from batchkiln.exports.export import Export, ExportOptions, Format
+from batchkiln.exports.result import ExportResult, LeftOut
 
-__all__ = ["Export", "Format", "JobChanged", "LeftOut", "Link", "Outcome", "SchemaInference", "Subject", "Wishes"]
+__all__ = [
+    "Export",
+    "ExportOptions",
+    "ExportResult",
+    "Format",
+    "JobChangedDuringExport",
+    "JobFacts",
+    "LeftOut",
+    "Link",
+    "SchemaInference",
+]

@@ -1,7 +1,7 @@
-"""The dataset card: what is in the dataset, for people and for the Hugging Face Hub, which reads the front matter.
+"""The dataset card, README.md: a description for people, and front matter that the Hugging Face Hub reads.
 
-It depends on the job and the rows alone, so that the same dataset has the same card. What a person writes below its
-last line is kept.
+It depends only on the job and the rows, so equal datasets have equal cards. Text that a person adds below its last
+line is kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,79 +10,68 @@ from typing import Any, Final
 
 import yaml
 
-from batchkiln.exports.columns_inference import Columns
-from batchkiln.exports.result import Outcome
+from batchkiln.exports.dataset_columns import Columns
+from batchkiln.exports.result import ExportResult
 
 _FENCE: Final = "---\n"
-_OURS: Final = "batchkiln"
-_YOURS: Final = "<!-- What you write below this line is kept by the next export. -->\n"
-_MANY: Final = 1_000
-
-_EXPLAINED: Final[Mapping[str, str]] = {
-    "file_name": "the file, relative to the table",
-    "text": "the prompt",
-    "item": "the item's id in its job",
-    "index": "its place in the job",
-    "output": "which output of the item",
-    "type": "`image` or `video`",
-    "model": "the model that made it",
-    "mode": "what it was made from",
-    "generation_id": "the service's id of the generation",
-    "created_at": "when the file was fetched (UTC)",
-    "media_type": "the file's media type",
-    "bytes": "the file's size",
-    "sha256": "the file's hash",
-}
+_LAYOUT: Final = "batchkiln"  # the field of the front matter that records the export's layout
+_KEPT_BELOW: Final = "<!-- What you write below this line is kept by the next export. -->\n"
+_SIZE_CATEGORIES: Final = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What a card tells of the job itself. `credits_spent` is what was charged and not refunded."""
+class JobFacts:
+    """The figures of the job on a card. `credits_spent` is net of refunds; `items` counts all items of the job."""
 
-    job: str
+    name: str
     description: str
     items: int
     credits_spent: int
 
 
 def front_matter(card: str) -> dict[str, Any]:
-    """Read a card's front matter, empty where it has none. Raises `yaml.YAMLError`."""
+    """Return a card's front matter, empty if it has none. Raises `yaml.YAMLError`."""
     if not card.startswith(_FENCE):
         return {}
     found = yaml.safe_load(card.removeprefix(_FENCE).partition("\n---")[0])
     return found if isinstance(found, dict) else {}
 
 
-def told_of(front: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Give the layout that an export recorded in its card; None for the card of another program."""
-    found = front.get(_OURS)
+def recorded_layout(front: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the layout that an export recorded in its card; None for the card of another program."""
+    found = front.get(_LAYOUT)
     return found if isinstance(found, dict) else None
 
 
-def first_card_text(subject: Subject, layout: Mapping[str, Any]) -> str:
-    """Write the card of an export that has not come to its end."""
+def first_card_text(job: JobFacts, layout: Mapping[str, Any]) -> str:
+    """Return the card of an unfinished export."""
     return "".join(
         [
-            _front({"pretty_name": subject.job, _OURS: dict(layout)}),
-            f"# {subject.job}\n\nThis export was begun and has not come to its end: run the same command again.\n",
+            _front({"pretty_name": job.name, _LAYOUT: dict(layout)}),
+            f"# {job.name}\n\nThis export is not finished: run the same command again to continue it.\n",
         ]
     )
 
 
 def card_text(
-    subject: Subject, layout: Mapping[str, Any], outcome: Outcome, columns: Columns, *, earlier: str | None
+    job: JobFacts, layout: Mapping[str, Any], result: ExportResult, columns: Columns, *, earlier: str | None
 ) -> str:
-    """Write the card of a whole export; `earlier` is the one that it takes the place of."""
+    """Return the card of a finished export; `earlier` is the card that it replaces."""
     parts = [
-        _front(_matter(subject, layout, outcome)),
-        f"# {subject.job}\n\n",
-        f"{subject.description.strip()}\n\n" if subject.description.strip() else "",
-        _figures(subject, outcome),
-        _splits(outcome),
+        _front(_matter(job, layout, result)),
+        f"# {job.name}\n\n",
+        f"{job.description.strip()}\n\n" if job.description.strip() else "",
+        _figures(job, result),
+        _splits(result),
         _columns(columns),
-        _loading(layout, outcome),
-        f"\n{_YOURS}",
-        (earlier or "").partition(_YOURS)[2],
+        _loading(layout, result),
+        f"\n{_KEPT_BELOW}",
+        (earlier or "").partition(_KEPT_BELOW)[2],
     ]
     return "".join(parts)
 
@@ -91,32 +80,32 @@ def _front(matter: Mapping[str, Any]) -> str:
     return f"{_FENCE}{yaml.safe_dump(dict(matter), sort_keys=False, allow_unicode=True)}{_FENCE}"
 
 
-def _matter(subject: Subject, layout: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+def _matter(job: JobFacts, layout: Mapping[str, Any], result: ExportResult) -> dict[str, Any]:
     matter = {
-        "pretty_name": subject.job,
-        "task_categories": sorted(outcome.modes),  # the Hub names its tasks as the service its modes
-        "tags": ["synthetic", _OURS],
-        "size_categories": [_size_category(outcome.files)],
-        "configs": _configs(layout, outcome),
-        _OURS: dict(layout),
+        "pretty_name": job.name,
+        "task_categories": sorted(result.modes),  # the Hub's tasks have the names of the modes
+        "tags": ["synthetic", _LAYOUT],
+        "size_categories": [_size_category(result.files)],
+        "configs": _configs(layout, result),
+        _LAYOUT: dict(layout),
     }
-    return {name: value for name, value in matter.items() if value}  # the Hub takes no empty list
+    return {name: value for name, value in matter.items() if value}  # the Hub rejects empty lists
 
 
-def _configs(layout: Mapping[str, Any], outcome: Outcome) -> list[dict[str, Any]]:
-    """Say which files a loader takes for which split; a dataset of several kinds has a configuration for each."""
-    splits = [name for name in layout["splits"] if outcome.splits[name, False] or outcome.splits[name, True]]
+def _configs(layout: Mapping[str, Any], result: ExportResult) -> list[dict[str, Any]]:
+    """Return the files that a loader takes for each split, one configuration for each kind of file."""
+    splits = [name for name in layout["splits"] if result.splits[name, False] or result.splits[name, True]]
     match layout["format"]:
         case "imagefolder":
-            # A loader takes all that a card names for one kind of media, so that clips beside pictures are not named.
+            # A loader reads all files of a configuration as one kind of media, so a mixed job's videos are not listed.
             root = "images/" if len(layout["makes"]) > 1 else ""
-            pictured = [split for split in splits if not root or outcome.splits[split, False]]
-            patterns = {"default": {split: f"{root}{split}/**" for split in pictured}}
+            listed = [split for split in splits if not root or result.splits[split, False]]
+            patterns = {"default": {split: f"{root}{split}/**" for split in listed}}
         case "webdataset":
-            extensions = sorted(outcome.extensions)
+            extensions = sorted(result.extensions)
             patterns = {
                 extension if len(extensions) > 1 else "default": {
-                    split: f"{split}/{extension}-*.tar" for split in splits if outcome.shards[split, extension]
+                    split: f"{split}/{extension}-*.tar" for split in splits if result.shards[split, extension]
                 }
                 for extension in extensions
             }
@@ -130,64 +119,46 @@ def _configs(layout: Mapping[str, Any], outcome: Outcome) -> list[dict[str, Any]
 
 
 def _size_category(rows: int) -> str:
-    if rows < _MANY:
-        return "n<1K"
-    for low, high, name in (
-        (1_000, 10_000, "1K<n<10K"),
-        (10_000, 100_000, "10K<n<100K"),
-        (100_000, 1_000_000, "100K<n<1M"),
-    ):
-        if low <= rows < high:
-            return name
-    return "1M<n<10M"
+    return next((name for limit, name in _SIZE_CATEGORIES if rows < limit), "1M<n<10M")
 
 
-def _figures(subject: Subject, outcome: Outcome) -> str:
+def _figures(job: JobFacts, result: ExportResult) -> str:
     lines = [
-        ("Images", f"{outcome.files - outcome.videos:,}"),
-        ("Videos", f"{outcome.videos:,}"),
-        ("Bytes", f"{outcome.size_bytes:,}"),
-        ("Items", f"{outcome.items:,} of {subject.items:,}"),
-        ("Models", ", ".join(f"{model} ({count:,})" for model, count in sorted(outcome.models.items()))),
-        *((name, outcome.parameter(name)) for name in sorted(outcome.values)),
-        ("Credits spent", f"{subject.credits_spent:,}"),
+        ("Images", f"{result.files - result.videos:,}"),
+        ("Videos", f"{result.videos:,}"),
+        ("Bytes", f"{result.size_bytes:,}"),
+        ("Items", f"{result.items:,} of {job.items:,}"),
+        ("Models", ", ".join(f"{model} ({count:,})" for model, count in sorted(result.models.items()))),
+        *((name, result.parameter_values(name)) for name in sorted(result.values)),
+        ("Credits spent", f"{job.credits_spent:,}"),
     ]
-    if outcome.first_at is not None and outcome.last_at is not None:
-        days = sorted({f"{at:%Y-%m-%d}" for at in (outcome.first_at, outcome.last_at)})
+    if result.first_at is not None and result.last_at is not None:
+        days = sorted({f"{at:%Y-%m-%d}" for at in (result.first_at, result.last_at)})
         lines.append(("Made", f"{' to '.join(days)} (UTC)"))
-    if outcome.left_count:
-        lines.append(("Left out", f"{outcome.left_count:,} files that are gone or damaged"))
+    if result.left_out_count:
+        lines.append(("Left out", f"{result.left_out_count:,} files that are gone or changed"))
     return _table(("", ""), lines)
 
 
-def _splits(outcome: Outcome) -> str:
-    names = dict.fromkeys(split for split, _ in outcome.splits)
-    rows = [(name, f"{outcome.splits[name, False]:,}", f"{outcome.splits[name, True]:,}") for name in sorted(names)]
+def _splits(result: ExportResult) -> str:
+    names = dict.fromkeys(split for split, _ in result.splits)
+    rows = [(name, f"{result.splits[name, False]:,}", f"{result.splits[name, True]:,}") for name in sorted(names)]
     return "\n## Splits\n\n" + _table(("split", "images", "videos"), rows)
 
 
 def _columns(columns: Columns) -> str:
-    keys = {name: key for key, name in columns.metadata.items()}
-    rows = []
-    for name, kind in columns.kinds.items():
-        if name in keys:
-            told = "metadata" if keys[name] == name else f"metadata `{keys[name]}`"
-        elif name in columns.parameters:
-            told = "a parameter of the request"
-        else:
-            told = _EXPLAINED[name]
-        rows.append((f"`{name}`", kind.value, told))
+    rows = [(f"`{name}`", columns.types[name].value, text) for name, text in columns.descriptions().items()]
     return "\n## Columns\n\n" + _table(("column", "type", ""), rows)
 
 
-def _loading(layout: Mapping[str, Any], outcome: Outcome) -> str:
+def _loading(layout: Mapping[str, Any], result: ExportResult) -> str:
     if layout["format"] == "imagefolder" and len(layout["makes"]) > 1:
         lines = [
             'images = load_dataset("imagefolder", data_dir="path/to/this/folder/images")',
             'videos = load_dataset("videofolder", data_dir="path/to/this/folder/videos")',
         ]
     else:
-        names = [config["config_name"] for config in _configs(layout, outcome)]
+        names = [config["config_name"] for config in _configs(layout, result)]
         chosen = [f', "{name}"' for name in names] if len(names) > 1 else [""]
         lines = [f'dataset = load_dataset("path/to/this/folder"{name})' for name in chosen]
     code = "\n".join(["from datasets import load_dataset", "", *lines])

@@ -1,6 +1,6 @@
-"""Where a dataset is written, as the formats see it: a folder of this machine, or whatever fsspec reaches by a URL.
+"""Where a dataset is written: a local folder, or a URL that fsspec opens.
 
-A file gets its final name only when it is whole. Nothing is deleted but what this process made and did not need.
+A file gets its final name only when it is complete. Only files that this export made are deleted.
 """
 
 from collections.abc import Mapping
@@ -8,12 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
+from batchkiln.core.errors import OutputDirNotWritable
+
 CARD: Final = "README.md"
 HEAD_BYTES: Final = 64 * 1024
 
 
 class Link(StrEnum):
-    """How media come into a folder."""
+    """How media get into a folder."""
 
     HARD = "hard"
     SYM = "sym"
@@ -21,45 +23,52 @@ class Link(StrEnum):
 
 
 class Destination(Protocol):
-    """Where a dataset is written. Names are relative, with slashes. Raises `OutputsUnwritable`."""
+    """The place of a dataset. Names are relative and use slashes. Methods raise `OutputDirNotWritable`."""
 
     title: str
 
     @property
     def staging(self) -> Path:
-        """A folder of this machine for what is being made; on the same disk where the place is a folder."""
+        """A local folder for unfinished files; on the destination's own disk where that is a folder."""
 
     def card(self) -> str | None:
-        """Give the text of the dataset's card; None where there is none."""
+        """Return the text of the dataset's card; None if there is none."""
 
     def is_empty(self) -> bool:
-        """Whether nothing is there, hidden files apart."""
+        """Return whether the destination holds no files, apart from hidden ones."""
 
     def sizes(self, folder: str) -> Mapping[str, int]:
-        """Give the files right in a folder with their sizes; links count as what they lead to."""
+        """Return the sizes in bytes of the files directly in a folder, by name. Links are followed."""
 
-    def local(self, name: str) -> Path | None:
-        """Give the path at which a file there can be read on this machine."""
+    def local_path(self, name: str) -> Path | None:
+        """Return the local path of a file; None for a destination that is not on this machine."""
 
     def head(self, name: str) -> bytes:
-        """Give the first 64 KiB of a file, nothing where it is not there."""
+        """Return the first 64 KiB of a file; no bytes if there is no such file."""
 
-    def take(self, source: Path, name: str) -> None:
-        """Link or copy an output to a name, in place of any file that is there; at a URL, soon."""
+    def add_media(self, source: Path, name: str) -> None:
+        """Link or copy an output to a name, replacing any file there. A URL may send it later, by `flush`."""
 
     def publish(self, staged: Path, name: str) -> None:
-        """Give a file that was made in `staging` its name, in place of any that is there."""
+        """Move a file from `staging` to its name, replacing any file there."""
 
-    def withdraw(self, name: str) -> None:
-        """Remove a table of an earlier export that no row is left for."""
+    def remove(self, name: str) -> None:
+        """Remove a table of an earlier export that has no rows any more."""
 
-    def settle(self) -> None:
-        """Come back when all that was taken is there, and survives a power cut where that can be had."""
+    def flush(self) -> None:
+        """Return when all media are in place, and survive a power cut where the destination allows that."""
 
     def close(self) -> None:
-        """Remove what was made and not needed."""
+        """Remove the staging folder."""
 
 
-def needs_extra(what: str) -> str:
-    """Say that an optional part is not installed, and how it is."""
-    return f"{what} needs an optional part that is not installed: pip install 'batchkiln[datasets]'"
+def missing_extra(feature: str) -> str:
+    """Return the message for a feature whose packages are not installed."""
+    return f"{feature} needs packages that are not installed: pip install 'batchkiln[datasets]'"
+
+
+def not_written(
+    where: str, reason: object, remedy: str = "fix that and run the same command again to continue"
+) -> OutputDirNotWritable:
+    """Return the error of a destination that cannot be written."""
+    return OutputDirNotWritable(f"{where}: {reason}. Exported files are kept and nothing was charged; {remedy}")

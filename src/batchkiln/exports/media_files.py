@@ -1,55 +1,93 @@
-"""Brings outputs to their places in a dataset, and leaves alone what an earlier export brought."""
+"""Outputs as the files of a dataset: checked against the queue's record, then linked or copied."""
 
-from collections.abc import Mapping
-from enum import Enum, auto
+import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from batchkiln.core.sample_names import DatasetRow, media_dir, sample_stem
 from batchkiln.exports.destinations import Destination
-from batchkiln.exports.source_files import Sources
 from batchkiln.outputs.file_formats import extension_of
 
+_READ_BYTES: Final = 1 << 20
 
-class Brought(Enum):
-    """What became of a file that can be exported."""
 
-    NEW = auto()
-    THERE = auto()
+class OutputUnusable(Exception):
+    """An output cannot be exported; the text is the reason."""
+
+
+class OutputChecker:
+    """Compares files with what was recorded of them: size and hash, or only the size if not `is_thorough`.
+
+    `check_interrupted` is called for each MiB read; what it raises ends the export.
+    """
+
+    def __init__(self, *, is_thorough: bool, check_interrupted: Callable[[], None]) -> None:
+        self._is_thorough = is_thorough
+        self._check_interrupted = check_interrupted
+
+    def check(self, row: DatasetRow) -> None:
+        """Raise `OutputUnusable` if an output is gone, changed or unreadable."""
+        path = Path(row.path)
+        try:
+            size_bytes = path.stat().st_size
+            if size_bytes != row.size_bytes:
+                raise OutputUnusable(f"it has {size_bytes:,} bytes, and {row.size_bytes:,} were recorded")
+            if self._is_thorough and self._sha256(path) != row.sha256:
+                raise OutputUnusable("its content is not what was recorded")
+        except FileNotFoundError as error:
+            raise OutputUnusable("the file is gone") from error
+        except OSError as error:
+            raise OutputUnusable(f"it cannot be read: {error.strerror}") from error
+
+    def is_copy(self, row: DatasetRow, path: Path | None, size_bytes: int) -> bool:
+        """Return whether an exported file still is the output. A file without a local path is judged by its size."""
+        if size_bytes != row.size_bytes:
+            return False
+        try:
+            return path is None or not self._is_thorough or self._sha256(path) == row.sha256
+        except OSError:
+            return False
+
+    def _sha256(self, path: Path) -> str:
+        digest = hashlib.sha256()
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(_READ_BYTES):
+                digest.update(chunk)
+                self._check_interrupted()
+        return digest.hexdigest()
 
 
 def file_name(row: DatasetRow) -> str:
-    """Return where an output stands below the folder of its kind: it depends on its item alone."""
+    """Return the name of an output below its media folder. It depends on the item alone."""
     return f"{media_dir(row.index)}{sample_stem(row.item, row.output)}.{extension_of(row.media_type)}"
 
 
 class MediaFiles:
-    """Takes rows in the order of their index, so that one listing per folder is all that is held."""
+    """Adds outputs to a destination. Rows come in the order of their index, so one listing per folder is kept."""
 
-    def __init__(self, place: Destination, sources: Sources) -> None:
-        """Bring files to `place` after `sources` has looked at them."""
-        self._place: Final = place
-        self._sources: Final = sources
-        self._listed: dict[str, tuple[str, Mapping[str, int]]] = {}
+    def __init__(self, destination: Destination, checker: OutputChecker) -> None:
+        self._destination = destination
+        self._checker = checker
+        self._listings: dict[str, tuple[str, Mapping[str, int]]] = {}
 
-    def bring(self, row: DatasetRow, home: str) -> Brought | str:
-        """Bring an output into the folder `home`, or say why it cannot be exported.
+    def add(self, row: DatasetRow, folder: str) -> bool:
+        """Add an output below a folder; return False if an earlier export has already done so.
 
-        A whole copy of an earlier export serves even where the output itself is gone: it may be the last one.
+        An intact copy of an earlier export counts even if the output itself is gone: it may be the last copy.
+        Raises `OutputUnusable`.
         """
-        name = f"{home}{file_name(row)}"
+        name = f"{folder}{file_name(row)}"
         parent, _, base = name.rpartition("/")
-        size_bytes = self._sizes(home, parent).get(base)
-        if size_bytes is not None and self._sources.is_whole(row, self._place.local(name), size_bytes):
-            return Brought.THERE
-        problem = self._sources.problem(row)
-        if problem is not None:
-            return problem
-        self._place.take(Path(row.path), name)
-        return Brought.NEW
+        size_bytes = self._sizes(folder, parent).get(base)
+        if size_bytes is not None and self._checker.is_copy(row, self._destination.local_path(name), size_bytes):
+            return False
+        self._checker.check(row)
+        self._destination.add_media(Path(row.path), name)
+        return True
 
-    def _sizes(self, home: str, parent: str) -> Mapping[str, int]:
-        held = self._listed.get(home)
-        if held is None or held[0] != parent:
-            held = self._listed[home] = (parent, self._place.sizes(parent))
-        return held[1]
+    def _sizes(self, folder: str, parent: str) -> Mapping[str, int]:
+        listing = self._listings.get(folder)
+        if listing is None or listing[0] != parent:
+            listing = self._listings[folder] = (parent, self._destination.sizes(parent))
+        return listing[1]

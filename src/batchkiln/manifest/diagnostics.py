@@ -1,4 +1,4 @@
-"""Collecting a person's mistakes with their places, so that all are reported at once, in the order of the text."""
+"""Diagnostics of a manifest: collected with their locations, and reported together in the order of the text."""
 
 import gzip
 import io
@@ -11,38 +11,46 @@ from typing import BinaryIO, Final, Protocol, cast
 
 from batchkiln.core.errors import Diagnostic, InputError
 
-MISTAKES_KEPT: Final = 50
+MAX_DIAGNOSTICS: Final = 50
 SHOWN_WIDTH: Final = 160
-LINE_SIZE_BYTES: Final = 4 << 20  # a longer line is shown by its beginning
+MAX_LINE_BYTES: Final = 4 << 20  # of a longer line, only the beginning is shown
 
-# What the YAML parser counts as the end of a line besides a line feed.
+# Line ends of YAML other than a line feed.
 _OTHER_BREAKS: Final = re.compile("\r(?!\n|$)|[\x85\u2028\u2029]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
-
-# What would be right; a function where finding it out takes long, asked only for a mistake that is kept.
 Remedy = str | Callable[[], str] | None
+"""How to correct an error. A function computes a slow one; it is called only for a diagnostic that is kept."""
 
 
 class Mark(Protocol):
-    """A place in a text, counted from 0."""
+    """A position in a text, counted from 0."""
 
     @property
     def line(self) -> int:
-        """Lines before it."""
+        """The line."""
 
     @property
     def column(self) -> int:
-        """Characters before it in its line."""
+        """The column, in characters."""
 
 
 class Unreadable(Exception):
-    """Reading cannot go on; the reason was added to the findings before."""
+    """Reading cannot continue. The reason is in the diagnostics already."""
+
+
+class InvalidValue(Exception):
+    """A value cannot be used: the reason and the remedy."""
+
+    def __init__(self, reason: str, remedy: Remedy = None) -> None:
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where something stands: the file as shown to the person, line and column from 1."""
+class Location:
+    """A place in a file: the file's name as the person wrote it; line and column from 1."""
 
     file: str
     line: int | None = None
@@ -50,93 +58,102 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
-    place: Place
+class _Entry:
+    location: Location
     reason: str
     remedy: str | None
     entry_line: int
 
 
 class Diagnostics:
-    """The mistakes found so far: the first 50 are kept, the others counted.
+    """The errors found so far. The first 50 are kept, the others counted.
 
-    `file` is the manifest as the person named it; `paths` tells where each shown file is read from.
+    `file` is the manifest's name as the person wrote it. `paths` maps such names to paths.
     """
 
     def __init__(self, file: str, path: Path) -> None:
         self.file = file
         self.paths: dict[str, Path] = {file: path}
-        self.entry_line = 0  # the manifest's line of the entry being read: rows of its source are sorted there
+        self.entry_line = 0  # the line of the current entry, where the errors of its source file are reported
         self.omitted = 0
-        self._kept: dict[tuple[Place, str], _Finding] = {}
+        self._kept: dict[tuple[Location, str], _Entry] = {}
 
     def __bool__(self) -> bool:
         return bool(self._kept)
 
     def copy(self) -> "Diagnostics":
-        """Give findings of their own that begin with these, and share the known files."""
-        twin = Diagnostics(self.file, self.paths[self.file])
-        twin.paths, twin.omitted, twin._kept = self.paths, self.omitted, dict(self._kept)
-        return twin
+        """Return a copy that shares `paths`."""
+        copied = Diagnostics(self.file, self.paths[self.file])
+        copied.paths, copied.omitted, copied._kept = self.paths, self.omitted, dict(self._kept)
+        return copied
 
     @property
     def is_full(self) -> bool:
-        """Whether further mistakes are only counted."""
-        return len(self._kept) >= MISTAKES_KEPT
+        """Whether further errors are only counted."""
+        return len(self._kept) >= MAX_DIAGNOSTICS
 
     def at(self, mark: Mark, reason: str, remedy: Remedy = None) -> None:
-        """Add a mistake at a mark of the manifest."""
-        self.add(Place(self.file, mark.line + 1, mark.column + 1), reason, remedy)
+        """Add an error at a mark of the manifest."""
+        self.add(Location(self.file, mark.line + 1, mark.column + 1), reason, remedy)
 
-    def add(self, place: Place, reason: str, remedy: Remedy = None) -> None:
-        """Add a mistake; the same one at the same place is kept once."""
-        key = place, reason.replace("`defaults.", "`")  # an item inherits what is wrong in the defaults
+    def at_line(self, line: int | None, reason: str, remedy: Remedy = None, *, column: int | None = None) -> None:
+        """Add an error at a line of the manifest (from 1), or about the manifest as a whole."""
+        self.add(Location(self.file, line, column), reason, remedy)
+
+    def add(self, location: Location, reason: str, remedy: Remedy = None) -> None:
+        """Add an error. The same error at the same location is kept once."""
+        key = location, reason.replace("`defaults.", "`")  # an item inherits the errors of the defaults
         if key in self._kept:
             return
         if self.is_full:
             self.omitted += 1
             return
-        entry_line = (place.line or 0) if place.file == self.file else self.entry_line
-        self._kept[key] = _Finding(place, reason, remedy() if callable(remedy) else remedy, entry_line)
+        entry_line = (location.line or 0) if location.file == self.file else self.entry_line
+        self._kept[key] = _Entry(location, reason, remedy() if callable(remedy) else remedy, entry_line)
 
     def error(self) -> InputError:
-        """Give the error that reports them, in the order of the text, each with its line."""
+        """Return the exception that reports all diagnostics, each with its source line."""
         ordered = sorted(
             self._kept.values(),
-            key=lambda one: (one.entry_line, one.place.file != self.file, one.place.line or 0, one.place.column or 0),
+            key=lambda one: (
+                one.entry_line,
+                one.location.file != self.file,
+                one.location.line or 0,
+                one.location.column or 0,
+            ),
         )
         wanted: dict[str, set[int]] = {}
-        for finding in ordered:
-            if finding.place.line is not None:
-                wanted.setdefault(finding.place.file, set()).add(finding.place.line)
+        for entry in ordered:
+            if entry.location.line is not None:
+                wanted.setdefault(entry.location.file, set()).add(entry.location.line)
         lines = {file: read_lines(self.paths[file], numbers) for file, numbers in wanted.items() if file in self.paths}
-        return InputError([_mistake(finding, lines) for finding in ordered], omitted=self.omitted)
+        return InputError([_diagnostic(entry, lines) for entry in ordered], omitted=self.omitted)
 
 
-def _mistake(finding: _Finding, lines: dict[str, dict[int, str]]) -> Diagnostic:
-    place = finding.place
-    text = lines.get(place.file, {}).get(place.line or 0)
-    column = place.column
-    if column is None and place.line is not None:  # a whole line is meant: its text begins there
+def _diagnostic(entry: _Entry, lines: dict[str, dict[int, str]]) -> Diagnostic:
+    location = entry.location
+    text = lines.get(location.file, {}).get(location.line or 0)
+    column = location.column
+    if column is None and location.line is not None:  # the whole line: point at its first character
         column = 1 if text is None else len(text) - len(text.lstrip()) + 1
     source_line, mark = (None, None) if text is None else excerpt(text, column)
     return Diagnostic(
-        reason=quoted(finding.reason, 600),
-        file=place.file,
-        line=place.line,
+        reason=quoted(entry.reason, 600),
+        file=location.file,
+        line=location.line,
         column=column,
         source_line=source_line,
         mark=mark,
-        remedy=None if finding.remedy is None else quoted(finding.remedy, 600),
+        remedy=None if entry.remedy is None else quoted(entry.remedy, 600),
     )
 
 
 def excerpt(line: str, column: int | None) -> tuple[str, int | None]:
-    """Give a line fit for a terminal, and where the column then is.
+    """Return a line for a terminal, and the column in it.
 
-    What does not print is replaced; a long line is cut around the column.
+    Unprintable characters are replaced. A long line is cut around the column.
     """
-    line = line.replace("\t", "→")  # to be seen, and one character wide, so that the mark stands under its place
+    line = line.replace("\t", "→")  # one character wide, so that the mark is in the right column
     if len(line) <= SHOWN_WIDTH:
         return _UNPRINTABLE.sub("\ufffd", line), column
     start = 0 if column is None or column < SHOWN_WIDTH - 20 else column - SHOWN_WIDTH // 2
@@ -147,13 +164,13 @@ def excerpt(line: str, column: int | None) -> tuple[str, int | None]:
 
 
 def quoted(text: str, width: int = 60) -> str:
-    """Give a text of the person's for use inside a sentence: bounded, and without control characters."""
+    """Return a person's text for use in a sentence: at most `width` characters, none of them unprintable."""
     cut = text if len(text) <= width else text[: width - 1] + "…"
     return _UNPRINTABLE.sub("\ufffd", cut)
 
 
 def read_lines(path: Path, wanted: set[int]) -> dict[int, str]:
-    """Read the lines of these numbers (from 1), as the parser counts lines. Those that cannot be read are left out."""
+    """Return lines by their numbers (from 1), counted as by the YAML parser. Unreadable lines are left out."""
     found: dict[int, str] = {}
     last = max(wanted)
     try:
@@ -161,7 +178,7 @@ def read_lines(path: Path, wanted: set[int]) -> dict[int, str]:
             for number, line in _numbered_lines(stream):
                 if number in wanted:
                     found[number] = line
-                if number >= last:  # before the rest of a line without end is passed over
+                if number >= last:  # without reading the rest of an endless line
                     break
     except (OSError, EOFError, ValueError, zlib.error):
         return found
@@ -169,7 +186,7 @@ def read_lines(path: Path, wanted: set[int]) -> dict[int, str]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading; the content of a `.gz` file."""
+    """Open a file for reading; a `.gz` file is decompressed. Raises `OSError`."""
     if path.suffix.lower() == ".gz":
         return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", gzip.open(path, "rb")), 1 << 16))
     return path.open("rb")
@@ -177,7 +194,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
     number = 1
-    while raw := stream.readline(LINE_SIZE_BYTES):
+    while raw := stream.readline(MAX_LINE_BYTES):
         is_whole = raw.endswith(b"\n")
         text = raw.decode("utf-8", "replace")
         for piece in _OTHER_BREAKS.split(text.rstrip("\r\n") if is_whole else text):
@@ -188,5 +205,5 @@ def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
 
 
 def _skip_line(stream: BinaryIO) -> None:
-    while (raw := stream.readline(LINE_SIZE_BYTES)) and not raw.endswith(b"\n"):
+    while (raw := stream.readline(MAX_LINE_BYTES)) and not raw.endswith(b"\n"):
         pass

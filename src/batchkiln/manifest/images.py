@@ -1,4 +1,4 @@
-"""Input images: that they are there, are what the service takes, and can be decoded; each file is read once."""
+"""Checks of input images: they exist, have a format that the service accepts, and can be decoded."""
 
 import hashlib
 import os
@@ -10,91 +10,82 @@ from pathlib import Path
 from typing import Final
 
 from batchkiln.core.job import InputFile
-from batchkiln.manifest.diagnostics import quoted
+from batchkiln.manifest.diagnostics import InvalidValue, quoted
 
 MAX_SIZE_BYTES: Final = 30 << 20  # Service section 4, image upload flow, step 1
-MAX_PIXELS: Final = 100_000_000  # decoding takes four bytes for each
-# MPO is what Pillow calls a JPEG that holds further pictures behind its own, as many telephones write them.
+MAX_PIXELS: Final = 100_000_000  # decoding takes four bytes a pixel
+# MPO is Pillow's name for a JPEG that is followed by more pictures, as many phones write it.
 _MEDIA_TYPES: Final = {"JPEG": "image/jpeg", "MPO": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
 _FORMATS: Final = ("JPEG", "PNG", "WEBP")
-# What Pillow raises for bytes that are not the image they begin as; its decoders are not more exact.
+# What Pillow's decoders raise for a damaged image.
 _BROKEN: Final = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, ArithmeticError, MemoryError),
     *(AttributeError, AssertionError, RuntimeError, struct.error, zlib.error),
 )
 
 
-class ImageRefused(Exception):
-    """An input that cannot be uploaded: the reason and the remedy."""
-
-    def __init__(self, reason: str, remedy: str | None = None) -> None:
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(reason)
-
-
 class Images:
-    """Checks inputs named relative to a folder, and remembers the answers by name."""
+    """Checks inputs relative to a folder. Each file is read once; the results are cached by name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, InputFile | ImageRefused] = {}
+        self._known: dict[str, InputFile | InvalidValue] = {}
 
     def get(self, name: str) -> InputFile:
-        """Give the file as it is now. Raises `ImageRefused`, with the same reason each time."""
+        """Return the file's path, hash, size and type. Raises `InvalidValue`."""
         known = self._known.get(name)
         if known is None:
             try:
                 known = _examine(self._folder, name)
-            except ImageRefused as refused:
+            except InvalidValue as refused:
                 known = refused
             self._known[name] = known
-        if isinstance(known, ImageRefused):
-            raise ImageRefused(known.reason, known.remedy)  # one kept for all would grow by a traceback each time
+        if isinstance(known, InvalidValue):
+            raise InvalidValue(known.reason, known.remedy)  # a copy: the cached one would grow by a traceback each time
         return known
 
 
 def _examine(folder: Path, name: str) -> InputFile:
     if "://" in name:
         remedy = "download it, and name the local file: it is uploaded to your account (Service rule 2.2.4)"
-        raise ImageRefused(f"`{quoted(name)}` is an address; the service refuses external images", remedy)
-    path = Path(os.path.abspath(folder / name))  # noqa: PTH100  resolve() would follow links, and name another file
+        raise InvalidValue(f"`{quoted(name)}` is a URL; the service refuses external images", remedy)
+    path = Path(os.path.abspath(folder / name))  # noqa: PTH100  resolve() would follow links
     try:
-        str(path).encode()  # the queue keeps it as UTF-8
+        str(path).encode()  # the queue stores it as UTF-8
         content = _read(path, name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ImageRefused(
+        raise InvalidValue(
             f"`{quoted(name)}` cannot be read: {reason}", f"looked for {quoted(str(path), 300)}"
         ) from error
     return InputFile(str(path), hashlib.sha256(content).hexdigest(), len(content), _media_type(path, name))
 
 
 def _read(path: Path, name: str) -> bytes:
-    # Checked before opening: a pipe would block, a device would never end.
+    # Checked before opening: a pipe may block, and a device may not end.
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ImageRefused(f"`{quoted(name)}` is no regular file")
+        raise InvalidValue(f"`{quoted(name)}` is not a regular file")
     if status.st_size > MAX_SIZE_BYTES:
         remedy = "the service takes at most 30 MiB a file (Service section 8)"
-        raise ImageRefused(f"`{quoted(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
+        raise InvalidValue(f"`{quoted(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
     with path.open("rb") as stream:
         return stream.read(MAX_SIZE_BYTES + 1)
 
 
 def _media_type(path: Path, name: str) -> str:
-    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  slow to import, and most manifests name no image
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  slow to import, and most manifests have no images
 
     remedy = "the service takes JPEG, PNG and WebP (Service section 8)"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of large images; the bound below is ours
+            warnings.simplefilter("ignore")  # Pillow warns about large images; the limit is checked below
             with Image.open(path, formats=_FORMATS) as image:
                 if image.width * image.height > MAX_PIXELS:
-                    raise ImageRefused(f"`{quoted(name)}` has {image.width} x {image.height} pixels", "make it smaller")
+                    raise InvalidValue(f"`{quoted(name)}` has {image.width} x {image.height} pixels", "make it smaller")
                 image.load()
                 return _MEDIA_TYPES[image.format or ""]
     except UnidentifiedImageError as error:
-        raise ImageRefused(f"`{quoted(name)}` is no JPEG, PNG or WebP image", remedy) from error
+        raise InvalidValue(f"`{quoted(name)}` is not a JPEG, PNG or WebP image", remedy) from error
     except (*_BROKEN, Image.DecompressionBombError) as error:
-        raise ImageRefused(f"`{quoted(name)}` is a damaged image: {quoted(str(error))}", "replace the file") from error
+        raise InvalidValue(f"`{quoted(name)}` is a damaged image: {quoted(str(error))}", "replace the file") from error

@@ -1,40 +1,31 @@
-"""An entry of `items` that is written out, to its items; and what such entries share with templated ones."""
+"""Items written in the manifest, and what they share with items made from rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from batchkiln.core import filenames
-from batchkiln.core.catalogue import Objection, PlacedObjection, against_prompt
+from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec
-from batchkiln.manifest.diagnostics import Diagnostics, Place
-from batchkiln.manifest.prompts import NotAllowed, checked_id, checked_prompt
+from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem
 from batchkiln.manifest.settings import SettingsReader, describe
 from batchkiln.manifest.templates import text_of
-from batchkiln.manifest.validation import check_names, suggestion
-from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.validation import check_names, checked_id, checked_prompt, suggestion
+from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, SeqNode, scalar_value
 
-_INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
-_ALONE: Final = frozenset({"id", "prompt"})
 MAX_COMBINATIONS: Final = 10_000_000
+_INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 
 
 @dataclass(slots=True)
-class Allowance:
-    """What is left, for a whole manifest, of work that a few words of it can ask for."""
+class LocatedItem:
+    """An item, and its location: the line (from 1) of the manifest, or of its row's source file.
 
-    combinations: int = MAX_COMBINATIONS
-
-
-@dataclass(slots=True)
-class PlacedItem:
-    """An item and where it stands: `line` (from 1) of the manifest, or of the source file of its row.
-
-    `objections` are what the service's catalogue says against it.
+    `objections` are the service catalogue's.
     """
 
     spec: ItemSpec
@@ -43,92 +34,102 @@ class PlacedItem:
     objections: tuple[PlacedObjection, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What all entries of a manifest share. `stem` begins the ids of items without one."""
+class InvalidEntry(Exception):
+    """An entry or row gives no item. The reason is in the diagnostics."""
 
-    findings: Diagnostics
+
+@dataclass(slots=True)
+class ManifestContext:
+    """What all entries of a manifest share. Ids of items without one begin with `stem`.
+
+    `pattern_fields` are the fields of the file name `pattern` that are not built in. Source files are relative to
+    `folder`, which the person wrote as `shown_folder`. A few words can ask for many combinations of matrices, so the
+    whole manifest has one limit, `combinations_left`.
+    """
+
+    diagnostics: Diagnostics
     settings: SettingsReader
     pattern: str
-    pattern_fields: frozenset[str]  # those that are not built in
+    pattern_fields: frozenset[str]
     stem: str
     folder: Path
     shown_folder: str
-    allowance: Allowance = field(default_factory=Allowance)
+    combinations_left: int = MAX_COMBINATIONS
+
+    def invalid(self, mark: Mark, reason: str, remedy: Remedy = None) -> InvalidEntry:
+        """Add a diagnostic, and return the exception to raise."""
+        self.diagnostics.at(mark, reason, remedy)
+        return InvalidEntry()
 
 
-class NotMade(Exception):
-    """No item can be made of an entry or row; the reason is in the findings."""
-
-
-def inline_items(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
-    """Give the items of an entry that is written out; `position` counts from 1. Mistakes go to the findings."""
+def inline_items(context: ManifestContext, node: Node, position: int) -> Iterable[LocatedItem]:
+    """Return the items of an entry; `position` counts from 1. None if it is invalid, which adds diagnostics."""
     try:
-        return _inline(frame, node, position)
-    except NotMade:
+        return _inline(context, node, position)
+    except InvalidEntry:
         return ()
 
 
-def _inline(frame: Frame, node: Node, position: int) -> Iterable[PlacedItem]:
+def _inline(context: ManifestContext, node: Node, position: int) -> Iterable[LocatedItem]:
     if isinstance(node, SeqNode):
-        frame.findings.at(node.start_mark, "an item is a text or a mapping, not a list", "as in `- prompt: A red fox`")
-        raise NotMade
+        raise context.invalid(
+            node.start_mark, "an item is a text or a mapping, not a list", "as in `- prompt: A red fox`"
+        )
     entry = node if isinstance(node, MapNode) else MapNode(node.start_mark, {})
     pairs = entry.pairs
     if not pairs.keys() <= _INLINE_FIELDS:
-        check_names(entry, [*InlineItem.model_fields, "from", "matrix"], frame.findings)
+        check_names(entry, [*InlineItem.model_fields, "from", "matrix"], context.diagnostics)
     prompt_node = node if not isinstance(node, MapNode) else pairs["prompt"][1] if "prompt" in pairs else None
     if prompt_node is None:
-        frame.findings.at(entry.start_mark, "`prompt` is missing", "an item says what is to be made: `prompt: …`")
-    prompt = None if prompt_node is None else _text(frame, prompt_node, "prompt")
-    name = _text(frame, pairs["id"][1], "id") if "id" in pairs else _default_id(frame, entry, position)
-    inputs = frame.settings.inputs(entry)
-    settled = frame.settings.settled(entry, frame.settings.inputs_count(entry) if inputs is None else len(inputs))
-    metadata = frame.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
-    repeat = read_repeat(frame, entry)
-    if prompt is None or name is None or inputs is None or settled is None or metadata is None:
-        raise NotMade
-    line = entry.start_mark.line + 1
+        context.diagnostics.at(entry.start_mark, "`prompt` is missing", "describe what to make: `prompt: …`")
+    prompt = None if prompt_node is None else _text(context, prompt_node, "prompt")
+    name = _text(context, pairs["id"][1], "id") if "id" in pairs else _default_id(context, entry, position)
+    inputs = context.settings.inputs(entry)
+    settings = context.settings.resolve(entry, context.settings.inputs_count(entry) if inputs is None else len(inputs))
+    metadata = context.settings.metadata(pairs["metadata"][1] if "metadata" in pairs else None)
+    repeat = read_repeat(context, entry)
+    if prompt is None or name is None or inputs is None or settings is None or metadata is None:
+        raise InvalidEntry
     values, text = metadata
     try:
-        file_name = file_name_for(frame, values, {}) if frame.pattern_fields else None
-    except NotAllowed as error:
-        frame.findings.at(entry.start_mark, error.reason, error.remedy)
-        raise NotMade from error
-    spec = ItemSpec(name, settled.recipe, prompt, inputs, settled.priority, text, file_name)
-    objections = settled.objections
-    mark = (prompt_node or node).start_mark
-    place = Place(frame.findings.file, mark.line + 1, mark.column + 1)
-    if settled.prompt_limit is not None and (found := against_prompt(prompt, settled.prompt_limit)):
-        objections = (*objections, placed_objection(found, place))
-    return repeated(frame, spec, repeat, Place(frame.findings.file, line), objections)
+        file_name = file_name_for(context, values, {}) if context.pattern_fields else None
+    except InvalidValue as error:
+        raise context.invalid(entry.start_mark, error.reason, error.remedy) from error
+    spec = ItemSpec(name, settings.recipe, prompt, inputs, settings.priority, text, file_name)
+    objections = settings.objections
+    if settings.prompt_limit is not None and (objection := against_prompt(prompt, settings.prompt_limit)):
+        mark = (prompt_node or node).start_mark
+        location = Location(context.diagnostics.file, mark.line + 1, mark.column + 1)
+        objections = (*objections, located_objection(objection, location))
+    return repeated(context, spec, repeat, Location(context.diagnostics.file, entry.start_mark.line + 1), objections)
 
 
-def _default_id(frame: Frame, entry: MapNode, position: int) -> str | None:
-    """Give the manifest's name and the position; a file may have a name that no id can have."""
+def _default_id(context: ManifestContext, entry: MapNode, position: int) -> str | None:
+    """Return the manifest's name and the position. A file's name may hold characters that an id may not."""
     try:
-        return checked_id(f"{frame.stem}-{position}")
-    except NotAllowed as error:
-        frame.findings.at(entry.start_mark, f"by the manifest's own name, {error.reason}", "set `id`, or rename it")
+        return checked_id(f"{context.stem}-{position}")
+    except InvalidValue as error:
+        reason = f"the default id comes from the manifest's name, and {error.reason}"
+        context.diagnostics.at(entry.start_mark, reason, "set `id`, or rename the manifest")
         return None
 
 
-def _text(frame: Frame, node: Node, field: str) -> str | None:
-    """Check the text of a prompt or an id."""
+def _text(context: ManifestContext, node: Node, field: str) -> str | None:
+    """Return a valid prompt or id; None after adding a diagnostic."""
     if not isinstance(node, ScalarEvent) or (node.implicit[0] and not isinstance(scalar_value(node), str)):
-        found = describe(node) or "nothing"
         remedy = "quote it to make it text" if isinstance(node, ScalarEvent) else None
-        frame.findings.at(node.start_mark, f"`{field}` must be text, and is {found}", remedy)
+        reason = f"`{field}` must be text, and is {describe(node) or 'nothing'}"
+        context.diagnostics.at(node.start_mark, reason, remedy)
         return None
     try:
         return checked_prompt(node.value) if field == "prompt" else checked_id(node.value)
-    except NotAllowed as error:
-        frame.findings.at(node.start_mark, error.reason, error.remedy)
+    except InvalidValue as error:
+        context.diagnostics.at(node.start_mark, error.reason, error.remedy)
         return None
 
 
-def read_repeat(frame: Frame, entry: MapNode) -> int | None:
-    """Give how many items of each are wanted, where that is said."""
+def read_repeat(context: ManifestContext, entry: MapNode) -> int | None:
+    """Return the value of `repeat`, if the entry has it. Raises `InvalidEntry`."""
     pair = entry.pairs.get("repeat")
     if pair is None:
         return None
@@ -136,64 +137,63 @@ def read_repeat(frame: Frame, entry: MapNode) -> int | None:
     value = scalar_value(node) if isinstance(node, ScalarEvent) else None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_REPEAT:
         reason = f"`repeat` must be a whole number, and is {describe(node) or 'nothing'}"
-        frame.findings.at(node.start_mark, reason, f"1 to {MAX_REPEAT:,}")
-        raise NotMade
+        raise context.invalid(node.start_mark, reason, f"1 to {MAX_REPEAT:,}")
     return value
 
 
-def placed_objection(objection: Objection, place: Place, *, where: str = "") -> PlacedObjection:
-    """Give an objection with its place; `where` is said after the remedy."""
-    remedy = f"{objection.remedy}{where}"
+def located_objection(objection: Objection, location: Location, *, addition: str = "") -> PlacedObjection:
+    """Return an objection with its location; `addition` follows the remedy."""
+    remedy = f"{objection.remedy}{addition}"
     return PlacedObjection(
-        place.file, place.line or 0, place.column, objection.reason, remedy, is_clear=objection.is_clear
+        location.file, location.line or 0, location.column, objection.reason, remedy, is_clear=objection.is_clear
     )
 
 
 def repeated(
-    frame: Frame, spec: ItemSpec, repeat: int | None, place: Place, objections: tuple[PlacedObjection, ...] = ()
-) -> Iterable[PlacedItem]:
-    """Give the item itself, or as many as `repeat` says."""
-    line = place.line or 0
+    context: ManifestContext,
+    spec: ItemSpec,
+    repeat: int | None,
+    location: Location,
+    objections: tuple[PlacedObjection, ...] = (),
+) -> Iterable[LocatedItem]:
+    """Return the item, or `repeat` items with numbered ids."""
+    item = LocatedItem(spec, location.file, location.line or 0, objections)
     if repeat is None:
-        return (PlacedItem(spec, place.file, line, objections),)
+        return (item,)
     try:
         checked_id(f"{spec.name}-{repeat}")
-    except NotAllowed as error:
-        frame.findings.add(place, error.reason, error.remedy)
+    except InvalidValue as error:
+        context.diagnostics.add(location, error.reason, error.remedy)
         return ()
-    return _repetitions(PlacedItem(spec, place.file, line, objections), repeat)
+    return _repetitions(item, repeat)
 
 
-def _repetitions(placed: PlacedItem, repeat: int) -> Iterator[PlacedItem]:
-    spec = placed.spec
+def _repetitions(item: LocatedItem, repeat: int) -> Iterator[LocatedItem]:
+    spec = item.spec
     for number in range(1, repeat + 1):
         name = f"{spec.name}-{number}"
-        yield PlacedItem(
-            ItemSpec(name, spec.recipe, spec.prompt, spec.inputs, spec.priority, spec.metadata, spec.file_name),
-            placed.file,
-            placed.line,
-            placed.objections,
-        )
+        numbered = ItemSpec(name, spec.recipe, spec.prompt, spec.inputs, spec.priority, spec.metadata, spec.file_name)
+        yield LocatedItem(numbered, item.file, item.line, item.objections)
 
 
-def file_name_for(frame: Frame, metadata: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
-    """Fill the item's metadata and variables into the pattern. Raises `NotAllowed` where one is missing."""
+def file_name_for(context: ManifestContext, metadata: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+    """Return the file name pattern with an item's metadata and variables filled in. Raises `InvalidValue`."""
     texts: dict[str, str] = {}
-    for name in frame.pattern_fields:
+    for name in context.pattern_fields:
         source = metadata if name in metadata else variables
         if name not in source:
             known = {*filenames.BUILT_IN_FIELDS, *variables, *metadata} - {"col"}
-            raise NotAllowed(
-                f"`output.filename` names {{{name}}}, which this item has not", partial(suggestion, name, known)
+            raise InvalidValue(
+                f"`output.filename` names {{{name}}}, which this item does not have", partial(suggestion, name, known)
             )
         try:
             texts[name] = text_of(source[name])
         except TypeError as error:
-            raise NotAllowed(f"`output.filename` names {{{name}}}: {error}") from error
-    file_name = filenames.prerender(frame.pattern, texts)
+            raise InvalidValue(f"`output.filename` names {{{name}}}: {error}") from error
+    file_name = filenames.prerender(context.pattern, texts)
     if len(file_name) > filenames.MAX_PATTERN_LENGTH:
-        raise NotAllowed(
+        raise InvalidValue(
             f"`output.filename` becomes {len(file_name):,} characters long with this item's values",
-            f"at most {filenames.MAX_PATTERN_LENGTH:,}: let it name fewer fields",
+            f"at most {filenames.MAX_PATTERN_LENGTH:,}: use fewer fields in it",
         )
     return file_name

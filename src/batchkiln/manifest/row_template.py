@@ -1,4 +1,4 @@
-"""An entry with templates, compiled: what is the same for all rows is checked once, the rest filled in quickly."""
+"""An entry with templates, compiled: what is equal for all rows is checked once, and a row only fills in the rest."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,78 +6,87 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from batchkiln.core.catalogue import PlacedObjection, against_prompt
+from batchkiln.core.catalog_checks import PlacedObjection, against_prompt
 from batchkiln.core.job import InputFile, ItemSpec
-from batchkiln.manifest.diagnostics import Place, Remedy
+from batchkiln.manifest.diagnostics import InvalidValue, Location, Remedy
 from batchkiln.manifest.inline_items import (
-    Frame,
-    NotMade,
-    PlacedItem,
+    InvalidEntry,
+    LocatedItem,
+    ManifestContext,
     file_name_for,
-    placed_objection,
+    located_objection,
     read_repeat,
     repeated,
 )
-from batchkiln.manifest.prompts import NotAllowed, checked_id, checked_prompt
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters
-from batchkiln.manifest.settings import RECIPE_FIELDS, Settled, describe
+from batchkiln.manifest.settings import RECIPE_FIELDS, ResolvedSettings, describe
 from batchkiln.manifest.sources import Row
 from batchkiln.manifest.templates import Condition, Template, TemplateFailed, compile_condition, compile_template
-from batchkiln.manifest.validation import suggestion
-from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.validation import checked_id, checked_prompt, suggestion
+from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
-_KEPT_SETTINGS: Final = 10_000
-_KEPT_LENGTH: Final = 2_000  # of the texts that make a setting; longer ones are no setting, and not worth keeping
+_MAX_CACHED: Final = 10_000
+_MAX_CACHED_LENGTH: Final = 2_000  # characters of one row's settings; longer ones are rare and not worth the memory
 
 Variables = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
-    """A template of the entry, and where it stands."""
+class _Field:
+    """A template of the entry, and its node."""
 
     template: Template
     node: Node
 
 
 class ItemTemplate:
-    """An entry in compiled form. `columns` are the known variables, None where each row has its own."""
+    """A compiled entry. `columns` are the variables that every row has; None if each row has its own."""
 
     def __init__(
-        self, frame: Frame, entry: MapNode, columns: list[str] | None, *, file: str, defaults: Mapping[str, str]
+        self,
+        context: ManifestContext,
+        entry: MapNode,
+        columns: list[str] | None,
+        *,
+        file: str,
+        defaults: Mapping[str, str],
     ) -> None:
-        self._frame = frame
-        self._findings = frame.findings
+        """Compile an entry for rows of `file`. `defaults` has templates for prompt and id. Raises `InvalidEntry`."""
+        self._context = context
+        self._diagnostics = context.diagnostics
         self._file = file
         self._entry = entry
         self._columns = None if columns is None else frozenset(columns)
-        self._is_sound = True
+        self._is_valid = True
         self._uses_col = False
-        self._prompt = self._slot("prompt", defaults["prompt"])
-        self._id = self._slot("id", defaults["id"])
+        self._prompt = self._field("prompt", defaults["prompt"])
+        self._id = self._field("id", defaults["id"])
         self._condition, self._condition_node = self._where()
-        self._inputs = self._input_slots()
-        self._files = None if self._inputs else frame.settings.inputs(entry)
-        self._metadata = self._metadata_makers()
-        # Columns that every row has need no asking one by one: a third of a row's time.
-        columns_wanted = self._wanted_columns()
-        self._quick_names = columns_wanted
-        self._quick_metadata = operator.itemgetter(*columns_wanted) if len(columns_wanted) > 1 else None
-        self._repeat = read_repeat(frame, entry)
-        self._slots = list(self._setting_slots())
-        self._settings: dict[tuple[str, ...], Settled | None] = {}
+        self._inputs = self._input_fields()
+        self._files = None if self._inputs else context.settings.inputs(entry)
+        self._metadata = self._metadata_getters()
+        # If all metadata are columns of every row, one call gets them: that saves a third of a row's time.
+        is_listed = "metadata" in entry.pairs and isinstance(entry.pairs["metadata"][1], SeqNode)
+        names = [name for name, _ in self._metadata] if self._columns is not None and is_listed else []
+        self._columns_kept = tuple(names) if self._is_valid and len(names) > 1 else ()
+        self._get_columns = operator.itemgetter(*self._columns_kept) if self._columns_kept else None
+        self._repeat = read_repeat(context, entry)
+        self._settings_fields = list(self._find_settings_fields())
+        self._cache: dict[tuple[str, ...], ResolvedSettings | None] = {}
         self._check_pattern()
-        if not self._is_sound or (self._files is None and not self._inputs):
-            if not self._slots:
-                self._settle(entry, frame.settings.inputs_count(entry))  # for what is wrong there as well
-            raise NotMade
-        self._settled = None if self._slots or self._inputs else self._settle(entry, len(self._files or ()))
-        if self._settled is None and not self._slots and not self._inputs:
-            raise NotMade
+        resolve = context.settings.resolve
+        if not self._is_valid or (self._files is None and not self._inputs):
+            if not self._settings_fields:
+                resolve(entry, context.settings.inputs_count(entry))  # to report the errors of settings as well
+            raise InvalidEntry
+        is_fixed = not self._settings_fields and not self._inputs
+        self._fixed_settings = resolve(entry, len(self._files or ())) if is_fixed else None
+        if is_fixed and self._fixed_settings is None:
+            raise InvalidEntry
 
     def chosen(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Complete the variables of each row, and leave out those for which `where` does not hold."""
+        """Yield the rows for which `where` holds, with all variables."""
         condition, uses_col = self._condition, self._uses_col
         for row in rows:
             line, number, variables = row
@@ -89,85 +98,87 @@ class ItemTemplate:
                     if not condition.holds(variables):
                         continue
                 except TemplateFailed as failed:
-                    self._row_failed(failed, self._condition_node, variables, line)
+                    self._report_row(failed, self._condition_node, variables, line)
                     continue
             yield row
 
-    def items(self, rows: Iterable[Row]) -> Iterator[PlacedItem]:
-        """Make the items of the rows."""
+    def items(self, rows: Iterable[Row]) -> Iterator[LocatedItem]:
+        """Yield the items of the rows. Invalid rows are skipped and add diagnostics."""
         file, repeat = self._file, self._repeat
         for line, _, variables in rows:
             try:
                 spec, objections = self._spec(variables, line)
-            except NotMade:
+            except InvalidEntry:
                 continue
-            except NotAllowed as error:
-                self._findings.add(Place(file, line), error.reason, error.remedy)
+            except InvalidValue as error:
+                self._diagnostics.add(Location(file, line), error.reason, error.remedy)
                 continue
             if repeat is None:
-                yield PlacedItem(spec, file, line, objections)
+                yield LocatedItem(spec, file, line, objections)
             else:
-                yield from repeated(self._frame, spec, repeat, Place(file, line), objections)
+                yield from repeated(self._context, spec, repeat, Location(file, line), objections)
 
     def _spec(self, variables: dict[str, Any], line: int) -> tuple[ItemSpec, tuple[PlacedObjection, ...]]:
-        slot = self._prompt
+        field = self._prompt
         try:
-            prompt = slot.template.render(variables)
-            slot = self._id
-            name = slot.template.render(variables)
+            prompt = field.template.render(variables)
+            field = self._id
+            name = field.template.render(variables)
         except TemplateFailed as failed:
-            self._row_failed(failed, slot.node, variables, line)
-            raise NotMade from failed
+            self._report_row(failed, field.node, variables, line)
+            raise InvalidEntry from failed
         files = self._files if not self._inputs else self._input_files(variables, line)
         if files is None:
-            raise NotMade
-        settled = self._settled or self._row_settings(variables, line, len(files))
-        if settled is None:
-            raise NotMade
+            raise InvalidEntry
+        settings = self._fixed_settings or self._row_settings(variables, line, len(files))
+        if settings is None:
+            raise InvalidEntry
         text, file_name = self._metadata_and_name(variables, line)
         spec = ItemSpec(
-            checked_id(name), settled.recipe, checked_prompt(prompt), files, settled.priority, text, file_name
+            checked_id(name), settings.recipe, checked_prompt(prompt), files, settings.priority, text, file_name
         )
-        limit = settled.prompt_limit
-        if limit is not None and len(prompt) * 4 > limit and (found := against_prompt(prompt, limit)):
-            entry = f" (the entry at {self._findings.file}:{self._entry.start_mark.line + 1})"
-            return spec, (*settled.objections, placed_objection(found, Place(self._file, line), where=entry))
-        return spec, settled.objections
+        limit = settings.prompt_limit
+        if limit is not None and len(prompt) * 4 > limit and (objection := against_prompt(prompt, limit)):
+            entry = f" (the entry at {self._diagnostics.file}:{self._entry.start_mark.line + 1})"
+            located = located_objection(objection, Location(self._file, line), addition=entry)
+            return spec, (*settings.objections, located)
+        return spec, settings.objections
 
     # --- compiling ---------------------------------------------------------------------------
 
-    def _slot(self, field: str, default: str) -> _Slot:
-        pair = self._entry.pairs.get(field)
+    def _field(self, name: str, default: str) -> _Field:
+        pair = self._entry.pairs.get(name)
         if pair is None:
             return self._compiled(self._entry, default)
-        return self._compiled(pair[1], self._string(pair[1], field))
+        return self._compiled(pair[1], self._string(pair[1], name))
 
     def _string(self, node: Node, field: str) -> str:
         if isinstance(node, ScalarEvent) and isinstance(scalar_value(node), str):
             return node.value
-        self._is_sound = False
-        self._findings.at(
-            node.start_mark, f"`{field}` must be text, and is {describe(node) or 'nothing'}", "quote it to make it text"
-        )
+        reason = f"`{field}` must be text, and is {describe(node) or 'nothing'}"
+        self._invalid(node, reason, "quote it to make it text")
         return ""
 
-    def _compiled(self, node: Node, text: str) -> _Slot:
+    def _invalid(self, node: Node, reason: str, remedy: Remedy = None) -> None:
+        self._is_valid = False
+        self._diagnostics.at(node.start_mark, reason, remedy)
+
+    def _compiled(self, node: Node, text: str) -> _Field:
         try:
             template = compile_template(text)
         except TemplateFailed as failed:
-            self._template_failed(failed, node)
-            return _Slot(compile_template(""), node)
-        self._need(template.names, node)
+            self._report(failed, node)
+            return _Field(compile_template(""), node)
+        self._require(template.names, node)
         self._uses_col = self._uses_col or ("col" in text and not template.is_constant)
-        return _Slot(template, node)
+        return _Field(template, node)
 
-    def _need(self, names: Iterable[str], node: Node) -> None:
-        """Report the variables that no row will have."""
+    def _require(self, names: Iterable[str], node: Node) -> None:
+        """Report variables that no row has."""
         for name in sorted(names):
             if self._columns is not None and name not in self._columns:
-                self._is_sound = False
                 missing = "there is no column `prompt`" if node is self._entry else f"`{name}` is undefined"
-                self._findings.at(node.start_mark, missing, partial(suggestion, name, self._columns - {"col"}))
+                self._invalid(node, missing, partial(suggestion, name, self._columns - {"col"}))
 
     def _where(self) -> tuple[Condition | None, Node]:
         pair = self._entry.pairs.get("where")
@@ -177,125 +188,117 @@ class ItemTemplate:
         try:
             condition = compile_condition(text)
         except TemplateFailed as failed:
-            self._template_failed(failed, pair[1])
+            self._report(failed, pair[1])
             return None, pair[1]
-        self._need(condition.names, pair[1])
+        self._require(condition.names, pair[1])
         self._uses_col = self._uses_col or "col" in text
         return condition, pair[1]
 
-    def _input_slots(self) -> list[_Slot]:
-        """Compile the names of inputs; empty where none of them is a template."""
+    def _input_fields(self) -> list[_Field]:
+        """Compile the names of inputs. Empty if none of them is a template, or if there are too many."""
         pair = self._entry.pairs.get("inputs")
         if pair is None or not isinstance(pair[1], SeqNode) or len(pair[1].items) > MAX_INPUTS:
-            return []  # too many are refused before they are looked at
-        slots = [self._compiled(node, self._string(node, "inputs")) for node in pair[1].items]
-        return [] if all(slot.template.is_constant for slot in slots) else slots
+            return []
+        fields = [self._compiled(node, self._string(node, "inputs")) for node in pair[1].items]
+        return [] if all(field.template.is_constant for field in fields) else fields
 
-    def _metadata_makers(self) -> list[tuple[str, Callable[[Variables, int], Any]]]:
+    def _metadata_getters(self) -> list[tuple[str, Callable[[Variables, int], Any]]]:
+        """Return the names of the metadata, with functions of a row's variables and line that give the values."""
         pair = self._entry.pairs.get("metadata")
         if pair is None or (isinstance(pair[1], ScalarEvent) and scalar_value(pair[1]) is None):
             return []
         node = pair[1]
         if isinstance(node, SeqNode):
-            return [self._column_maker(item) for item in node.items]
-        if isinstance(node, MapNode):
-            if self._frame.settings.metadata(node) is None:
-                self._is_sound = False
-                return []
-            return [(name, self._value_maker(value)) for name, (_, value) in node.pairs.items()]
-        self._is_sound = False
-        self._findings.at(node.start_mark, "`metadata` must be a list of columns, or a mapping of names to values")
+            return [self._column_getter(item) for item in node.items]
+        if not isinstance(node, MapNode):
+            self._invalid(node, "`metadata` must be a list of columns, or a mapping of names to values")
+        elif self._context.settings.metadata(node) is None:
+            self._is_valid = False
+        else:
+            return [(name, self._value_getter(value)) for name, (_, value) in node.pairs.items()]
         return []
 
-    def _wanted_columns(self) -> tuple[str, ...]:
-        """Give the columns that `metadata` lists, where every row has them."""
-        pair = self._entry.pairs.get("metadata")
-        if self._columns is None or not self._is_sound or pair is None or not isinstance(pair[1], SeqNode):
-            return ()
-        return tuple(name for name, _ in self._metadata)
-
-    def _column_maker(self, node: Node) -> tuple[str, Callable[[Variables, int], Any]]:
+    def _column_getter(self, node: Node) -> tuple[str, Callable[[Variables, int], Any]]:
         name = self._string(node, "metadata")
-        self._need([name] if name else [], node)
+        self._require([name] if name else [], node)
         self._uses_col = self._uses_col or name == "col"
 
         def value(variables: Variables, line: int) -> Any:  # noqa: ANN401  a column's value
             try:
                 return variables[name]
             except KeyError as error:
-                self._row_failed(TemplateFailed(f"`{name}` is undefined", missing=name), node, variables, line)
-                raise NotMade from error
+                self._report_row(TemplateFailed(f"`{name}` is undefined", missing=name), node, variables, line)
+                raise InvalidEntry from error
 
         return name, value
 
-    def _value_maker(self, node: Node) -> Callable[[Variables, int], Any]:
+    def _value_getter(self, node: Node) -> Callable[[Variables, int], Any]:
         constant = plain_value(node)
         if not isinstance(constant, str):
             return lambda _variables, _line: constant
-        slot = self._compiled(node, constant)
-        return lambda variables, line: self._rendered(slot, variables, line)
+        return partial(self._rendered, self._compiled(node, constant))
 
-    def _setting_slots(self) -> Iterator[tuple[tuple[str, ...], _Slot]]:
-        """Give the settings that are templates, by their path in the entry."""
+    def _find_settings_fields(self) -> Iterator[tuple[tuple[str, ...], _Field]]:
+        """Yield the settings that are templates, with their paths in the entry."""
         for name in RECIPE_FIELDS:
             pair = self._entry.pairs.get(name)
             inner = pair[1] if pair is not None else None
             leaves: list[tuple[tuple[str, ...], Node | None]] = [((name,), inner)]
             if isinstance(inner, MapNode):
-                known = Parameters.model_fields  # others are refused before they are looked at
+                known = Parameters.model_fields  # the validation refuses others
                 leaves = [((name, key), value) for key, (_, value) in inner.pairs.items() if key in known]
             for path, node in leaves:
                 if isinstance(node, ScalarEvent):
-                    slot = self._compiled(node, node.value)
-                    if not slot.template.is_constant:
-                        yield path, slot
+                    field = self._compiled(node, node.value)
+                    if not field.template.is_constant:
+                        yield path, field
 
     def _check_pattern(self) -> None:
-        """Report a field of the file name that no row will have."""
+        """Report fields of the file name that no row has."""
         if self._columns is None:
             return
-        known = {*self._columns, *self._frame.settings.default_metadata, *(name for name, _ in self._metadata)}
-        for name in sorted(self._frame.pattern_fields - known):
-            self._is_sound = False
-            reason = f"`output.filename` names {{{name}}}, which these items have not"
-            self._findings.at(self._entry.start_mark, reason, partial(suggestion, name, known - {"col"}))
+        known = {*self._columns, *self._context.settings.default_metadata, *(name for name, _ in self._metadata)}
+        for name in sorted(self._context.pattern_fields - known):
+            reason = f"`output.filename` names {{{name}}}, which these items do not have"
+            self._invalid(self._entry, reason, partial(suggestion, name, known - {"col"}))
 
     # --- a row -------------------------------------------------------------------------------
 
-    def _rendered(self, slot: _Slot, variables: Variables, line: int) -> str:
+    def _rendered(self, field: _Field, variables: Variables, line: int) -> str:
         try:
-            return slot.template.render(variables)
+            return field.template.render(variables)
         except TemplateFailed as failed:
-            self._row_failed(failed, slot.node, variables, line)
-            raise NotMade from failed
+            self._report_row(failed, field.node, variables, line)
+            raise InvalidEntry from failed
 
     def _input_files(self, variables: Variables, line: int) -> tuple[InputFile, ...] | None:
         names: list[Node] = [
-            Rendered(slot.node.start_mark, self._rendered(slot, variables, line)) for slot in self._inputs
+            Rendered(field.node.start_mark, self._rendered(field, variables, line)) for field in self._inputs
         ]
-        return self._frame.settings.input_files(SeqNode(self._entry.start_mark, names))
+        return self._context.settings.input_files(SeqNode(self._entry.start_mark, names))
 
-    def _row_settings(self, variables: Variables, line: int, inputs_count: int) -> Settled | None:
-        texts = tuple(self._rendered(slot, variables, line) for _, slot in self._slots)
+    def _row_settings(self, variables: Variables, line: int, inputs_count: int) -> ResolvedSettings | None:
+        texts = tuple(self._rendered(field, variables, line) for _, field in self._settings_fields)
         key = (*texts, str(inputs_count))
-        if sum(map(len, texts)) > _KEPT_LENGTH:
-            return self._settle(self._filled(texts), inputs_count)
-        if key not in self._settings:
-            if len(self._settings) >= _KEPT_SETTINGS:
-                self._settings.clear()
-            settled = self._settle(self._filled(texts), inputs_count)
-            self._settings[key] = settled and replace(settled, objections=self._with_row(settled.objections, line))
-        return self._settings[key]
+        resolve = self._context.settings.resolve
+        if sum(map(len, texts)) > _MAX_CACHED_LENGTH:
+            return resolve(self._filled(texts), inputs_count)
+        if key not in self._cache:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
+            settings = resolve(self._filled(texts), inputs_count)
+            self._cache[key] = settings and replace(settings, objections=self._with_row(settings.objections, line))
+        return self._cache[key]
 
     def _with_row(self, objections: Iterable[PlacedObjection], line: int) -> tuple[PlacedObjection, ...]:
-        """Name the row as well: the template's place is the same for all of them."""
-        where = f" (first in {self._file}, line {line})" if self._file != self._findings.file else ""
+        """Add the row to objections, because their location is the template's, which is the same for all rows."""
+        where = f" (first in {self._file}, line {line})" if self._file != self._diagnostics.file else ""
         return tuple(replace(each, remedy=f"{each.remedy}{where}") for each in objections)
 
     def _filled(self, texts: tuple[str, ...]) -> MapNode:
-        """Give the entry with its rendered settings in place of the templates."""
+        """Return the entry with rendered settings in place of their templates."""
         entry = MapNode(self._entry.start_mark, dict(self._entry.pairs))
-        for (path, slot), text in zip(self._slots, texts, strict=True):
+        for (path, field), text in zip(self._settings_fields, texts, strict=True):
             inside = entry
             for name in path[:-1]:
                 key, value = inside.pairs[name]
@@ -303,38 +306,34 @@ class ItemTemplate:
                 value = MapNode(value.start_mark, dict(value.pairs))
                 inside.pairs[name] = key, value
                 inside = value
-            inside.pairs[path[-1]] = inside.pairs[path[-1]][0], Rendered(slot.node.start_mark, text)
+            inside.pairs[path[-1]] = inside.pairs[path[-1]][0], Rendered(field.node.start_mark, text)
         return entry
 
-    def _settle(self, entry: MapNode, inputs_count: int) -> Settled | None:
-        return self._frame.settings.settled(entry, inputs_count)
-
     def _metadata_and_name(self, variables: Variables, line: int) -> tuple[str | None, str | None]:
-        if self._quick_metadata is not None:
-            own = dict(zip(self._quick_names, self._quick_metadata(variables), strict=True))
+        if self._get_columns is not None:
+            own = dict(zip(self._columns_kept, self._get_columns(variables), strict=True))
         else:
             own = {name: value(variables, line) for name, value in self._metadata}
-        merged = self._frame.settings.merged_metadata(own, self._entry.start_mark)
+        merged = self._context.settings.merged_metadata(own, self._entry.start_mark)
         if merged is None:
-            raise NotMade
+            raise InvalidEntry
         values, text = merged
-        return text, file_name_for(self._frame, values, variables) if self._frame.pattern_fields else None
+        return text, file_name_for(self._context, values, variables) if self._context.pattern_fields else None
 
-    def _row_failed(self, failed: TemplateFailed, node: Node, variables: Variables, line: int) -> None:
-        """Report a template that fails for a row: at the template, with the first row it failed for."""
+    def _report_row(self, failed: TemplateFailed, node: Node, variables: Variables, line: int) -> None:
+        """Report a template that fails for a row: at the template, and naming the first such row."""
         where = f"first in {self._file}, line {line}"
         missing = failed.missing
 
         def remedy() -> str:
             return f"{suggestion(missing, set(variables) - {'col'})} ({where})" if missing else where
 
-        self._template_failed(failed, node, remedy)
+        self._report(failed, node, remedy)
 
-    def _template_failed(self, failed: TemplateFailed, node: Node, remedy: Remedy = None) -> None:
-        self._is_sound = False
+    def _report(self, failed: TemplateFailed, node: Node, remedy: Remedy = None) -> None:
+        self._is_valid = False
         mark = node.start_mark
         is_block = isinstance(node, ScalarEvent) and node.style in {"|", ">"}
         line = mark.line + 1 + failed.line if is_block else mark.line + 1
-        self._findings.add(
-            Place(self._findings.file, line, None if is_block else mark.column + 1), failed.reason, remedy
-        )
+        location = Location(self._diagnostics.file, line, None if is_block else mark.column + 1)
+        self._diagnostics.add(location, failed.reason, remedy)

@@ -1,10 +1,11 @@
-"""The fields of a manifest, as pydantic models: the one place that says what each may hold.
+"""The fields of a manifest and their limits, as pydantic models.
 
-They validate what is small (the header, an item's settings) and give the JSON Schema for editors. Prompts and ids
-of single items are checked by hand in `prompts.py`, since there may be a million of them.
+The models validate the header and the settings of items, and give the JSON Schema for editors. Prompts and ids, of
+which there may be a million, are checked in `validation.py`.
 """
 
 import math
+from importlib.resources import files
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
@@ -25,13 +26,13 @@ Template = Annotated[str, Field(pattern=r"\{[{%#]", description="A Jinja templat
 
 
 def _check_json(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Refuse what JSON does not hold, or not exactly."""
+    """Refuse values that JSON cannot hold exactly."""
     pending: list[Any] = [value]
     while pending:
         one = pending.pop()
         pending.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
         if isinstance(one, float) and not math.isfinite(one):
-            raise ValueError("infinite numbers and NaN have no place in JSON; quote it to make it text")
+            raise ValueError("JSON has no infinite numbers and no NaN; quote it to make it text")
         if isinstance(one, int) and not -(2**63) <= one < 2**63:
             raise ValueError("a whole number of more than 64 bits; quote it to make it text")
     return value
@@ -41,13 +42,13 @@ Metadata = Annotated[dict[Text, JsonValue], Field(max_length=200), AfterValidato
 
 
 class Fields(BaseModel):
-    """What all parts of a manifest have in common: unknown fields are errors, and 5 is not "5"."""
+    """Base of all models: unknown fields are errors, and 5 is not "5"."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Parameters(Fields):
-    """What the service calls `parameters` (Service section 2.2); null removes what the defaults say."""
+    """The service's `parameters` (Service section 2.2). Null removes a default."""
 
     resolution: Text | None = Field(None, examples=["1024x1024", "720p"])
     aspect_ratio: Text | None = Field(None, examples=["16:9", "1:1"])
@@ -66,26 +67,26 @@ Repeat = Annotated[int, Field(ge=1, le=MAX_REPEAT)]
 
 
 class Settings(Fields):
-    """Any field of an item but id and prompt: in an item, or in `defaults`."""
+    """The fields of an item that may also be in `defaults`: all but id and prompt."""
 
     model: Text | None = None
     mode: ModeName | None = None
     parameters: Parameters | None = None
     inputs: Inputs | None = Field(None, description="Local image files, relative to the manifest")
-    max_cost_credits: Credits | None = Field(None, description="Refuse to pay more for the item")
+    max_cost_credits: Credits | None = Field(None, description="Never pay more for the item")
     attempts: Attempts | None = Field(
-        None, description="Tries in all, where the service verified a failure; 3 if left out"
+        None, description="Tries in all, after failures that the service confirms; default 3"
     )
-    priority: Priority | None = Field(None, description="Higher runs first; 0 if left out")
+    priority: Priority | None = Field(None, description="Higher runs first; default 0")
     metadata: Metadata | None = None
 
 
 class InlineItem(Settings):
-    """One prompt, written out."""
+    """One prompt, written in the manifest."""
 
-    id: ItemId | None = Field(None, description="Unique in the job; the manifest's name and the position if left out")
+    id: ItemId | None = Field(None, description="Unique in the job; default: the manifest's name and the position")
     prompt: Prompt
-    repeat: Repeat | None = Field(None, description="So many items, with ids that end in -1, -2, …")
+    repeat: Repeat | None = Field(None, description="Number of items to make; their ids end in -1, -2, …")
 
 
 class _TemplatedParameters(Fields):
@@ -108,19 +109,19 @@ class _Templated(Fields):
     priority: Priority | Template | None = None
     id: Text | None = None
     repeat: Repeat | None = None
-    where: Text | None = Field(None, description="A Jinja expression: rows for which it is false are left out")
+    where: Text | None = Field(None, description="A Jinja expression; rows for which it is false are skipped")
 
 
 class SourceItem(_Templated):
     """One item for each row of a file."""
 
-    from_: Text = Field(alias="from", description="csv, tsv, jsonl or txt, or .gz of these; relative to the manifest")
-    prompt: Prompt | None = Field(None, description="A template; the column `prompt` if left out")
-    metadata: list[Text] | Metadata | None = Field(None, description="Columns to keep, or names with templates")
-    offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(
-        None, description="Rows to pass over, after `where`"
+    from_: Text = Field(
+        alias="from", description="A csv, tsv, jsonl or txt file, or .gz of these; relative to the manifest"
     )
-    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="At most so many rows")
+    prompt: Prompt | None = Field(None, description="A template; default: the column `prompt`")
+    metadata: list[Text] | Metadata | None = Field(None, description="Columns to keep, or names with templates")
+    offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Rows to skip, after `where`")
+    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Maximum number of rows")
 
 
 class MatrixItem(_Templated):
@@ -132,7 +133,7 @@ class MatrixItem(_Templated):
 
 
 class SourceFields(Fields):
-    """The fields that steer a `from` entry; validated apart from its templates."""
+    """The fields of a `from` entry that are not templates."""
 
     from_: Text = Field(alias="from")
     offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = None
@@ -142,7 +143,7 @@ class SourceFields(Fields):
 
 
 class MatrixFields(Fields):
-    """The fields that steer a `matrix` entry; validated apart from its templates."""
+    """The fields of a `matrix` entry that are not templates."""
 
     matrix: dict[Text, Annotated[list[str | int | float | bool], Field(min_length=1)]] = Field(min_length=1)
     where: Text | None = None
@@ -150,19 +151,19 @@ class MatrixFields(Fields):
 
 
 class Budget(Fields):
-    """Bounds on what the job may reserve."""
+    """Limits of the credits that the job may reserve."""
 
     credits: Credits | None = Field(None, description="For the whole job")
     credits_per_day: Credits | None = Field(None, description="Per UTC day")
 
 
 class Output(Fields):
-    """Where files go."""
+    """The place and names of output files."""
 
-    dir: Text | None = Field(None, description="Relative to the working directory; `out` if left out")
+    dir: Text | None = Field(None, description="Relative to the working directory; default `out`")
     filename: Text | None = Field(
         None,
-        description="{job}/{item}.{ext} if left out; also: index, output, model, any variable or metadata key",
+        description="Default {job}/{item}.{ext}; other fields: index, output, model, any variable or metadata key",
     )
 
 
@@ -172,28 +173,33 @@ class Header(Fields):
     version: Literal[1]
     job: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = Field(description="Unique in the queue")
     description: Annotated[str, Field(max_length=10_000)] | None = None
-    profile: Text | None = Field(None, description="A named service of the configuration")
+    profile: Text | None = Field(None, description="The name of a service in the configuration")
     account: Text | None = Field(None, description="One of the profile's accounts")
     accounts: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = Field(
-        None, description="Several accounts, to spread the items over"
+        None, description="Accounts to share the items"
     )
     order: Literal["manifest", "pack"] | None = None
     budget: Budget | None = None
     notify: Annotated[list[Text], Field(max_length=20)] | None = Field(
-        None, description="Names of the configuration's notifiers; all of them if left out, none for []"
+        None, description="Names of the configuration's notifiers; default all, [] for none"
     )
     defaults: Settings | None = None
     output: Output | None = None
 
 
 class ManifestFile(Header):
-    """A manifest of batchkiln."""
+    """A whole manifest."""
 
     items: list[Prompt | InlineItem | SourceItem | MatrixItem]
 
 
+def example_manifest() -> str:
+    """Return the manifest that `batchkiln init` writes."""
+    return files("batchkiln.manifest").joinpath("example.yaml").read_text("utf-8")
+
+
 def json_schema() -> dict[str, object]:
-    """Give the JSON Schema (draft 2020-12) of a manifest, for editors."""
+    """Return the JSON Schema (draft 2020-12) of a manifest, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **ManifestFile.model_json_schema(by_alias=True),

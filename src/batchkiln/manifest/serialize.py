@@ -1,6 +1,6 @@
-"""A manifest made by a program, spelled as text: one reader and one set of rules for whatever is enqueued.
+"""Writes a manifest from Python objects as text, so that one reader checks everything that is enqueued.
 
-Each value is written as JSON, which YAML reads, an item a line, so that a mistake is shown with the item that it is in.
+Values are written as JSON, which is also YAML, one item per line: a diagnostic then shows the item.
 """
 
 import io
@@ -13,15 +13,15 @@ from typing import BinaryIO, Final, cast
 
 from batchkiln.core.errors import InputError
 
-# Read raw, these would be line ends to YAML, or no characters at all.
+# YAML takes these as line ends, or refuses them.
 _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _PIECE_SIZE_BYTES: Final = 1 << 16
 
 
 def as_stream(header: Mapping[str, object], items: Iterable[object]) -> BinaryIO:
-    """Give a manifest as a stream of its text; `items` is read as the stream is, and never held whole.
+    """Return a manifest as a stream of bytes. `items` is consumed while the stream is read.
 
-    Reading raises `InputError` for a value that JSON does not hold.
+    Reading raises `InputError` for a value that JSON cannot hold.
     """
     return cast("BinaryIO", io.BufferedReader(_Stream(_lines(header, items)), _PIECE_SIZE_BYTES))
 
@@ -51,16 +51,16 @@ def _json(value: object, where: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Give what JSON knows for a path and for mappings other than dict."""
+    """Convert paths, and mappings other than `dict`."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} is no value of a manifest")
+    raise TypeError(f"a manifest cannot hold a {type(value).__name__}")
 
 
 class _Stream(io.RawIOBase):
-    """Bytes that are made as they are read."""
+    """A stream over an iterator of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
@@ -68,11 +68,11 @@ class _Stream(io.RawIOBase):
         self._rest = b""
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # of all buffers, a view is what comes
-        """Fill the buffer as far as the pieces at hand go; 0 is the end."""
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # the buffer is always a view
+        """Fill the buffer with the rest of a piece, or with the next one. 0 means the end."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:

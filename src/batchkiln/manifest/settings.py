@@ -1,161 +1,165 @@
-"""An item's settings: the defaults and its own, merged, checked once for each combination, and made a recipe."""
+"""Settings of items: merged with the defaults, checked once for each combination, and turned into recipes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from batchkiln.core.catalogue import Catalogue, PlacedObjection
+from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe
-from batchkiln.manifest.diagnostics import Diagnostics, Mark, quoted
-from batchkiln.manifest.images import ImageRefused, Images
+from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, quoted
+from batchkiln.manifest.images import Images
 from batchkiln.manifest.schema import MAX_INPUTS, Parameters, Settings
 from batchkiln.manifest.validation import check
-from batchkiln.manifest.yaml_events import ScalarEvent
+from batchkiln.manifest.yaml_parser import ScalarEvent
 from batchkiln.manifest.yaml_tree import MapNode, Node, Rendered, SeqNode, plain_value, scalar_value
 
 RECIPE_FIELDS: Final = ("model", "mode", "parameters", "max_cost_credits", "attempts", "priority")
 DEFAULT_ATTEMPTS: Final = 3
 MAX_METADATA_SIZE_BYTES: Final = 64 << 10
-_KEPT_RECIPES: Final = 10_000
-_OBJECTED_MAX: Final = 1_000
-_FLAT_MAX: Final = 200  # as `Metadata` allows
-_NAME_MAX: Final = 1000  # as `Text` allows
+_MAX_CACHED: Final = 10_000
+_MAX_WITH_OBJECTIONS: Final = 1_000
+_MAX_FLAT_PAIRS: Final = 200  # as for `Metadata`
+_MAX_NAME_LENGTH: Final = 1000  # as for `Text`
 _IMAGE_ONLY: Final = ("output_format", "google_search")  # Service section 2.2
 
 Pairs = dict[str, tuple[ScalarEvent, Node]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What many items share."""
+class ResolvedSettings:
+    """Settings that many items share. The service's catalogue gives `objections` and `prompt_limit`.
+
+    The unit of `prompt_limit` is not documented.
+    """
 
     recipe: Recipe
     priority: int
-    objections: tuple[PlacedObjection, ...] = ()  # of the service's catalogue
-    prompt_limit: int | None = None  # likewise, in a unit that is not documented
+    objections: tuple[PlacedObjection, ...] = ()
+    prompt_limit: int | None = None
 
 
 class SettingsReader:
-    """Merges and checks the settings of items; remembers those that were good."""
+    """Merges and checks settings, and caches valid ones. Invalid ones add diagnostics."""
 
     def __init__(
-        self, defaults: MapNode | None, images: Images, findings: Diagnostics, catalogue: Catalogue | None = None
+        self, defaults: MapNode | None, images: Images, diagnostics: Diagnostics, catalogue: Catalogue | None = None
     ) -> None:
         self._defaults: Pairs = defaults.pairs if defaults is not None else {}
         self._images = images
-        self._findings = findings
+        self._diagnostics = diagnostics
         self._catalogue = catalogue
-        self._objected = 0
-        self._settled: dict[tuple[object, ...], Settled] = {}
+        self._with_objections = 0
+        self._cache: dict[tuple[object, ...], ResolvedSettings] = {}
         shared = self._defaults.get("metadata")
         self._metadata = plain_value(shared[1]) if shared is not None and isinstance(shared[1], MapNode) else {}
         try:
             self._metadata_text = _canonical(self._metadata)
-        except TypeError:  # found wrong with the header, and reported there
+        except TypeError:  # the header's diagnostics report it
             self._metadata, self._metadata_text = {}, None
 
     @property
     def default_metadata(self) -> Mapping[str, Any]:
-        """What every item's metadata begins with."""
+        """The metadata of the defaults."""
         return self._metadata
 
-    def settled(self, entry: MapNode, inputs_count: int) -> Settled | None:
-        """Give the recipe of an entry; None, and findings, where its settings are not valid."""
+    def resolve(self, entry: MapNode, inputs_count: int) -> ResolvedSettings | None:
+        """Return the settings of an entry; None if they are invalid."""
         pairs = entry.pairs
         key = (inputs_count, *[(name, fingerprint(pairs[name][1])) for name in RECIPE_FIELDS if name in pairs])
-        known = self._settled.get(key)
-        if known is None:
-            known = self._settle(entry, inputs_count)
-            # The catalogue's objections stand where each entry says it: what has some is settled anew, up to a bound.
-            self._objected += 0 if known is None else bool(known.objections)
-            if known is not None and (not known.objections or self._objected > _OBJECTED_MAX):
-                if len(self._settled) >= _KEPT_RECIPES:
-                    self._settled.clear()
-                self._settled[key] = known
-        return known
+        resolved = self._cache.get(key)
+        if resolved is None:
+            resolved = self._resolve(entry, inputs_count)
+            # Objections name the entry's own lines, so settings that have some are not shared, up to a limit.
+            self._with_objections += 0 if resolved is None else bool(resolved.objections)
+            if resolved is not None and (not resolved.objections or self._with_objections > _MAX_WITH_OBJECTIONS):
+                if len(self._cache) >= _MAX_CACHED:
+                    self._cache.clear()
+                self._cache[key] = resolved
+        return resolved
 
     def inputs(self, entry: MapNode) -> tuple[InputFile, ...] | None:
-        """Give the checked input files; None, and findings, where one cannot be used."""
+        """Return the checked input files of an entry; None if one of them is invalid."""
         pair = entry.pairs.get("inputs") or self._defaults.get("inputs")
-        if pair is None:
-            return ()
-        return self.input_files(pair[1])
+        return () if pair is None else self.input_files(pair[1])
 
     def inputs_count(self, entry: MapNode) -> int:
-        """Count the inputs that an entry names, whether or not they can be used."""
+        """Return the number of inputs that an entry names, valid or not."""
         pair = entry.pairs.get("inputs") or self._defaults.get("inputs")
         if pair is None or (isinstance(pair[1], ScalarEvent) and scalar_value(pair[1]) is None):
             return 0
         return len(pair[1].items) if isinstance(pair[1], SeqNode) else 1
 
     def input_files(self, node: Node) -> tuple[InputFile, ...] | None:
-        """Give the files that a list names."""
+        """Return the checked files of a list; None if one of them is invalid."""
         if not isinstance(node, SeqNode):
             if isinstance(node, (MapNode, Rendered)) or scalar_value(node) is not None:
-                self._findings.at(node.start_mark, "`inputs` must be a list", "as in `inputs: [images/owl.png]`")
+                self._diagnostics.at(node.start_mark, "`inputs` must be a list", "as in `inputs: [images/owl.png]`")
                 return None
             return ()
         if len(node.items) > MAX_INPUTS:
-            self._findings.at(node.start_mark, f"{len(node.items)} inputs", f"an item takes at most {MAX_INPUTS}")
+            self._diagnostics.at(node.start_mark, f"{len(node.items)} inputs", f"an item takes at most {MAX_INPUTS}")
             return None
         files = [self._input_file(item) for item in node.items]
         return None if None in files else tuple(file for file in files if file is not None)
 
     def metadata(self, node: Node | None) -> tuple[Mapping[str, Any], str | None] | None:
-        """Give an inline item's metadata as values and as JSON; None, and findings, where it is not valid."""
+        """Return an inline item's metadata as values and as JSON; None if they are invalid."""
         if node is None:
             return self._metadata, self._metadata_text
         own = _flat_values(node)
         if own is None:
-            holder = MapNode(node.start_mark, {"metadata": (_key_of(node), node)})
-            if check(Settings, holder, self._findings) is None:
+            key = ScalarEvent(None, None, (True, False), "metadata", start_mark=node.start_mark)
+            if check(Settings, MapNode(node.start_mark, {"metadata": (key, node)}), self._diagnostics) is None:
                 return None
             own = plain_value(node) or {}
         return self.merged_metadata(own, node.start_mark)
 
     def merged_metadata(self, own: Mapping[str, Any], mark: Mark) -> tuple[Mapping[str, Any], str | None] | None:
-        """Put an item's own metadata over the defaults'."""
+        """Return the defaults' metadata updated by an item's own, as values and as JSON; None if too large."""
         values = {**self._metadata, **own} if self._metadata else own
         try:
             text = _canonical(values)
         except TypeError as error:
-            self._findings.at(mark, f"`metadata` cannot be written as JSON: {error}")
+            self._diagnostics.at(mark, f"`metadata` cannot be written as JSON: {error}")
             return None
         if text is not None and len(text) > MAX_METADATA_SIZE_BYTES:
-            self._findings.at(mark, "`metadata` is too large", f"at most {MAX_METADATA_SIZE_BYTES >> 10} KiB as JSON")
+            limit = f"at most {MAX_METADATA_SIZE_BYTES >> 10} KiB as JSON"
+            self._diagnostics.at(mark, "`metadata` is too large", limit)
             return None
         return values, text
 
     def _input_file(self, node: Node) -> InputFile | None:
         name = None if isinstance(node, (MapNode, SeqNode)) else node.value
         if not name or (isinstance(node, ScalarEvent) and not isinstance(scalar_value(node), str)):
-            self._findings.at(
-                node.start_mark, "an input is the name of a local file", "quote it if it looks like a number"
-            )
+            reason = "an input is the name of a local file"
+            self._diagnostics.at(node.start_mark, reason, "quote it if it looks like a number")
             return None
         try:
             return self._images.get(name)
-        except ImageRefused as refused:
-            self._findings.at(node.start_mark, refused.reason, refused.remedy)
+        except InvalidValue as error:
+            self._diagnostics.at(node.start_mark, error.reason, error.remedy)
             return None
 
-    def _settle(self, entry: MapNode, inputs_count: int) -> Settled | None:
+    def _resolve(self, entry: MapNode, inputs_count: int) -> ResolvedSettings | None:
         merged = MapNode(entry.start_mark, self._merged(entry.pairs))
-        settings = check(Settings, merged, self._findings)
-        inputs = entry.pairs.get("inputs") or self._defaults.get("inputs")
-        merged.pairs.update({"inputs": inputs} if inputs is not None else {})
+        settings = check(Settings, merged, self._diagnostics)
         if settings is None:
             return None
-        absent = [name for name in ("model", "mode") if getattr(settings, name) is None]
-        for name in absent:
-            self._findings.at(entry.start_mark, f"`{name}` is missing", "name it in the item or in `defaults`")
-        if absent or settings.model is None or settings.mode is None:
+        inputs = entry.pairs.get("inputs") or self._defaults.get("inputs")
+        merged.pairs.update({"inputs": inputs} if inputs is not None else {})
+        for name in ("model", "mode"):
+            if getattr(settings, name) is None:
+                self._diagnostics.at(entry.start_mark, f"`{name}` is missing", "set it in the item or in `defaults`")
+        if settings.model is None or settings.mode is None:
             return None
         mode = Mode(settings.mode)
         parameters = settings.parameters or Parameters()
-        if not self._fits(mode, parameters, merged, inputs_count=inputs_count):
+        conflicts = list(_conflicts(mode, parameters, inputs_count))
+        for field, reason, remedy in conflicts:
+            self._diagnostics.at(_mark_of(merged, field), reason, remedy)
+        if conflicts:
             return None
         values = {name: value for name, value in parameters if value is not None}
         recipe = Recipe(
@@ -166,29 +170,18 @@ class SettingsReader:
             max_cost_credits=settings.max_cost_credits,
             attempts=settings.attempts if settings.attempts is not None else DEFAULT_ATTEMPTS,
         )
-        return self._held_against(recipe, settings.priority or 0, merged)
-
-    def _held_against(self, recipe: Recipe, priority: int, merged: MapNode) -> Settled:
-        """Hold a recipe against the service's catalogue, where it is known: once for all items that share it."""
         if self._catalogue is None:
-            return Settled(recipe, priority)
+            return ResolvedSettings(recipe, settings.priority or 0)
         objections = []
-        for objection in self._catalogue.against(recipe):
-            mark = _mark_of(merged, objection.field)
-            objections.append(
-                PlacedObjection(
-                    self._findings.file,
-                    mark.line + 1,
-                    mark.column + 1,
-                    objection.reason,
-                    objection.remedy,
-                    objection.is_clear,
-                )
-            )
-        return Settled(recipe, priority, tuple(objections), self._catalogue.prompt_limit(recipe.model))
+        for one in self._catalogue.against(recipe):
+            mark = _mark_of(merged, one.field)
+            location = (self._diagnostics.file, mark.line + 1, mark.column + 1)
+            objections.append(PlacedObjection(*location, one.reason, one.remedy, one.is_clear))
+        prompt_limit = self._catalogue.prompt_limit(recipe.model)
+        return ResolvedSettings(recipe, settings.priority or 0, tuple(objections), prompt_limit)
 
     def _merged(self, own: Pairs) -> Pairs:
-        """Give the recipe fields: an item's scalars win, its parameters win one by one, and null removes."""
+        """Return an item's recipe fields over the defaults'. Parameters are merged one by one."""
         merged: Pairs = {name: self._defaults[name] for name in RECIPE_FIELDS if name in self._defaults}
         merged.update((name, own[name]) for name in RECIPE_FIELDS if name in own)
         shared, mine = self._defaults.get("parameters"), own.get("parameters")
@@ -197,41 +190,27 @@ class SettingsReader:
             merged["parameters"] = mine[0], MapNode(mine[1].start_mark, pairs)
         return merged
 
-    def _fits(self, mode: Mode, parameters: Parameters, merged: MapNode, *, inputs_count: int) -> bool:
-        """Check what follows from the mode alone; what a model supports is for the catalog to say."""
-        before = len(self._problems(mode, parameters, inputs_count))
-        for name, reason, remedy in self._problems(mode, parameters, inputs_count):
-            self._findings.at(_mark_of(merged, name), reason, remedy)
-        return before == 0
 
-    @staticmethod
-    def _problems(mode: Mode, parameters: Parameters, inputs_count: int) -> list[tuple[str, str, str]]:
-        problems = []
-        if mode.takes_images and not inputs_count:
-            problems.append(("mode", f"the mode {mode} needs images", "name them by `inputs: [file, …]`"))
-        if not mode.takes_images and inputs_count:
-            other = "image-to-video" if mode.makes_video else "image-to-image"
-            problems.append(
-                ("mode", f"the mode {mode} takes no images, and `inputs` names some", f"did you mean `{other}`?")
-            )
-        if mode.makes_video and parameters.duration_seconds is None:
-            problems.append(
-                ("mode", f"the mode {mode} needs `parameters.duration_seconds`", "as in {duration_seconds: 5}")
-            )
-        if not mode.makes_video and parameters.duration_seconds is not None:
-            problems.append(
-                ("duration_seconds", "an image has no `duration_seconds`", "remove it, or set it to null here")
-            )
-        problems += [
-            (name, f"`{name}` is for images, and {mode} makes a video", "remove it, or set it to null here")
-            for name in _IMAGE_ONLY
-            if mode.makes_video and getattr(parameters, name) is not None
-        ]
-        return problems
+def _conflicts(mode: Mode, parameters: Parameters, inputs_count: int) -> Iterator[tuple[str, str, str]]:
+    """Yield field, reason and remedy of settings that contradict the mode. The catalogue knows a model's own limits."""
+    if mode.takes_images and not inputs_count:
+        yield "mode", f"the mode {mode} needs images", "name them by `inputs: [file, …]`"
+    if not mode.takes_images and inputs_count:
+        other = "image-to-video" if mode.makes_video else "image-to-image"
+        yield "mode", f"the mode {mode} takes no images, and `inputs` names some", f"did you mean `{other}`?"
+    if not mode.makes_video:
+        if parameters.duration_seconds is not None:
+            yield "duration_seconds", "an image has no `duration_seconds`", "remove it, or set it to null here"
+        return
+    if parameters.duration_seconds is None:
+        yield "mode", f"the mode {mode} needs `parameters.duration_seconds`", "as in {duration_seconds: 5}"
+    for name in _IMAGE_ONLY:
+        if getattr(parameters, name) is not None:
+            yield name, f"`{name}` is for images, and {mode} makes a video", "remove it, or set it to null here"
 
 
 def fingerprint(node: Node) -> object:
-    """Give what tells one tree from another, wherever they stand."""
+    """Return a hashable value that is equal for equal trees, wherever they are in the text."""
     if isinstance(node, MapNode):
         return tuple((name, fingerprint(value)) for name, (_, value) in node.pairs.items())
     if isinstance(node, SeqNode):
@@ -247,17 +226,13 @@ def _mark_of(merged: MapNode, name: str) -> Mark:
     return pair[1].start_mark if pair is not None else merged.start_mark
 
 
-def _key_of(node: Node) -> ScalarEvent:
-    return ScalarEvent(None, None, (True, False), "metadata", start_mark=node.start_mark)
-
-
 def _flat_values(node: Node) -> dict[str, Any] | None:
-    """Give the values of a mapping of plain scalars, the common case; None for one that needs a closer look."""
-    if not isinstance(node, MapNode) or len(node.pairs) > _FLAT_MAX:
+    """Return a mapping of valid scalars, the usual case; None for a node that needs the full check."""
+    if not isinstance(node, MapNode) or len(node.pairs) > _MAX_FLAT_PAIRS:
         return None
     values: dict[str, Any] = {}
     for name, (_, node_value) in node.pairs.items():
-        if not (isinstance(node_value, ScalarEvent) and name.isprintable() and 0 < len(name) < _NAME_MAX):
+        if not (isinstance(node_value, ScalarEvent) and name.isprintable() and 0 < len(name) < _MAX_NAME_LENGTH):
             return None
         value = scalar_value(node_value)
         if isinstance(value, float) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
@@ -271,5 +246,5 @@ def _canonical(values: Mapping[str, Any]) -> str | None:
 
 
 def describe(node: Node) -> str:
-    """Name what a node is, for a sentence."""
+    """Return what a node is, for a sentence."""
     return "a mapping" if isinstance(node, MapNode) else "a list" if isinstance(node, SeqNode) else quoted(node.value)

@@ -1,4 +1,4 @@
-"""Rows from csv, tsv, jsonl and txt files, and .gz of these: streamed, each with its line and its number."""
+"""Rows of csv, tsv, jsonl and txt files, and .gz of these, streamed with their line numbers."""
 
 import codecs
 import csv
@@ -13,22 +13,22 @@ from typing import Any, BinaryIO, Final
 
 import orjson
 
-from batchkiln.manifest.diagnostics import Diagnostics, Place, open_bytes, quoted
+from batchkiln.manifest.diagnostics import Diagnostics, Location, quoted
 
 KINDS: Final = ("csv", "tsv", "jsonl", "txt")
 MAX_LINE_SIZE_BYTES: Final = 8 << 20
 MAX_FIELD_LENGTH: Final = 1 << 20
 MAX_COLUMNS: Final = 10_000
-# How many times its size a compressed file may hold. Rows that share a long text come to hundreds; gzip itself ends at
-# 1,032, where there is nothing but one character.
+# The size of a decompressed file, in multiples of its own. Rows that share a long text reach hundreds; gzip itself
+# reaches 1,032 for a single repeated character.
 MAX_EXPANSION: Final = 1000
 FREE_EXPANSION_SIZE_BYTES: Final = 8 << 20
-# Possessive: what a quote begins is never read again in another way.
+# Possessive quantifiers: a quoted field is never matched in a second way.
 _TSV_FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^\t]*))(?:\t|$)')
 
 
 class SourceUnreadable(Exception):
-    """The rest of a source cannot be read; the place and the reason."""
+    """The rest of a source cannot be read: the reason, the remedy, and the line and column from 1."""
 
     def __init__(
         self, reason: str, *, line: int | None = None, column: int | None = None, remedy: str | None = None
@@ -40,13 +40,13 @@ class SourceUnreadable(Exception):
         super().__init__(reason)
 
 
-# One row: the line it begins in, its number (both from 1; the header is not counted), and its columns.
 Row = tuple[int, int, dict[str, Any]]
+"""The first line of a row, its number, and its columns. Both count from 1; the header has no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of rows. `shown_name` is how a person is told of it; `kind` one of `KINDS`."""
+    """A file of rows. `shown_name` is its name in messages; `kind` is one of `KINDS`."""
 
     path: Path
     shown_name: str
@@ -55,18 +55,18 @@ class Source:
 
 
 def source_for(path: Path, shown_name: str) -> Source | None:
-    """Give the source of a path by its extension; None for one that is not known."""
+    """Return the source for a path, by its extension; None if that is unknown."""
     name = path.name[: -len(".gz")] if path.name.lower().endswith(".gz") else path.name
     stem, dot, kind = name.rpartition(".")
     return Source(path, shown_name, kind.lower(), stem) if dot and stem and kind.lower() in KINDS else None
 
 
 class Rows:
-    """The rows of a source. `columns` is None where each row has its own (jsonl)."""
+    """The rows of a source. `columns` is None if each row has its own (jsonl). Invalid rows add diagnostics."""
 
-    def __init__(self, source: Source, stream: BinaryIO, findings: Diagnostics) -> None:
+    def __init__(self, source: Source, stream: BinaryIO, diagnostics: Diagnostics) -> None:
         self._source = source
-        self._findings = findings
+        self._diagnostics = diagnostics
         self._lines = _Lines(stream, _size_allowed(source))
         self.columns: tuple[str, ...] | None = ("prompt",) if source.kind == "txt" else None
         self._records: Iterator[tuple[int, list[str]]] | None = None
@@ -76,7 +76,7 @@ class Rows:
             self.columns = self._header(self._records)
 
     def __iter__(self) -> Iterator[Row]:
-        """Give the rows. Raises `SourceUnreadable` where the rest cannot be read."""
+        """Yield the rows. Raises `SourceUnreadable`."""
         if self._records is not None:
             return self._table(self._records, self.columns or ())
         return self._json_rows() if self._source.kind == "jsonl" else self._text_rows()
@@ -90,7 +90,7 @@ class Rows:
         twice = [name for name, count in Counter(names).items() if name and count > 1]
         if twice:
             raise SourceUnreadable(
-                f"the column `{quoted(twice[0])}` is there twice", line=line, remedy="rename one of them"
+                f"the column `{quoted(twice[0])}` appears twice", line=line, remedy="rename one of them"
             )
         return tuple(names)
 
@@ -99,9 +99,8 @@ class Rows:
         for line, fields in records:
             number += 1
             if len(fields) != count:
-                place = Place(self._source.shown_name, line)
-                self._findings.add(
-                    place,
+                self._diagnostics.add(
+                    Location(self._source.shown_name, line),
                     f"{len(fields)} column{'s' * (len(fields) != 1)}, where the header has {count}",
                     f"they are: {_listed(columns)}",
                 )
@@ -119,11 +118,11 @@ class Rows:
                     yield line, fields
                 line = self._record_line = reader.line_num + 1
         except csv.Error as error:
-            remedy = "a field that holds a comma, a quote or a line break stands in quotes, its own quotes doubled"
-            raise SourceUnreadable(f"no csv: {error}", line=line, remedy=remedy) from error
+            remedy = "quote a field with a comma, a quote or a line break, and double the quotes in it"
+            raise SourceUnreadable(f"not valid CSV: {error}", line=line, remedy=remedy) from error
 
     def _record_lines(self) -> Iterator[str]:
-        """Give the lines; a quote that is opened in each of them would make one record of the whole file."""
+        """Yield the lines of a record, up to a size: an unclosed quote would make one record of the whole file."""
         for text in self._lines:
             self._lines.record_size_bytes += len(text)
             if self._lines.record_size_bytes > MAX_LINE_SIZE_BYTES:
@@ -132,7 +131,7 @@ class Rows:
 
     def _tsv_records(self) -> Iterator[tuple[int, list[str]]]:
         for line, text in enumerate(self._lines, 1):
-            text = text.rstrip("\r\n")  # noqa: PLW2901  the line without its end
+            text = text.rstrip("\r\n")  # noqa: PLW2901  without its line end
             if text:
                 yield line, _quoted_fields(text) if '"' in text else text.split("\t")
 
@@ -140,18 +139,18 @@ class Rows:
         for line, text in enumerate(self._lines, 1):
             if not text.strip():
                 continue
-            place = Place(self._source.shown_name, line)
             try:
                 columns = orjson.loads(text)
             except orjson.JSONDecodeError as error:
-                self._findings.add(
-                    Place(place.file, line, error.colno), f"no JSON: {error.msg}", "each line is one JSON object"
-                )
+                self._invalid(f"not valid JSON: {error.msg}", "each line is one JSON object", line, error.colno)
                 continue
             if isinstance(columns, dict):
                 yield line, line, columns
             else:
-                self._findings.add(place, "not a JSON object", 'each line is one object: {"prompt": "…"}')
+                self._invalid("not a JSON object", 'each line is one object: {"prompt": "…"}', line)
+
+    def _invalid(self, reason: str, remedy: str, line: int, column: int | None = None) -> None:
+        self._diagnostics.add(Location(self._source.shown_name, line, column), reason, remedy)
 
     def _text_rows(self) -> Iterator[Row]:
         for line, text in enumerate(self._lines, 1):
@@ -160,9 +159,9 @@ class Rows:
 
 
 class _Lines:
-    """Lines of UTF-8 text, each bounded, without a byte order mark at the start.
+    """Lines of UTF-8 text, of limited size, without a byte order mark at the start.
 
-    `record_size_bytes` is for a reader that makes one record of several lines: it sets it to 0 after each.
+    `record_size_bytes` belongs to a reader whose records span lines.
     """
 
     def __init__(self, stream: BinaryIO, allowed_size_bytes: int | None) -> None:
@@ -176,7 +175,7 @@ class _Lines:
             for raw in iter(partial(self._stream.readline, MAX_LINE_SIZE_BYTES), b""):
                 number += 1
                 if number == 1:
-                    raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901  the line without the mark
+                    raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901  without the mark
                 if len(raw) >= MAX_LINE_SIZE_BYTES:
                     raise SourceUnreadable(f"a line of more than {MAX_LINE_SIZE_BYTES >> 20} MiB", line=number)
                 if self._left_size_bytes is not None:
@@ -194,23 +193,20 @@ class _Lines:
         self._left_size_bytes -= size_bytes
         if self._left_size_bytes < 0:
             reason = f"the file holds more than {MAX_EXPANSION} times its own size"
-            raise SourceUnreadable(reason, line=line, remedy="no rows are packed so tightly; unpack it to use it")
+            raise SourceUnreadable(
+                reason, line=line, remedy="rows do not compress so well; to use the file anyway, decompress it"
+            )
 
 
 def _size_allowed(source: Source) -> int | None:
-    """Give what a compressed file may hold; None for one that holds what it shows."""
+    """Return the maximum decompressed size; None for a file that is not compressed."""
     if source.path.suffix.lower() != ".gz":
         return None
     return max(source.path.stat().st_size * MAX_EXPANSION, FREE_EXPANSION_SIZE_BYTES)
 
 
-def open_source(source: Source) -> BinaryIO:
-    """Open a source for reading. Raises OSError."""
-    return open_bytes(source.path)
-
-
 def _quoted_fields(text: str) -> list[str]:
-    """Split a line at its tabs; quotes are literal but around a whole field."""
+    """Split a line at its tabs. Quotes are literal, except around a whole field."""
     fields: list[str] = []
     at, end = 0, len(text)
     while at <= end:

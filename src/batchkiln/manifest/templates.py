@@ -1,8 +1,8 @@
-"""Jinja templates that can reach nothing but their variables, and cannot run long or grow without bound.
+"""Jinja templates that see only their variables, and whose time and size are bounded.
 
-Beside the sandbox: no calls, no loops, no assignments and no attributes of Python objects (a dot looks into a
-mapping), a short list of filters, and bounds on what multiplies. Each part of a template is thus evaluated at most
-once, so its time and size are bounded by the template and its variables.
+Beyond Jinja's sandbox, a template has no calls, loops, assignments and attributes of Python objects (a dot looks up a
+key of a mapping), a short list of filters, and limits on operations that multiply. Each part of a template is evaluated
+at most once, so the template and its variables bound the time and the size of the result.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,61 +12,38 @@ from typing import Any, Final, cast
 
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, UndefinedError, nodes
 from jinja2 import meta as jinja_meta
-from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.visitor import NodeTransformer
 
-from batchkiln.manifest.filters import FILTERS, OWN_TESTS, TESTS, TooLarge, bounded_binary, joined_texts
+from batchkiln.manifest.filters import FILTERS, JINJA_TESTS, TESTS, TooLarge, bounded_binary
 
 MAX_TEMPLATE_LENGTH: Final = 20_000
 MAX_RENDERED_LENGTH: Final = 1 << 20
-MAX_DEPTH: Final = 40  # Jinja takes the cube of it to compile: two hundred signs before a name took seconds
+MAX_DEPTH: Final = 40  # compiling takes Jinja cubic time: two hundred signs before a name took seconds
 
 Variables = Mapping[str, Any]
+Render = Callable[[Variables], str]
 
-# What Python or Jinja may raise for an expression that makes no sense with these values.
+# What Python or Jinja raise for an expression that is invalid, or invalid with these values.
 _FAILURES: Final = (
-    TemplateError,
-    TooLarge,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    RecursionError,
-    MemoryError,
-    SyntaxError,
-    AssertionError,
-    NotImplementedError,
+    *(TemplateError, TooLarge, ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+    *(RecursionError, MemoryError, SyntaxError, AssertionError, NotImplementedError),
 )
-_ALLOWED: Final = (
-    nodes.Template,
-    nodes.Output,
-    nodes.If,
-    nodes.Expr,
-    nodes.Pair,
-    nodes.Keyword,
-    nodes.Operand,
-)
+_ALLOWED: Final = (nodes.Template, nodes.Output, nodes.If, nodes.Expr, nodes.Pair, nodes.Keyword, nodes.Operand)
 _REFUSED: Final = (
-    nodes.Call,
-    nodes.NSRef,
-    nodes.EnvironmentAttribute,
-    nodes.ExtensionAttribute,
-    nodes.ImportedName,
-    nodes.InternalName,
-    nodes.MarkSafe,
-    nodes.MarkSafeIfAutoescape,
-    nodes.ContextReference,
-    nodes.DerivedContextReference,
+    *(nodes.Call, nodes.NSRef, nodes.EnvironmentAttribute, nodes.ExtensionAttribute, nodes.ImportedName),
+    *(nodes.InternalName, nodes.MarkSafe, nodes.MarkSafeIfAutoescape),
+    *(nodes.ContextReference, nodes.DerivedContextReference),
 )
+_REFUSED_IN_WORDS: Final = {"Call": "a call", "For": "a loop", "Assign": "an assignment"}
 _JINJA_NAMES: Final = frozenset({"self", "super", "caller", "loop", "varargs", "kwargs"})
 
 
 class TemplateFailed(Exception):
-    """A template that cannot be compiled or rendered. `missing` is the undefined variable, where that is the reason."""
+    """A template cannot be compiled or rendered. `missing` is an undefined variable, if that is the reason."""
 
     def __init__(self, reason: str, *, line: int = 1, missing: str | None = None) -> None:
         self.reason = reason
@@ -75,24 +52,27 @@ class TemplateFailed(Exception):
         super().__init__(reason)
 
 
-class _BoundedCode(CodeGenerator):
-    """Jinja's own, but that `~` asks the environment: a sandbox does not see that operator."""
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A compiled text. `names` are the variables that it always needs. `render` raises `TemplateFailed`."""
 
-    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  Jinja's name
-        """Write the joining of texts."""
-        self.write("environment.joined_texts((")
-        for part in node.nodes:
-            self.visit(part, frame)
-            self.write(", ")
-        self.write("))")
+    names: frozenset[str]
+    render: Render
+    is_constant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A compiled `where` expression. `holds` raises `TemplateFailed`."""
+
+    names: frozenset[str]
+    holds: Callable[[Variables], bool]
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """The sandbox, narrowed: a dot and brackets look into mappings, lists and text, and nowhere else."""
+    """The sandbox, in which a dot and brackets look only into mappings, lists and text."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
-    code_generator_class = _BoundedCode
-    joined_texts = staticmethod(joined_texts)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:  # noqa: ANN401, ARG002  Jinja's
         return bounded_binary(operator, left, right)
@@ -109,13 +89,16 @@ class _Environment(ImmutableSandboxedEnvironment):
         return self.undefined(obj=obj, name=argument)
 
 
-def _finalized(value: object) -> str:
-    """Give what a value prints as; Jinja calls it for each expression."""
-    return value if isinstance(value, str) else text_of(value)
+class _BoundedConcat(NodeTransformer):
+    """Replaces `a ~ b` by `[a, b] | join`, which is bounded: the sandbox does not intercept that operator."""
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802  Jinja's name
+        self.generic_visit(node)
+        return nodes.Filter(nodes.List(node.nodes), "join", [], [], None, None, lineno=node.lineno)
 
 
 def text_of(value: object) -> str:
-    """Give a variable's value as text, true and false as JSON has them. Raises TypeError for null and lists."""
+    """Return a variable's value as text, with booleans as in JSON. Raises `TypeError` for null, lists and mappings."""
     match value:
         case str():
             return value
@@ -126,7 +109,7 @@ def text_of(value: object) -> str:
         case int() | float():
             return str(value)
         case None:
-            raise TypeError("the value is null; `| default('…')` puts a text in its place")
+            raise TypeError("the value is null; `| default('…')` replaces it by a text")
         case list() | tuple():
             raise TypeError("the value is a list; `| join(', ')` makes it text")
         case _:
@@ -134,105 +117,60 @@ def text_of(value: object) -> str:
 
 
 def _environment() -> _Environment:
-    environment = _Environment(undefined=StrictUndefined, finalize=_finalized, keep_trailing_newline=True, cache_size=0)
+    environment = _Environment(undefined=StrictUndefined, finalize=text_of, keep_trailing_newline=True, cache_size=0)
     environment.globals.clear()
     environment.filters.clear()
     environment.filters.update(FILTERS)
-    environment.tests = {name: environment.tests[name] for name in TESTS} | dict(OWN_TESTS)
+    environment.tests = {name: environment.tests[name] for name in JINJA_TESTS} | dict(TESTS)
     return environment
 
 
 _ENVIRONMENT: Final = _environment()
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A compiled text. `names` are the variables it always needs; `render` may raise `TemplateFailed`."""
-
-    text: str
-    names: frozenset[str]
-    render: Callable[[Variables], str]
-    is_constant: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A compiled `where` expression; `holds` may raise `TemplateFailed`."""
-
-    names: frozenset[str]
-    holds: Callable[[Variables], bool]
-
-
-def is_template(text: str) -> bool:
-    """Whether a text holds anything for Jinja."""
-    return "{" in text and ("{{" in text or "{%" in text or "{#" in text)
-
-
 def compile_template(text: str) -> Template:
     """Compile a text. Raises `TemplateFailed`, with the line within the text (from 1)."""
-    if not is_template(text):
-        return Template(text, frozenset(), lambda _: text, is_constant=True)
+    if not ("{{" in text or "{%" in text or "{#" in text):
+        return Template(frozenset(), lambda _: text, is_constant=True)
     compiled = _compiled(text)
-    if isinstance(compiled, TemplateFailed):
+    if isinstance(compiled, TemplateFailed):  # raised as a copy: the cached one would grow by a traceback each time
         raise TemplateFailed(compiled.reason, line=compiled.line, missing=compiled.missing)
     return compiled
 
 
-@lru_cache(maxsize=256)  # an alias may name one text a million times, and compiling takes up to a second
+@lru_cache(maxsize=256)  # an alias may repeat one text a million times, and compiling takes up to a second
 def _compiled(text: str) -> Template | TemplateFailed:
     if len(text) > MAX_TEMPLATE_LENGTH:
         return TemplateFailed(f"a template of {len(text):,} characters; at most {MAX_TEMPLATE_LENGTH:,}")
     try:
         tree = _ENVIRONMENT.parse(text)
-        _check_nodes(tree)
-        names = _needed(tree, jinja_meta.find_undeclared_variables(tree))
-        simple = _simple(tree)
-        if simple is not None:
-            return Template(text, names, simple)
-        compiled = _ENVIRONMENT.from_string(tree)
+        return Template(_checked_names(tree), _fast_renderer(tree) or _renderer(tree))
     except _FAILURES as error:
         return _failed(error)
-    root, environment = compiled.root_render_func, _ENVIRONMENT
-
-    def render(variables: Variables) -> str:
-        try:
-            return _bounded(root(Context(environment, cast("dict[str, Any]", variables), None, {})))
-        except _FAILURES as error:
-            raise _failed(error) from error
-
-    return Template(text, names, render)
 
 
 def compile_condition(expression: str) -> Condition:
     """Compile the expression of a `where`. Raises `TemplateFailed`."""
     if len(expression) > MAX_TEMPLATE_LENGTH:
         raise TemplateFailed(f"an expression of {len(expression):,} characters; at most {MAX_TEMPLATE_LENGTH:,}")
-    parsed: nodes.Expr
     try:
         parser = Parser(_ENVIRONMENT, expression, state="variable")
-        parsed = parser.parse_expression()
+        parsed: nodes.Expr = parser.parse_expression()
         if not parser.stream.eos:
             raise TemplateSyntaxError("the expression ends before the text does", parser.stream.current.lineno)
-        tree = nodes.Template([nodes.Output([parsed], lineno=1)], lineno=1)
-        tree.set_environment(_ENVIRONMENT)
-        _check_nodes(tree)
-        names = _needed(tree, jinja_meta.find_undeclared_variables(tree))
-        if (quick := _comparison(parsed)) is not None:
-            return Condition(names, quick)
-        evaluate = _ENVIRONMENT.compile_expression(expression, undefined_to_none=False)
+        names = _checked_names(nodes.Template([nodes.Output([parsed], lineno=1)], lineno=1))
+        yes = nodes.Output([nodes.TemplateData("true")], lineno=1)
+        render = _renderer(nodes.Template([nodes.If(parsed, [yes], [], [], lineno=1)], lineno=1))
     except _FAILURES as error:
         raise _failed(error) from error
-
-    def holds(variables: Variables) -> bool:
-        try:
-            return bool(evaluate(variables))
-        except _FAILURES as error:
-            raise _failed(error) from error
-
-    return Condition(names, holds)
+    return Condition(names, lambda variables: bool(render(variables)))
 
 
-def _check_nodes(tree: nodes.Template) -> None:
+def _checked_names(tree: nodes.Template) -> frozenset[str]:
+    """Refuse what templates may not do, and return the variables that must exist.
+
+    With a condition or a default, only rendering shows which ones these are: none is returned then.
+    """
     pending: list[tuple[nodes.Node, int]] = [(child, 1) for child in tree.iter_child_nodes()]
     while pending:
         node, depth = pending.pop()
@@ -240,107 +178,52 @@ def _check_nodes(tree: nodes.Template) -> None:
             raise TemplateSyntaxError(f"more than {MAX_DEPTH} levels deep", node.lineno)
         pending.extend((child, depth + 1) for child in node.iter_child_nodes())
         if isinstance(node, _REFUSED) or not isinstance(node, _ALLOWED):
-            what = {"Call": "a call", "For": "a loop", "Assign": "an assignment"}.get(type(node).__name__)
-            reason = f"{what or f'`{type(node).__name__.lower()}`'} is not available in a manifest's templates"
+            kind = type(node).__name__
+            reason = f"{_REFUSED_IN_WORDS.get(kind, f'`{kind.lower()}`')} is not available in a manifest's templates"
             raise TemplateSyntaxError(f"{reason}: only variables, filters, `if` and comparisons are", node.lineno)
         if isinstance(node, nodes.Name) and (node.name in _JINJA_NAMES or node.name.startswith("__")):
             raise TemplateSyntaxError(
-                f"`{node.name}` is no variable; a column of that name is col['{node.name}']", node.lineno
+                f"`{node.name}` is not a variable; a column of that name is col['{node.name}']", node.lineno
             )
+    tree.set_environment(_ENVIRONMENT)
+    is_conditional = any(tree.find_all((nodes.Test, nodes.If, nodes.CondExpr)))
+    if is_conditional or any(one.name in {"default", "d"} for one in tree.find_all(nodes.Filter)):
+        return frozenset()
+    return frozenset(jinja_meta.find_undeclared_variables(tree))
 
 
-def _needed(tree: nodes.Template, names: set[str]) -> frozenset[str]:
-    """Give the variables that must be there: where the template itself asks or chooses, only rendering can tell."""
-    asks = any(one.name == "default" for one in tree.find_all(nodes.Filter)) or any(
-        tree.find_all((nodes.Test, nodes.If, nodes.CondExpr))
-    )
-    return frozenset() if asks else frozenset(names)
-
-
-def _comparison(expression: nodes.Expr) -> Callable[[Variables], bool] | None:
-    """Give a faster function for one variable compared with one constant; None for any other expression."""
-    match expression:
-        case nodes.Compare(
-            expr=nodes.Name(name=name),
-            ops=[nodes.Operand(op="eq" | "ne" as operator, expr=nodes.Const(value=constant))],
-        ):
-            wanted = operator == "eq"
-        case _:
-            return None
-
-    def holds(variables: Variables) -> bool:
-        if name not in variables:
-            raise TemplateFailed(f"`{name}` is undefined", missing=name)
-        return bool((variables[name] == constant) is wanted)
-
-    return holds
-
-
-def _simple(tree: nodes.Template) -> Callable[[Variables], str] | None:
-    """Give a faster function for a template of plain text and bare variables; None for any other."""
-    parts = [part for output in tree.body for part in getattr(output, "nodes", [None])]
-    if not all(isinstance(part, (nodes.TemplateData, nodes.Name)) for part in parts):
-        return None
-    texts = [part.data if isinstance(part, nodes.TemplateData) else None for part in parts]
-    names = [part.name if isinstance(part, nodes.Name) else "" for part in parts]
-    if len(names) == 1 and names[0]:
-        return _lone(names[0])
-    if sum(map(bool, names)) == 1:
-        at = next(position for position, name in enumerate(names) if name)
-        before, after = "".join(text or "" for text in texts[:at]), "".join(text or "" for text in texts[at + 1 :])
-        return _framed(before, names[at], after)
-    return _joined(list(zip(texts, names, strict=True)))
-
-
-def _lone(name: str) -> Callable[[Variables], str]:
-    def render(variables: Variables) -> str:
-        value = variables.get(name, variables)
-        return value if type(value) is str else _looked_up(variables, name)
-
-    return render
-
-
-def _framed(before: str, name: str, after: str) -> Callable[[Variables], str]:
-    def render(variables: Variables) -> str:
-        value = variables.get(name, variables)
-        kind = type(value)
-        return f"{before}{value if kind is str or kind is int else _looked_up(variables, name)}{after}"
-
-    return render
-
-
-def _joined(parts: list[tuple[str | None, str]]) -> Callable[[Variables], str]:
-    pattern = "".join("%s" if text is None else text.replace("%", "%%") for text, _ in parts)
-    names = [name for text, name in parts if text is None]
+def _renderer(tree: nodes.Template) -> Render:
+    tree = _BoundedConcat().visit(tree)
+    tree.set_environment(_ENVIRONMENT)
+    root = _ENVIRONMENT.from_string(tree).root_render_func
 
     def render(variables: Variables) -> str:
         try:
-            values = [variables[name] for name in names]
-        except KeyError:
-            values = [_looked_up(variables, name) for name in names]
-        for value in values:
-            if type(value) is not str and type(value) is not int:
-                values = [_looked_up(variables, name) for name in names]
-                break
-        if sum(len(value) for value in values if type(value) is str) > MAX_RENDERED_LENGTH:
-            raise TemplateFailed(f"the template gives more than {MAX_RENDERED_LENGTH:,} characters")
-        return pattern % tuple(values)
+            return _bounded(root(Context(_ENVIRONMENT, cast("dict[str, Any]", variables), None, {})))
+        except _FAILURES as error:
+            raise _failed(error) from error
 
     return render
 
 
-def _bounded(parts: Iterable[str]) -> str:
-    """Join what a template gives, and stop where it becomes too long."""
-    texts, length = [], 0
-    for part in parts:
-        length += len(part)
-        if length > MAX_RENDERED_LENGTH:
-            raise TemplateFailed(f"the template gives more than {MAX_RENDERED_LENGTH:,} characters")
-        texts.append(part)
-    return "".join(texts)
+def _fast_renderer(tree: nodes.Template) -> Render | None:
+    """Return a faster function for a template of text and bare variables; None for any other template."""
+    parts = [part for output in tree.body for part in getattr(output, "nodes", [None])]
+    if not all(isinstance(part, (nodes.TemplateData, nodes.Name)) for part in parts):
+        return None
+    names = [part.name for part in parts if isinstance(part, nodes.Name)]
+    pattern = "".join(part.data.replace("%", "%%") if isinstance(part, nodes.TemplateData) else "%s" for part in parts)
+
+    def render(variables: Variables) -> str:
+        texts = [value if type(value := variables.get(name)) is str else _lookup(variables, name) for name in names]
+        if sum(map(len, texts)) > MAX_RENDERED_LENGTH:
+            raise _too_long()
+        return pattern % tuple(texts)
+
+    return render
 
 
-def _looked_up(variables: Variables, name: str) -> str:
+def _lookup(variables: Variables, name: str) -> str:
     if name not in variables:
         raise TemplateFailed(f"`{name}` is undefined", missing=name)
     try:
@@ -349,17 +232,32 @@ def _looked_up(variables: Variables, name: str) -> str:
         raise TemplateFailed(f"`{name}`: {error}") from error
 
 
+def _bounded(parts: Iterable[str]) -> str:
+    """Join the parts of a rendered template; stop when they become too long."""
+    texts, length = [], 0
+    for part in parts:
+        length += len(part)
+        if length > MAX_RENDERED_LENGTH:
+            raise _too_long()
+        texts.append(part)
+    return "".join(texts)
+
+
+def _too_long() -> TemplateFailed:
+    return TemplateFailed(f"the template gives more than {MAX_RENDERED_LENGTH:,} characters")
+
+
 def _failed(error: BaseException) -> TemplateFailed:
     if isinstance(error, UndefinedError):
-        if "jinja2." in str(error):  # an attribute of what is undefined already; its name is Jinja's own affair
+        if "jinja2." in str(error):  # an attribute of something undefined; its text names Jinja's own classes
             return TemplateFailed("the template asks for a part of something that is undefined")
         name = str(error).removesuffix(" is undefined")
         is_name = name != str(error) and name.startswith("'")
-        return TemplateFailed(f"{str(error).replace(chr(39), '`')}", missing=name.strip("'") if is_name else None)
+        return TemplateFailed(str(error).replace("'", "`"), missing=name.strip("'") if is_name else None)
     if isinstance(error, TemplateSyntaxError):
-        return TemplateFailed(f"the template cannot be read: {error.message}", line=error.lineno)
+        return TemplateFailed(f"the template is not valid: {error.message}", line=error.lineno)
     if isinstance(error, SecurityError):
-        return TemplateFailed(f"the template reaches for what it may not: {error}")
+        return TemplateFailed(f"the template accesses what it may not: {error}")
     if isinstance(error, (RecursionError, MemoryError, SyntaxError, AssertionError)):
         return TemplateFailed("the template is too deeply nested")
     return TemplateFailed(f"the template fails: {error}")

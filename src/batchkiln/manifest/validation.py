@@ -1,6 +1,11 @@
-"""A tree against a pydantic model: each error at the place where it stands, with what would be right."""
+"""Validation of trees by pydantic models, with each error at its place in the text; and of prompts and ids.
+
+There may be a million prompts and ids, so these are checked by hand, and valid ones in a few steps.
+"""
 
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -8,8 +13,9 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from batchkiln.manifest.diagnostics import Diagnostics, Mark, Remedy, quoted
-from batchkiln.manifest.scalars import type_names
+from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, Remedy, quoted
+from batchkiln.manifest.schema import MAX_ID_LENGTH, MAX_PROMPT_LENGTH
+from batchkiln.manifest.yaml_parser import TYPE_NAMES
 from batchkiln.manifest.yaml_tree import MapNode, Node, SeqNode, plain_value
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -26,73 +32,111 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "model_attributes_type": "a mapping",
 }
 
-# Comparing two names takes the product of their lengths, and a file may have ten thousand columns.
+# Comparing two names takes time proportional to the product of their lengths; a file may have 10,000 columns.
 _COMPARED_LENGTH: Final = 60
 _COMPARED_NAMES: Final = 300
 
 _GROUPS: Final = frozenset({"a mapping", "a list"})
+_UNION_TAGS: Final = frozenset({"str", "int", "float", "bool"})
+_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_FORBIDDEN_IN_ID: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_FIRST_SURROGATE: Final = 0xD800
 
 
-def check(model: type[Model], tree: MapNode, findings: Diagnostics, *, home: str = "") -> Model | None:
-    """Validate a mapping; None, and findings, where it is not valid. `home` names it in sentences."""
+def checked_prompt(text: str) -> str:
+    """Return a prompt, with line feeds as line ends. Raises `InvalidValue`."""
+    if len(text) > MAX_PROMPT_LENGTH:
+        remedy = f"at most {MAX_PROMPT_LENGTH:,} characters; a model may allow fewer"
+        raise InvalidValue(f"the prompt has {len(text):,} characters", remedy)
+    if not text.isprintable():
+        text = text.replace("\r\n", "\n")
+        if found := _FORBIDDEN.search(text):
+            remedy = "remove it; the only control characters allowed are line feed and tab"
+            raise InvalidValue(f"the prompt holds {_code_point(found[0])}", remedy)
+    if not text or text.isspace():
+        raise InvalidValue("the prompt is empty", "describe what to make (Service section 2.2)")
+    return text
+
+
+def checked_id(text: str) -> str:
+    """Return an id unchanged. Raises `InvalidValue`."""
+    if text and text.isprintable() and len(text) <= MAX_ID_LENGTH and text[0] != " " and text[-1] != " ":
+        return text
+    if not text:
+        raise InvalidValue("the id is empty", "leave `id` out to number the items")
+    if len(text) > MAX_ID_LENGTH:
+        raise InvalidValue(f"the id has {len(text):,} characters", f"at most {MAX_ID_LENGTH}")
+    if found := _FORBIDDEN_IN_ID.search(text):
+        raise InvalidValue(f"the id holds {_code_point(found[0])}", "remove it")
+    if text != text.strip():
+        raise InvalidValue(f"the id {quoted(text)!r} begins or ends with white space", "remove the white space")
+    return text
+
+
+def _code_point(character: str) -> str:
+    unnamed = "a control character" if ord(character) < _FIRST_SURROGATE else "half of a surrogate pair"
+    return f"U+{ord(character):04X} ({unicodedata.name(character, unnamed).lower()})"
+
+
+def check(model: type[Model], tree: MapNode, diagnostics: Diagnostics, *, prefix: str = "") -> Model | None:
+    """Return the validated mapping; None after adding diagnostics. `prefix` begins the field names in messages."""
     try:
         return model.model_validate(plain_value(tree))
     except ValidationError as error:
-        for detail in _without_echoes(error.errors(include_url=False)):
-            if findings.is_full:
-                findings.omitted += 1
+        for detail in _without_duplicates(error.errors(include_url=False)):
+            if diagnostics.is_full:
+                diagnostics.omitted += 1
                 continue
-            _report(detail, tree, findings, model=model, home=home)
+            _report(detail, tree, diagnostics, model=model, prefix=prefix)
     return None
 
 
-def check_names(tree: MapNode, known: Iterable[str], findings: Diagnostics) -> None:
-    """Report the keys that are no fields."""
+def check_names(tree: MapNode, known: Iterable[str], diagnostics: Diagnostics) -> None:
+    """Add a diagnostic for each unknown key."""
     names = list(known)
     for name, (key, _) in tree.pairs.items():
         if name not in names:
-            findings.at(key.start_mark, f"unknown field `{quoted(name)}`", partial(suggestion, name, names))
+            diagnostics.at(key.start_mark, f"unknown field `{quoted(name)}`", partial(suggestion, name, names))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Say which known name was meant, or which there are."""
+    """Return a remedy for an unknown name: the name probably meant, or the known names."""
     names = sorted(set(known))
     compared = [one for one in names if len(one) <= _COMPARED_LENGTH][:_COMPARED_NAMES]
     close = difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=2, cutoff=0.75)
     close = close or difflib.get_close_matches(name[:_COMPARED_LENGTH], compared, n=1, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(f'`{one}`' for one in close)}?"
-    listed = ", ".join(names[:40]) + (", …" if len(names) > 40 else "")  # noqa: PLR2004  a bound for the eye
+    listed = ", ".join(names[:40]) + (", …" if len(names) > 40 else "")  # noqa: PLR2004  as many as fit in a message
     return f"there are: {listed}" if names else "there are none"
 
 
-def _without_echoes(details: list[ErrorDetails]) -> Iterable[ErrorDetails]:
-    """Keep one error a place: a union (`list[str | int]`) reports each of its members."""
+def _without_duplicates(details: list[ErrorDetails]) -> Iterable[ErrorDetails]:
+    """Keep one error for each place: a union such as `str | int` reports one for each member."""
     seen: set[tuple[object, ...]] = set()
     for detail in details:
-        place = tuple(part for part in detail["loc"] if part not in _UNION_TAGS)
-        if place not in seen:
-            seen.add(place)
-            yield ErrorDetails(**{**detail, "loc": place})
+        location = tuple(part for part in detail["loc"] if part not in _UNION_TAGS)
+        if location not in seen:
+            seen.add(location)
+            yield ErrorDetails(**{**detail, "loc": location})
 
 
-_UNION_TAGS: Final = frozenset({"str", "int", "float", "bool"})
-
-
-def _report(detail: ErrorDetails, tree: MapNode, findings: Diagnostics, *, model: type[BaseModel], home: str) -> None:
+def _report(
+    detail: ErrorDetails, tree: MapNode, diagnostics: Diagnostics, *, model: type[BaseModel], prefix: str
+) -> None:
     location = [part for part in detail["loc"] if part != "[key]"]
     mark, node = _locate(tree, location, at_key=detail["type"] == "extra_forbidden" or "[key]" in detail["loc"])
-    field = home + "".join(f"[{part + 1}]" if isinstance(part, int) else f".{quoted(part)}" for part in location)
+    field = prefix + "".join(f"[{part + 1}]" if isinstance(part, int) else f".{quoted(part)}" for part in location)
     field = field.removeprefix(".")
     remedy: Remedy
     reason, remedy = _sentence(detail, field, _found(node))
     if detail["type"] == "extra_forbidden":
         remedy = partial(suggestion, str(location[-1]), _field_names(model, location[:-1]))
-    findings.at(mark, reason, remedy)
+    diagnostics.at(mark, reason, remedy)
 
 
 def _locate(tree: MapNode, location: list[Any], *, at_key: bool) -> tuple[Mark, Node]:
-    """Give the mark of a place, or of the nearest thing around it that stands in the text."""
+    """Return the mark and the node at a location, or of the closest parent in the text."""
     node: Node = tree
     mark = tree.start_mark
     for depth, part in enumerate(location):
@@ -115,7 +159,7 @@ def _found(node: Node) -> str:
     value = plain_value(node)
     if value is None:
         return "nothing"
-    return f"{type_names[type(value)]} ({quoted(str(node.value))})"
+    return f"{TYPE_NAMES[type(value)]} ({quoted(str(node.value))})"
 
 
 def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | None]:
@@ -137,7 +181,7 @@ def _sentence(detail: ErrorDetails, field: str, found: str) -> tuple[str, str | 
 
 
 def _field_names(model: type[BaseModel], location: list[Any]) -> list[str]:
-    """Give the names of the fields of the model at a place below another."""
+    """Return the names of the fields at a location below a model."""
     for part in location:
         field = model.model_fields.get(str(part))
         kinds = () if field is None else (field.annotation, *getattr(field.annotation, "__args__", ()))

@@ -1,4 +1,4 @@
-"""Where YAML itself breaks: the parser's errors in a person's words, and a quick look at the text below `items`."""
+"""Syntax errors of YAML as messages for a person, and a fast search for keys below `items`."""
 
 import codecs
 import re
@@ -7,25 +7,25 @@ from typing import Final
 
 import yaml
 
-from batchkiln.manifest.diagnostics import Diagnostics, Place
+from batchkiln.manifest.diagnostics import Diagnostics, Location
 
 _CHUNK_SIZE_BYTES: Final = 1 << 20
-# A line that begins in the first column with anything but a hyphen and a space, or a comment, may be a key of the
-# root. One pattern for each kind of line end: a literal beginning makes the search many times faster.
+# A line may be a key of the root if it starts in the first column, except with a comment or with a hyphen and a space.
+# There is one pattern for each kind of line end, because a literal beginning makes the search many times faster.
 _KEY_BELOW: Final = {
     end: re.compile(re.escape(end) + rb"(?:[^\s#\-]|-[^ \t\r\n])")
     for end in (b"\n", b"\r", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 }
 _LINE_END: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-# What YAML does not allow in a text, even inside quotes.
+# Characters that YAML does not allow, even in quotes.
 _NOT_PRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 _REMEDIES: Final = (
     ("cannot start any token", "indent with spaces, not tabs; quote a text that begins with a sign such as @, ` or %"),
-    ("mapping values are not allowed", "quote a text that holds ': '"),
+    ("mapping values are not allowed", "quote a text that contains ': '"),
     ("could not find expected ':'", "a key is followed by a colon and a space"),
     ("did not find expected key", "check the indentation, and the quotes of the line above"),
-    ("did not find expected '-' indicator", "check the indentation: the items of a list stand in one column"),
+    ("did not find expected '-' indicator", "check the indentation: the items of a list start in the same column"),
     ("found undefined tag handle", "remove the tag"),
     ("found unexpected end of stream", "a quote or a bracket is not closed"),
     ("found unexpected document indicator", "a quote is not closed"),
@@ -36,7 +36,7 @@ _REMEDIES: Final = (
 
 
 def has_keys_below(path: Path, characters: int) -> bool:
-    """Whether a key of the root may follow below this many characters; a quick look that errs on the side of yes."""
+    """Return whether a key of the root may follow after this many characters. It may be wrong when it says True."""
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as text:
         skipped = len(text.read(characters).encode("utf-8", "surrogateescape"))
     with path.open("rb") as stream:
@@ -50,41 +50,41 @@ def has_keys_below(path: Path, characters: int) -> bool:
     return False
 
 
-def encoding_mistake(path: Path) -> str | None:
-    """Say what a file is encoded in, where that is not UTF-8 by its first bytes."""
+def encoding_error(path: Path) -> str | None:
+    """Return the error of a file whose first bytes are not UTF-8; None for other files."""
     with path.open("rb") as stream:
         start = stream.read(4)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "the file is UTF-16 (it begins with that byte order mark)"
     if start[:1] == b"\0" or start[1:2] == b"\0":
-        return "the file is UTF-16 or UTF-32, or no text at all"
+        return "the file is UTF-16 or UTF-32, or is not text"
     return None
 
 
-def report_syntax(error: yaml.YAMLError, path: Path, findings: Diagnostics) -> None:
-    """Add a parser's error to the findings."""
+def report_syntax(error: yaml.YAMLError, path: Path, diagnostics: Diagnostics) -> None:
+    """Add a parser's error to the diagnostics."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         if error.context_mark is not None and "end of stream" in (error.problem or ""):
-            mark = error.context_mark  # what is not closed, rather than the end of the file
+            mark = error.context_mark  # the unclosed quote or bracket, and not the end of the file
         problem = (error.problem or "the YAML cannot be read").strip()
         context = f" {error.context.strip()}" if error.context else ""
-        begun = error.context_mark
-        since = (
-            f" (begun in line {begun.line + 1})"
-            if begun is not None and mark is not None and begun.line != mark.line
-            else ""
-        )
+        start = error.context_mark
+        is_elsewhere = start is not None and mark is not None and start.line != mark.line
+        since = f" (started in line {start.line + 1})" if start is not None and is_elsewhere else ""
+        reason = f"not YAML: {problem}{context}{since}"
         remedy = next((advice for part, advice in _REMEDIES if part in problem), None)
-        place = Place(findings.file) if mark is None else Place(findings.file, mark.line + 1, mark.column + 1)
-        findings.add(place, f"not YAML: {problem}{context}{since}", remedy)
+        if mark is None:
+            diagnostics.at_line(None, reason, remedy)
+        else:
+            diagnostics.at(mark, reason, remedy)
         return
-    place, reason, remedy = _bad_character(path, findings.file)
-    findings.add(place, reason or f"not YAML: {getattr(error, 'reason', error)}", remedy)
+    location, reason, remedy = _bad_character(path, diagnostics.file)
+    diagnostics.add(location, reason or f"not YAML: {getattr(error, 'reason', error)}", remedy)
 
 
-def _bad_character(path: Path, file: str) -> tuple[Place, str, str]:
-    """Find the first byte that is not UTF-8, or character that YAML does not allow; the parser gives no line."""
+def _bad_character(path: Path, file: str) -> tuple[Location, str, str]:
+    """Find the first byte that is not UTF-8, or character that YAML does not allow: the parser reports no line."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     line, column = 1, 1
     with path.open("rb") as stream:
@@ -93,23 +93,23 @@ def _bad_character(path: Path, file: str) -> tuple[Place, str, str]:
         while not is_over:
             chunk = stream.read(_CHUNK_SIZE_BYTES)
             is_over = not chunk
-            text = decoder.decode(raw + chunk, final=is_over)  # at the end, half a character is a mistake
+            text = decoder.decode(raw + chunk, final=is_over)  # an incomplete character at the end is an error
             raw = b""
             found = _NOT_PRINTABLE.search(text)
             before = _LINE_END.split(text[: found.start()] if found else text)
             line, column = line + len(before) - 1, len(before[-1]) + (column if len(before) == 1 else 1)
             if found:
-                return Place(file, line, column), *_named(found[0])
-    return Place(file), "", "save the file as UTF-8"
+                return Location(file, line, column), *_named(found[0])
+    return Location(file), "", "save the file as UTF-8"
 
 
 def _named(character: str) -> tuple[str, str]:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004  how surrogateescape writes a byte
+    if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004  the bytes of surrogateescape
         return f"the byte 0x{code - 0xDC00:02X} is not UTF-8", "save the file as UTF-8"
     if code == 0xFEFF:  # noqa: PLR2004  the byte order mark
-        return "a byte order mark stands inside the text", "remove it"
+        return "a byte order mark is inside the text", "remove it"
     return (
-        f"the control character U+{code:04X} stands in the text",
+        f"the control character U+{code:04X} is in the text",
         "remove it, or write it as an escape in double quotes",
     )

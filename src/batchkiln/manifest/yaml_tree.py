@@ -1,7 +1,7 @@
-"""YAML events to small trees of plain values that remember where they stood; never the whole document.
+"""Builds small trees with positions from YAML events; the whole document is never in memory.
 
-Scalars stay the parser's own events. Aliases share the tree they name, so that expansion costs no memory; their
-expanded sizes are counted against a bound all the same, because a tree is walked as often as it is named.
+The parser's events are the scalars of a tree. Aliases share the tree that they name, so they cost no memory. Their
+expanded sizes are limited all the same, because a tree is walked once for each alias.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from batchkiln.manifest.diagnostics import Diagnostics, Mark, Unreadable
-from batchkiln.manifest.scalars import Value, resolve
-from batchkiln.manifest.yaml_events import (
+from batchkiln.manifest.yaml_parser import (
     AliasEvent,
     DocumentEndEvent,
     DocumentStartEvent,
@@ -20,14 +19,16 @@ from batchkiln.manifest.yaml_events import (
     SequenceEndEvent,
     SequenceStartEvent,
     StreamEndEvent,
+    Value,
     YamlParser,
+    resolve,
 )
 
 MAX_DEPTH: Final = 32
 MAX_SCALAR_LENGTH: Final = 1 << 20
-MAX_ENTRY_SIZE_BYTES: Final = 64 << 20  # of text that one entry may take
+MAX_ENTRY_SIZE_BYTES: Final = 64 << 20
 MAX_NODES_AN_ENTRY: Final = 100_000
-MAX_ALIASED_NODES: Final = 20_000_000  # in all: a million items may each name a small tree
+MAX_ALIASED_NODES: Final = 20_000_000  # in the whole manifest: a million items may each name a small tree
 MAX_ALIASED_LENGTH: Final = 16 << 20  # characters that aliases add to one entry
 MAX_ANCHORS: Final = 10_000
 MAX_ANCHORED_NODES: Final = 1_000_000
@@ -48,7 +49,7 @@ _CORE_TAGS: Final = {
 
 @dataclass(slots=True)
 class MapNode:
-    """A mapping: each key's event and value by the key's text, in the order of the text."""
+    """A mapping. `pairs` has each key's event and value by the key's text, in the order of the text."""
 
     start_mark: Mark
     pairs: "dict[str, tuple[ScalarEvent, Node]]"
@@ -64,7 +65,7 @@ class SeqNode:
 
 @dataclass(slots=True)
 class Rendered:
-    """A scalar made by a template: read like plain text, and allowed wherever its text is."""
+    """A scalar rendered from a template. It is resolved like a plain scalar."""
 
     start_mark: Mark
     value: str
@@ -76,12 +77,12 @@ Node = ScalarEvent | Rendered | MapNode | SeqNode
 
 
 def scalar_value(node: ScalarEvent | Rendered) -> Value:
-    """Give the value of a scalar: resolved where it is plain, its text where it is quoted."""
+    """Return the value of a plain scalar, or the text of a quoted one."""
     return resolve(node.value) if node.implicit[0] or (node.tag is not None and node.tag[-3:] != "str") else node.value
 
 
 def plain_value(node: Node) -> Any:  # noqa: ANN401  JSON has no narrower type
-    """Give the tree as Python values."""
+    """Return the tree as Python values."""
     if isinstance(node, MapNode):
         return {name: plain_value(value) for name, (_, value) in node.pairs.items()}
     if isinstance(node, SeqNode):
@@ -90,14 +91,14 @@ def plain_value(node: Node) -> Any:  # noqa: ANN401  JSON has no narrower type
 
 
 class BoundedStream:
-    """Bytes for the parser; refuses to feed one entry without end."""
+    """The parser's stream, which limits the size of one entry."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.since_entry_size_bytes = 0
 
     def read(self, size_bytes: int = 1 << 16) -> bytes:
-        """Give the next bytes. Raises `EntryTooLarge` once an entry takes more than its bound."""
+        """Return the next bytes. Raises `EntryTooLarge`."""
         self.since_entry_size_bytes += size_bytes
         if self.since_entry_size_bytes > MAX_ENTRY_SIZE_BYTES:
             raise EntryTooLarge
@@ -105,22 +106,22 @@ class BoundedStream:
 
 
 class EntryTooLarge(Exception):
-    """One entry, or the header, takes more text than it may."""
+    """One entry, or one field of the header, has more text than allowed."""
 
 
 class TreeReader:
-    """Reads one document by its events. Every method may raise `Unreadable`, or YAMLError for broken syntax."""
+    """Reads one document. Every method may raise `Unreadable`, or `YAMLError` for invalid syntax."""
 
-    def __init__(self, stream: BinaryIO, findings: Diagnostics) -> None:
+    def __init__(self, stream: BinaryIO, diagnostics: Diagnostics) -> None:
         self._stream = BoundedStream(stream)
         self._parser = YamlParser(self._stream)
         self._get = self._parser.get_event
-        self.findings = findings
+        self.diagnostics = diagnostics
         self._anchors: dict[str, tuple[Node, int, int, int] | None] = {}
         self._anchored_nodes = self._aliased_nodes = self._nodes = self._aliased_length = 0
 
     def open_root(self) -> MappingStartEvent | None:
-        """Read up to the start of the document's mapping; None for an empty stream."""
+        """Read the start of the document's mapping and return it; None for an empty document."""
         self._get()
         event = self._get()
         if isinstance(event, StreamEndEvent):
@@ -134,11 +135,13 @@ class TreeReader:
         mark = root.start_mark
         if isinstance(root, ScalarEvent) and not root.value and root.implicit[0]:
             return None
-        self.findings.at(mark, "a manifest is a mapping of fields", "begin with `version: 1`, then `job:` and `items:`")
+        self.diagnostics.at(
+            mark, "a manifest is a mapping of fields", "begin with `version: 1`, then `job:` and `items:`"
+        )
         raise Unreadable
 
     def root_keys(self) -> Iterator[ScalarEvent]:
-        """Give the root's keys; the caller reads each value by `value` or `entries` before the next key."""
+        """Yield the root's keys. The caller reads each value, by `value` or `entries`, before the next key."""
         seen: set[str] = set()
         while not isinstance(event := self._get(), MappingEndEvent):
             key = self._key(event, seen)
@@ -149,7 +152,7 @@ class TreeReader:
             yield key
 
     def close_document(self) -> None:
-        """Read what follows the root. Raises `Unreadable` if that is a second document."""
+        """Read the end of the document. Raises `Unreadable` if another document follows."""
         end = self._get()
         assert isinstance(end, DocumentEndEvent)
         event = self._get()
@@ -159,19 +162,19 @@ class TreeReader:
             )
 
     def value(self) -> Node:
-        """Read the next value whole."""
+        """Read and return the next value."""
         self._begin_entry()
         return self._node(self._get(), 1)
 
     def peek(self) -> Any:  # noqa: ANN401  the parser's event
-        """Give the next event without taking it."""
+        """Return the next event without advancing."""
         return self._parser.peek_event()
 
     def entries(self) -> Iterator[Node]:
-        """Give the entries of the sequence that comes next, one at a time; nothing of it is kept."""
+        """Yield the entries of the next value, a sequence, one at a time."""
         start = self._get()
         if not isinstance(start, SequenceStartEvent):
-            self.findings.at(start.start_mark, "`items` is a list", "begin each item with a hyphen: `- prompt: …`")
+            self.diagnostics.at(start.start_mark, "`items` is a list", "begin each item with a hyphen: `- prompt: …`")
             self._node(start, 1)
             return
         if start.anchor is not None:
@@ -201,7 +204,7 @@ class TreeReader:
             node = event
         elif depth > MAX_DEPTH:
             self._fail(
-                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is that deep"
+                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is so deep"
             )
         elif isinstance(event, MappingStartEvent):
             node = self._mapping(event, depth)
@@ -257,26 +260,24 @@ class TreeReader:
         self._fail(
             mark,
             f"one entry of more than {MAX_NODES_AN_ENTRY:,} values",
-            "put the rows into a file and name it by `from`",
+            "put the rows into a file for `from`",
         )
 
     def _key(self, event: Any, seen: "dict[str, Any] | set[str]") -> ScalarEvent | None:  # noqa: ANN401  the parser's event
-        """Check a key; None where its value is to be passed over."""
+        """Return a valid key; None after adding a diagnostic, for a key to skip."""
         if not isinstance(event, ScalarEvent):
             self._node(event, 2)
-            self.findings.at(event.start_mark, "a key is a word, not a list, a mapping or an alias", None)
+            self.diagnostics.at(event.start_mark, "a key is a word, not a list, a mapping or an alias")
             return None
         if event.anchor is not None or event.tag is not None:
             self._check_scalar(event)
         if event.value == "<<" and event.implicit[0]:
-            remedy = (
-                "YAML 1.2 has none; put what is common into `defaults`, or name one field's value: `parameters: *name`"
-            )
-            self.findings.at(event.start_mark, "merge keys (`<<`) are not supported", remedy)
+            remedy = "put common fields into `defaults`, or use an alias for one field: `parameters: *name`"
+            self.diagnostics.at(event.start_mark, "merge keys (`<<`) are not supported", remedy)
             return None
         if event.value in seen:
-            self.findings.at(
-                event.start_mark, f"the key `{event.value[:60]}` stands here a second time", "keep one of them"
+            self.diagnostics.at(
+                event.start_mark, f"the key `{event.value[:60]}` appears here a second time", "keep one of them"
             )
             return None
         return event
@@ -290,9 +291,7 @@ class TreeReader:
             )
         known = self._anchors[event.anchor]
         if known is None:
-            self._fail(
-                event.start_mark, f"`*{event.anchor}` stands inside the value that it names", "write the value out"
-            )
+            self._fail(event.start_mark, f"`*{event.anchor}` is inside the value that it names", "write the value out")
             raise Unreadable
         node, size, height, length = known
         self._nodes += size
@@ -300,7 +299,7 @@ class TreeReader:
         self._aliased_nodes += size
         if depth + height > MAX_DEPTH + 1:
             self._fail(
-                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is that deep"
+                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is so deep"
             )
         if self._nodes > MAX_NODES_AN_ENTRY or self._aliased_nodes > MAX_ALIASED_NODES:
             self._fail(
@@ -330,8 +329,8 @@ class TreeReader:
         if len(event.value) > MAX_SCALAR_LENGTH:
             self._fail(
                 event.start_mark,
-                f"a text of {len(event.value):,} characters; a manifest takes at most {MAX_SCALAR_LENGTH:,} in one",
-                "shorten it; a prompt holds at most 20,000",
+                f"a text of {len(event.value):,} characters; a manifest allows at most {MAX_SCALAR_LENGTH:,}",
+                "shorten it; a prompt has at most 20,000",
             )
         if event.tag is not None:
             self._check_tag(event, type(scalar_value(event)))
@@ -341,12 +340,14 @@ class TreeReader:
             return
         expected = _CORE_TAGS.get(event.tag)
         if expected is None:
-            self.findings.at(event.start_mark, f"the tag `{event.tag[:60]}` has no meaning here", "remove it")
+            self.diagnostics.at(event.start_mark, f"the tag `{event.tag[:60]}` is not supported", "remove it")
         elif found not in expected:
-            self.findings.at(event.start_mark, f"the value does not fit its tag `!!{event.tag[18:]}`", "remove the tag")
+            self.diagnostics.at(
+                event.start_mark, f"the value does not fit its tag `!!{event.tag[18:]}`", "remove the tag"
+            )
 
     def _fail(self, mark: Mark, reason: str, remedy: str) -> None:
-        self.findings.at(mark, reason, remedy)
+        self.diagnostics.at(mark, reason, remedy)
         raise Unreadable
 
 
@@ -359,7 +360,7 @@ def _height(node: Node) -> int:
 
 
 def _length(node: Node) -> int:
-    """Count the characters of all its texts, as often as they are named."""
+    """Return the number of characters, with each alias expanded."""
     if isinstance(node, MapNode):
         return sum(len(name) + _length(value) for name, (_, value) in node.pairs.items())
     if isinstance(node, SeqNode):

@@ -1,8 +1,17 @@
-"""Outputs on disk: a file stands under its final name only when it is whole (Law 7)."""
+"""Output files on disk. A file gets its final name only when it is complete (Law 7)."""
 
-from batchkiln.outputs.file_formats import Media, sniff_media
+from batchkiln.outputs.file_formats import FileFormat, sniff_format
 from batchkiln.outputs.filesystem import FileSystem, RealFiles
 from batchkiln.outputs.output_files import OutputFiles
-from batchkiln.outputs.partial_file import PartialFile, WrongLength, WrongMedia
+from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
 
-__all__ = ["FileSystem", "Media", "OutputFiles", "PartialFile", "RealFiles", "WrongLength", "WrongMedia", "sniff_media"]
+__all__ = [
+    "FileFormat",
+    "FileSystem",
+    "NotAnOutput",
+    "OutputFiles",
+    "PartialFile",
+    "RealFiles",
+    "WrongLength",
+    "sniff_format",
+]

@@ -1,4 +1,4 @@
-"""The few things that outputs ask of a file system, so that tests can fail or cut the power at each of them."""
+"""The file operations of outputs, behind a protocol: tests can fail each one or cut the power at it."""
 
 import errno
 import hashlib
@@ -7,149 +7,148 @@ import stat
 from pathlib import Path
 from typing import Final, Protocol
 
-# What file systems without hard links (exFAT, some network mounts) answer to `link`.
+# What `link` reports on file systems without hard links, such as exFAT and some network mounts.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
-_HASHED_BYTES: Final = 1024 * 1024
 
 
 class FileSystem(Protocol):
-    """Blocking file operations, each of which raises `OSError`. `handle` is what `create` gave."""
+    """Blocking file operations. Each raises `OSError`. A `handle` comes from `create`."""
 
     def real_path(self, path: Path) -> Path:
-        """Give the path with every symbolic link followed; what does not exist stays as it is."""
+        """Return the path with all symbolic links resolved. Missing parts are kept."""
 
     def is_folder(self, path: Path) -> bool:
-        """Whether a folder, or a link to one, stands there."""
+        """Return whether the path is a folder, or a link to one."""
 
     def make_folder(self, path: Path) -> None:
-        """Make one folder; that it exists already is no error."""
+        """Make one folder, unless it exists."""
 
     def sync_folder(self, path: Path) -> None:
-        """Make the folder's names survive a power cut."""
+        """Flush the folder's entries, so that they survive a power cut."""
 
     def free_bytes(self, folder: Path) -> int:
-        """Give the room that this user has on the disk."""
+        """Return the free space on the disk for this user."""
 
     def create(self, path: Path) -> int:
-        """Make a new, empty file for writing. Raises `FileExistsError` where any file stands."""
+        """Create a new, empty file for writing. Raises `FileExistsError`."""
 
     def write(self, handle: int, chunk: bytes) -> None:
         """Append all of the bytes."""
 
     def read_at(self, handle: int, offset_bytes: int, size_bytes: int) -> bytes:
-        """Give so many bytes from an offset; fewer only where the file ends."""
+        """Return the bytes at an offset; fewer than `size_bytes` only at the end of the file."""
 
     def truncate(self, handle: int) -> None:
-        """Make the file empty, and write from its beginning."""
+        """Empty the file and write from its beginning."""
 
     def sync_file(self, handle: int) -> None:
-        """Make the file's content survive a power cut."""
+        """Flush the file's content, so that it survives a power cut."""
 
     def close(self, handle: int) -> None:
-        """End the use of the handle."""
+        """Close the handle."""
 
     def publish(self, part: Path, final: Path, *, handle: int) -> None:
-        """Give the open file a second, final name. Raises `FileExistsError` where any file has it already."""
+        """Give the open file its final name. Raises `FileExistsError` if the name is taken."""
 
     def unlink(self, path: Path) -> None:
-        """Remove a name; that it is gone already is no error."""
+        """Remove a name, if it exists."""
 
     def size_of(self, path: Path) -> int | None:
-        """Give the size of a regular file (no link is followed); None for anything else, or nothing."""
+        """Return the size of a regular file; None for a link, for anything else, and for nothing."""
 
     def sha256_of(self, path: Path) -> str:
-        """Give the hash of a file's content, in hex."""
+        """Return the SHA-256 of a file's content, in hex."""
 
     def sync_path(self, path: Path) -> None:
-        """Make an existing file's content survive a power cut."""
+        """Flush an existing file's content, so that it survives a power cut."""
 
 
 class RealFiles:
-    """The file system of this machine."""
+    """The operating system's files."""
 
     def real_path(self, path: Path) -> Path:
-        """Give the path with every symbolic link followed."""
+        """Resolve all symbolic links."""
         return path.resolve()
 
     def is_folder(self, path: Path) -> bool:
-        """Whether a folder, or a link to one, stands there."""
+        """Follow links."""
         return path.is_dir()
 
     def make_folder(self, path: Path) -> None:
-        """Make one folder, unless it is there."""
+        """Make one folder, unless it exists."""
         path.mkdir(exist_ok=True)
 
     def sync_folder(self, path: Path) -> None:
-        """Flush the folder; on a file system that cannot (EINVAL), there is nothing more to be had."""
+        """Flush the folder, unless the file system cannot flush folders."""
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
-        except OSError as fault:
-            if fault.errno not in {errno.EINVAL, errno.ENOTSUP}:
+        except OSError as error:
+            if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
                 raise
         finally:
             os.close(handle)
 
     def free_bytes(self, folder: Path) -> int:
-        """Give the room that this user has on the disk."""
+        """Return the space that this user may fill, without the reserve for root."""
         figures = os.statvfs(folder)
         return figures.f_bavail * figures.f_frsize
 
     def create(self, path: Path) -> int:
-        """Make a new file; `O_EXCL` also refuses a symbolic link that somebody put there."""
+        """Create a new file. `O_EXCL` also refuses a symbolic link of that name."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def write(self, handle: int, chunk: bytes) -> None:
-        """Append all of the bytes: the system may take them in several pieces."""
+        """Write until the system has accepted all of the bytes."""
         view = memoryview(chunk)
         while view:
             view = view[os.write(handle, view) :]
 
     def read_at(self, handle: int, offset_bytes: int, size_bytes: int) -> bytes:
-        """Give so many bytes from an offset."""
+        """Read without moving the position for writing."""
         return os.pread(handle, size_bytes, offset_bytes)
 
     def truncate(self, handle: int) -> None:
-        """Make the file empty, and write from its beginning."""
+        """Empty the file and write from its beginning."""
         os.ftruncate(handle, 0)
         os.lseek(handle, 0, os.SEEK_SET)
 
     def sync_file(self, handle: int) -> None:
-        """Make the file's content survive a power cut."""
+        """Flush the file's content."""
         os.fsync(handle)
 
     def close(self, handle: int) -> None:
-        """End the use of the handle."""
+        """Close the handle."""
         os.close(handle)
 
     def publish(self, part: Path, final: Path, *, handle: int) -> None:
-        """Link the file, which never overwrites; where links do not exist, rename after a check.
+        """Link the file to its final name, which never overwrites. Without hard links, check and rename.
 
-        The check leaves a moment in which another program's new file of that name could be lost;
-        within this program the queue's lease keeps it from happening.
+        Between check and rename, another program's new file of that name could be overwritten. Within this program
+        the queue's lease prevents that.
         """
         ours, named = os.fstat(handle), os.lstat(part)
         if (ours.st_dev, ours.st_ino) != (named.st_dev, named.st_ino):
             raise OSError(errno.ESTALE, "another process replaced the temporary file", str(part))
         try:
             self.link(part, final)
-        except OSError as fault:
-            if fault.errno not in _NO_LINKS:
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
                 raise
             if os.path.lexists(final):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from None
             part.rename(final)
 
     def link(self, part: Path, final: Path) -> None:
-        """Give a file a second name; some file systems cannot."""
+        """Make a hard link. Tests override this method to imitate a file system without links."""
         os.link(part, final, follow_symlinks=False)
 
     def unlink(self, path: Path) -> None:
-        """Remove a name; that it is gone already is no error."""
+        """Remove a name, if it exists."""
         path.unlink(missing_ok=True)
 
     def size_of(self, path: Path) -> int | None:
-        """Give the size of a regular file; None for anything else, or nothing."""
+        """Return the size of a regular file. Links are not followed."""
         try:
             status = path.lstat()
         except FileNotFoundError:
@@ -157,15 +156,12 @@ class RealFiles:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def sha256_of(self, path: Path) -> str:
-        """Give the hash of a file's content, in hex."""
-        digest = hashlib.sha256()
+        """Return the SHA-256 of a file's content, in hex."""
         with path.open("rb") as file:
-            while chunk := file.read(_HASHED_BYTES):
-                digest.update(chunk)
-        return digest.hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def sync_path(self, path: Path) -> None:
-        """Make an existing file's content survive a power cut."""
+        """Flush an existing file's content."""
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.fsync(handle)

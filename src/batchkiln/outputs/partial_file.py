@@ -1,4 +1,4 @@
-"""A file that is still being fetched: bytes under a temporary name, hashed as they are written."""
+"""A file during its download: bytes under a temporary name, hashed as they are written."""
 
 import asyncio
 import hashlib
@@ -12,27 +12,26 @@ from batchkiln.outputs.file_formats import SNIFFED_BYTES
 from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.os_errors import translate_os_errors
 
-# Smaller pieces would cost more in changing threads than in writing.
-BUFFER_BYTES: Final = 256 * 1024
+BUFFER_BYTES: Final = 256 * 1024  # for smaller writes, changing threads costs more than writing
 
 
 class WrongLength(DownloadBroken):
-    """The file has not the length that was announced. A shorter one can be continued at `PartialFile.size_bytes`."""
+    """The file does not have the announced length. A shorter one can continue at `PartialFile.size_bytes`."""
 
 
-class WrongMedia(DownloadUnusable):
-    """The bytes are no output: nothing, or a text in its place; only `PartialFile.restart` can mend that."""
+class NotAnOutput(DownloadUnusable):
+    """The server sent nothing, or a text in place of the file. Only a new download can help."""
 
 
 class PartialFile:
-    """A temporary file. `size_bytes` counts what came so far: the offset to continue from.
+    """A temporary file. `size_bytes` counts the bytes received, which is the offset to continue from.
 
-    One coroutine at a time uses it. The lock is for its cancellation: a thread that still writes is
-    waited for by whatever is done next, which may only be `restart` or `discard` after a canceled `write`.
+    One coroutine at a time uses it. After a cancelled `write`, its thread may still be writing; `restart` and
+    `discard` wait for that thread by `lock`, and no other method may be called.
     """
 
     def __init__(self, files: FileSystem, *, directory: Path, path: Path, handle: int) -> None:
-        """Take an empty file that `OutputFiles.open_part` made."""
+        """Wrap the empty file that `OutputFiles.open_part` created."""
         self.directory = directory
         self.path = path
         self.size_bytes = 0
@@ -47,25 +46,25 @@ class PartialFile:
 
     @property
     def handle(self) -> int:
-        """The open file."""
+        """The open file. Raises `InvariantBroken` after `release` or `discard`."""
         if self._handle is None:
             raise InvariantBroken(f"{self.path} was finished or discarded already.")
         return self._handle
 
     @property
     def is_open(self) -> bool:
-        """Whether it was neither finished nor discarded yet."""
+        """Whether the file was neither finished nor discarded."""
         return self._handle is not None
 
     @property
     def sha256(self) -> str:
-        """The hash of what was flushed, in hex."""
+        """The SHA-256 of the flushed bytes, in hex."""
         return self._digest.hexdigest()
 
     async def write(self, chunk: bytes) -> None:
-        """Append bytes; the disk is asked once per `BUFFER_BYTES`. Raises `OutputsUnwritable`.
+        """Append bytes; the disk is written in blocks of `BUFFER_BYTES`. Raises `OutputDirNotWritable`.
 
-        After that only `restart` and `discard` are of use: nobody knows how much of the piece arrived.
+        After an error only `restart` and `discard` are allowed, because part of the block may have been written.
         """
         self._check_usable()
         self.head += chunk[: max(0, SNIFFED_BYTES - len(self.head))]
@@ -76,21 +75,21 @@ class PartialFile:
             await asyncio.to_thread(self._flush_locked)
 
     async def restart(self) -> None:
-        """Forget all bytes: the server ignored the range, or they turned out wrong. Raises `OutputsUnwritable`."""
+        """Drop all bytes, to download from the beginning. Raises `OutputDirNotWritable`."""
         await asyncio.to_thread(self._truncate)
 
     async def discard(self) -> None:
-        """Remove the file; does nothing when it was finished or discarded already."""
+        """Remove the file, unless it was finished or discarded."""
         if self.is_open:
             await asyncio.to_thread(self._remove)
 
     async def digest(self) -> str:
-        """Return the hash of all that was written, in hex. Raises `OutputsUnwritable`."""
+        """Flush and return the SHA-256 of all bytes, in hex. Raises `OutputDirNotWritable`."""
         await asyncio.to_thread(self._flush_locked)
         return self.sha256
 
     def flush(self) -> None:
-        """Hand the buffered bytes to the disk, in this thread, which holds `lock`. Raises `OutputsUnwritable`."""
+        """Write the buffered bytes, in the thread that holds `lock`. Raises `OutputDirNotWritable`."""
         self._check_usable()
         chunk = b"".join(self._buffered)
         self._buffered, self._buffered_bytes = [], 0
@@ -103,11 +102,11 @@ class PartialFile:
         self._is_damaged = False
 
     def read_at(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """Give bytes of what was flushed, in this thread, which holds `lock`. Raises OSError."""
+        """Return flushed bytes, in the thread that holds `lock`. Raises `OSError`."""
         return self._files.read_at(self.handle, offset_bytes, size_bytes)
 
     def release(self) -> None:
-        """Close the file, in this thread, which holds `lock`."""
+        """Close the file, in the thread that holds `lock`."""
         handle, self._handle = self.handle, None
         self._files.close(handle)
 

@@ -1,26 +1,29 @@
-"""Where a file may stand: inside the output folder, whatever its name holds and wherever links lead."""
+"""Paths of output files: always inside the output folder, whatever a name holds and wherever links lead."""
 
 import hashlib
+import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.os_errors import unwritable
 
-_NAME_MAX_BYTES: Final = 255
-_FOLDERS_MAX: Final = 64
+_MAX_NAME_BYTES: Final = 255
+_MAX_FOLDERS: Final = 64
 
 
 def place_inside(files: FileSystem, directory: Path, relative_name: str) -> Path:
-    """Give the absolute path of a name below `directory`. Raises `OutputsUnwritable` for one that leaves it.
+    """Return the absolute path of a name below `directory`. Raises `OutputDirNotWritable` for a name outside it.
 
-    The real paths are compared: a folder that is a link to elsewhere would lead out as well.
+    Real paths are compared, because a folder may be a link that leads elsewhere.
     """
     root = directory.absolute()
     name = PurePosixPath(relative_name)
-    is_plain = not any(character < " " or character == "\x7f" for character in relative_name)
-    if not name.parts or name.is_absolute() or ".." in name.parts or not is_plain or relative_name.endswith("/"):
-        raise unwritable(root, f"the name {relative_name!r} is not one of a file in it", "Change output.filename.")
+    has_control = any(character < " " or character == "\x7f" for character in relative_name)
+    if not name.parts or name.is_absolute() or ".." in name.parts or has_control or relative_name.endswith("/"):
+        raise unwritable(root, f"{relative_name!r} is not the name of a file in it", "Change output.filename.")
     path = root / name
     if not files.real_path(path.parent).is_relative_to(files.real_path(root)):
         raise unwritable(path, f"a symbolic link leads out of {root}", "Remove the link, or choose another output.dir.")
@@ -28,25 +31,50 @@ def place_inside(files: FileSystem, directory: Path, relative_name: str) -> Path
 
 
 def part_path(target: Path, number: int) -> Path:
-    """Give the temporary name beside a target, hidden; a long name is replaced by its hash."""
+    """Return the hidden temporary name beside a target. A name that would be too long is replaced by its hash."""
     suffix = ".part" if number == 1 else f".{number}.part"
     name = f".{target.name}{suffix}"
-    if len(name.encode()) > _NAME_MAX_BYTES:
+    if len(name.encode()) > _MAX_NAME_BYTES:
         name = f".{hashlib.sha256(target.name.encode()).hexdigest()[:32]}{suffix}"
     return target.with_name(name)
 
 
 def numbered(target: Path, number: int) -> Path:
-    """Give the n-th choice of a name: `fox.png`, `fox~2.png`, `fox~3.png`."""
+    """Return the n-th choice for a name: `fox.png`, `fox~2.png`, `fox~3.png`."""
     return target if number == 1 else target.with_name(f"{target.stem}~{number}{target.suffix}")
 
 
 def make_folders(files: FileSystem, folder: Path) -> None:
-    """Make a folder with its parents; each new one's own parent is flushed, or a power cut could undo it."""
+    """Make a folder and its parents. The parent of each new folder is flushed, so that it survives a power cut."""
     missing: list[Path] = []
-    while not files.is_folder(folder) and len(missing) < _FOLDERS_MAX and folder != folder.parent:
+    while not files.is_folder(folder) and len(missing) < _MAX_FOLDERS and folder != folder.parent:
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
         files.make_folder(path)
         files.sync_folder(path.parent)
+
+
+def taken_names(directory: Path, names: Iterable[str]) -> list[str]:
+    """Return the existing files with these relative names, whatever their extensions.
+
+    Another queue may have made and paid for them. A folder that cannot be read counts as empty.
+    """
+    files_by_stem: dict[str, dict[str, str]] = {}
+    taken: list[str] = []
+    if not directory.is_dir():
+        return taken
+    for name in names:
+        path = PurePosixPath(name)
+        parent = str(path.parent)
+        if parent not in files_by_stem:
+            files_by_stem[parent] = _files_by_stem(directory / parent)
+        if (file := files_by_stem[parent].get(path.stem)) is not None:
+            taken.append(str(path.with_name(file)))
+    return taken
+
+
+def _files_by_stem(folder: Path) -> dict[str, str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return {Path(entry.name).stem: entry.name for entry in entries if entry.is_file()}
+    return {}

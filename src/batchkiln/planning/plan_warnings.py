@@ -12,7 +12,7 @@ from batchkiln.core.errors import Diagnostic
 from batchkiln.core.forecast import Unpayable
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.rate_limits import MIB, Limits
-from batchkiln.outputs.taken import taken_names
+from batchkiln.outputs.paths import taken_names
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.presentation.formatting import plural
 

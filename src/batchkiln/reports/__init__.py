@@ -1,1 +1,1 @@
-"""The report: HTML pages that need nothing beside them, to look at a job and to send it to somebody."""
+"""Reports of jobs: HTML pages that need no other file and no network."""

@@ -1,4 +1,4 @@
-"""What a report is made of. Whoever fills these in sees to it that no path of this machine and no secret is in them."""
+"""The data of a report. The caller removes local paths and secrets from every text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from batchkiln.core.states import ItemState
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """The head of a report. `now` is service time; `estimated_end_at` is None where it is finished or not known."""
+    """The job of a report. `now` is service time; `estimated_end_at` is None if unknown, or if finished."""
 
     name: str
     description: str
@@ -31,7 +31,7 @@ class ReportJob:
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
-    """One output. `path` is where it is read, and never shown; `name` is its name below the output folder."""
+    """One output. `path` is read and never shown; `name` is relative to the output folder."""
 
     path: Path
     name: str
@@ -41,13 +41,13 @@ class ReportFile:
 
     @property
     def is_video(self) -> bool:
-        """Whether it is a clip."""
+        """Whether the file is a video."""
         return self.media_type.startswith("video/")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportItem:
-    """One item with its request, files and money. `inputs` are names of files."""
+    """One item with its request, files and charges. `inputs` are file names without folders."""
 
     name: str
     index: int
@@ -65,5 +65,5 @@ class ReportItem:
 
     @property
     def credits(self) -> int:
-        """What it cost, less what was refunded."""
+        """The credits charged for the item, net of refunds."""
         return sum(charge.charged - charge.refunded for charge in self.charges)

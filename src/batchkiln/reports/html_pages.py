@@ -1,4 +1,4 @@
-"""The pages as HTML: cards of items, and what stands around them. Everything foreign goes through autoescaping."""
+"""The report's pages as HTML. All data are autoescaped."""
 
 import base64
 import hashlib
@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, Final
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
-from batchkiln.reports.totals import GONE_MAX, Sums
+from batchkiln.reports.totals import MAX_MISSING, ReportTotals
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MARK: Final = "<!doctype html>\n<!-- batchkiln report: "
-"""How each page begins, before the job's name: what begins otherwise is never written over."""
+"""The beginning of each page, before the job's name. A file that begins otherwise is never overwritten."""
 
 _LANDSCAPE: Final = 1.778
-_PORTRAIT: Final = 0.8  # taller cells would leave two rows on a screen
+_PORTRAIT: Final = 0.8  # taller cells would leave only two rows on a screen
 _KIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One file with its small picture, or why there is none."""
+    """One file with its thumbnail, or why there is none."""
 
     file: ReportFile
     thumbnail: Thumbnail | NoThumbnail
@@ -36,7 +36,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """A page of the report: the file's name, and the indexes of its first and last item."""
+    """A page of the report: its file name, and the indexes of its first and last item."""
 
     name: str
     first: int
@@ -45,13 +45,13 @@ class PageLink:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The cells of the contact sheet: width by height."""
+    """The shape of the contact sheet's cells. `ratio` is width divided by height."""
 
     ratio: float = 1.0
 
     @classmethod
     def common(cls, ratios: dict[float, int]) -> "Shape":
-        """Take the ratio that most pictures have, within what makes a readable sheet."""
+        """Return the most frequent ratio, limited to what keeps the sheet readable."""
         if not ratios:
             return cls()
         most = max(ratios, key=lambda ratio: ratios[ratio])
@@ -59,47 +59,47 @@ class Shape:
 
 
 def render_card(item: ReportItem, pictures: Sequence[Picture]) -> str:
-    """Give the cards of one item: one a file, or one that says how the item stands."""
+    """Return the cards of one item: one for each file, or one with the item's state if it has no files."""
     return _environment().get_template("card.html").render(item=item, pictures=pictures, NoThumbnail=NoThumbnail)
 
 
-def render_head(job: ReportJob, sums: Sums, pages: Sequence[PageLink], *, page: int, shape: Shape) -> str:
-    """Give what stands before a page's cards; the first page tells everything, the others are its continuation."""
+def render_head(job: ReportJob, totals: ReportTotals, pages: Sequence[PageLink], *, page: int, shape: Shape) -> str:
+    """Return the HTML before a page's cards. Only the first page has the totals."""
     script = _text("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     settings: dict[str, Any] = {
         "job": job,
-        "sums": sums,
+        "totals": totals,
         "pages": pages,
         "page": page,
         "shape": shape,
         "style": _text("report.css"),
         "script": script,
         "script_hash": digest,
-        "states": [state for state in ItemState if sums.states[state]],
-        "days": sorted(sums.days.items()),
-        "most_of_a_day": max((money.charged for money in sums.days.values()), default=0),
-        "models": sorted(sums.models.items(), key=lambda entry: (-entry[1].money.spent, entry[0])),
-        "causes": sorted(sums.causes.items(), key=lambda entry: (-entry[1].count, entry[0])),
-        "requests": sums.settings.most_common(),
-        "GONE_MAX": GONE_MAX,
+        "states": [state for state in ItemState if totals.states[state]],
+        "days": sorted(totals.days.items()),
+        "max_charged_per_day": max((money.charged for money in totals.days.values()), default=0),
+        "models": sorted(totals.models.items(), key=lambda entry: (-entry[1].money.spent, entry[0])),
+        "causes": sorted(totals.causes.items(), key=lambda entry: (-entry[1].count, entry[0])),
+        "requests": totals.settings.most_common(),
+        "MAX_MISSING": MAX_MISSING,
     }
     return page_mark(job.name, page) + _environment().get_template("page.html").render(settings)
 
 
 def page_mark(job_name: str, page: int) -> str:
-    """Give the beginning of a page; a job's name has no character that would end the comment."""
+    """Return the beginning of a page. A job's name cannot hold characters that would end the comment."""
     return f"{MARK}{job_name}, page {page + 1} -->\n"
 
 
 def render_foot(job: ReportJob, pages: Sequence[PageLink], *, page: int) -> str:
-    """Give what stands behind a page's cards."""
+    """Return the HTML after a page's cards."""
     return _environment().get_template("foot.html").render(job=job, pages=pages, page=page)
 
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  only a report waits for it
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  slow to import, and only reports need it
     from markupsafe import Markup  # noqa: PLC0415  likewise
 
     made = Environment(
@@ -119,7 +119,7 @@ def _environment() -> "Environment":
         "runtime": _runtime,
         "value": _value,
         "clean": clean,
-        "own": Markup,  # only for the package's own files
+        "own": Markup,  # for the package's own files only
     }
     return made
 
@@ -134,13 +134,13 @@ def _amount(number: int, one: str, many: str | None = None) -> str:
 
 
 def _day(start: datetime) -> str:
-    """Name a service day by its date; one that does not begin at midnight, as in a rehearsal, by its hour as well."""
+    """Return the date of a service day, and its hour if it does not begin at midnight, as in a rehearsal."""
     is_midnight = start - start.replace(hour=0, minute=0, second=0, microsecond=0) == timedelta()
     return f"{start:%Y-%m-%d}" if is_midnight else f"{start:%Y-%m-%d %H:%M}"
 
 
 def size_text(size_bytes: int) -> str:
-    """Give a size in a unit that leaves few digits."""
+    """Return a size in B, KiB, MiB or GiB."""
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB"):
         if size < _KIB:
@@ -155,12 +155,12 @@ def _runtime(seconds: float) -> str:
 
 
 def _value(value: object) -> str:
-    """Give a parameter or a metadata value as a person would write it."""
+    """Return a parameter or a metadata value as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def clean(text: str) -> str:
-    """Drop what is no character of a page: controls but line breaks, and halves of characters."""
-    if text.isprintable():  # nearly all are, and looking at each character takes longer than all else of a card
+    """Remove characters that a page cannot show: control characters other than line breaks, and lone surrogates."""
+    if text.isprintable():  # the usual case; checking each character takes longer than the rest of a card
         return text
     return "".join(one for one in text if one.isprintable() or one in "\n\t")

@@ -1,6 +1,6 @@
-"""Writes a report as its items come: the cards go to a file without a name, the pages are put together at the end.
+"""Writes a report item by item: cards go to an unnamed temporary file, and the pages are assembled at the end.
 
-So the sums of the first page are those of the cards, and memory holds a handful of items however many there are.
+The totals on the first page therefore match the cards, and memory holds only a few items.
 """
 
 import os
@@ -27,48 +27,44 @@ from batchkiln.reports.html_pages import (
     render_foot,
     render_head,
 )
-from batchkiln.reports.totals import Sums
+from batchkiln.reports.totals import ReportTotals
 
-PAGE_SIZE: Final = 1000
-"""Items on a page: with pictures a file of some 20 MB, which mail and telephones still take."""
+PAGE_SIZE: Final = 1000  # items; with pictures a file of about 20 MB, which mail and phones accept
 
-_EDGES: Final = ((150, 640), (400, 480))
+_EDGES: Final = ((150, 640), (400, 480))  # items on a page at most, and the pixels of a thumbnail's longer side
 _SMALLEST_EDGE: Final = 320
-_RATIOS_MAX: Final = 1000
-_COPIED_BYTES: Final = 1024 * 1024
-_THREADS_MAX: Final = 4
+_MAX_RATIOS: Final = 1000
+_CHUNK_BYTES: Final = 1024 * 1024
+_MAX_THREADS: Final = 4
 _SHEET: Final = '<div class="sheet">\n'
-_SHEET_END: Final = "</div>\n"
+_END_OF_SHEET: Final = "</div>\n"
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """One page that stands under its name."""
+class WrittenPage:
+    """One page on disk."""
 
     path: Path
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The pages, the first one first, and what they say."""
+class WrittenReport:
+    """The pages, starting with the first, and their totals."""
 
-    files: tuple[WrittenFile, ...]
-    sums: Sums
+    files: tuple[WrittenPage, ...]
+    totals: ReportTotals
 
 
 class ReportWriter:
-    """Takes a job's items in order, then writes the pages. A context: whatever happens, nothing half-done stays."""
+    """Takes a job's items in order, then writes the pages. A context manager that leaves no unfinished files."""
 
     def __init__(self, target: Path, *, job: str, items: int, page_size: int = PAGE_SIZE) -> None:
-        """Take the first page's path and how many items to expect, on which the pictures' size depends.
-
-        Raises `InputError` where something else than a report stands there, or nothing can be written.
-        """
+        """`target` is the first page's path. The expected number of `items` decides the thumbnails' size."""
         self._target, self._job, self._page_size = target, job, page_size
         edges = (edge for most, edge in _EDGES if min(items, page_size) <= most)
         self._edge = next(edges, _SMALLEST_EDGE)
-        self._sums = Sums()
+        self._totals = ReportTotals()
         self._ratios: Counter[float] = Counter()
         self._starts: list[int] = []  # of each page's cards in the spool
         self._taken = 0
@@ -76,22 +72,22 @@ class ReportWriter:
         self._spool: BinaryIO
 
     def __enter__(self) -> Self:
-        """Open what is needed."""
+        """Open the temporary file. Raises `InputError` if `target` is another file or cannot be written."""
         check_ours(self._target, MARK)
-        with _told(self._target):
+        with _translated_errors(self._target):
             self._spool = self._open.enter_context(tempfile.TemporaryFile(dir=self._target.parent))
-        self._threads = ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS_MAX), thread_name_prefix="thumbnails")
+        self._threads = ThreadPoolExecutor(min(os.cpu_count() or 1, _MAX_THREADS), thread_name_prefix="thumbnails")
         self._open.callback(self._threads.shutdown, cancel_futures=True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it again."""
+        """Close the temporary file and stop the threads."""
         self._open.close()
 
     def add(self, items: Sequence[ReportItem]) -> None:
-        """Take the next items. Raises `InputError` where the disk takes no more."""
+        """Add the next items. Raises `InputError` if the disk cannot be written."""
         wanted = [file for item in items for file in item.files]
         pictures = self._threads.map(self._thumbnail, wanted)
         for item in items:
@@ -105,45 +101,45 @@ class ReportWriter:
         if not place:
             self._starts.append(self._spool.tell())
         self._taken += 1
-        self._sums.add(item, page=page)
+        self._totals.add(item, page=page)
         for picture in pictures:
             match picture.thumbnail:
                 case NoThumbnail.GONE:
-                    self._sums.add_gone(picture.file.name)
+                    self._totals.add_missing(picture.file.name)
                 case NoThumbnail.UNREADABLE:
-                    self._sums.unreadable_count += 1
-                case Thumbnail() as made:
-                    ratio = round(made.original_width / made.original_height, 2)
-                    if ratio in self._ratios or len(self._ratios) < _RATIOS_MAX:
+                    self._totals.unreadable_count += 1
+                case Thumbnail() as thumbnail:
+                    ratio = round(thumbnail.original_width / thumbnail.original_height, 2)
+                    if ratio in self._ratios or len(self._ratios) < _MAX_RATIOS:
                         self._ratios[ratio] += 1
-        with _told(self._target):
+        with _translated_errors(self._target):
             self._spool.write(_encoded(render_card(item, pictures)))
 
-    def finish(self, job: ReportJob) -> Written:
-        """Write all pages under temporary names, then give them theirs: the first one last."""
+    def finish(self, job: ReportJob) -> WrittenReport:
+        """Write all pages under temporary names, then rename them, the first page last. Raises `InputError`."""
         self._starts = self._starts or [0]
         links = [self._link(page) for page in range(len(self._starts))]
         paths = [self._target.with_name(link.name) for link in links]
         for page, path in enumerate(paths[1:], start=1):
             check_ours(path, page_mark(self._job, page).rstrip())
         shape = Shape.common(self._ratios)
-        with ExitStack() as undone, _told(self._target):
+        with ExitStack() as unfinished, _translated_errors(self._target):
             parts = []
             for page, path in enumerate(paths):
                 part = path.with_name(f".{path.name}.{os.getpid()}.part")
-                undone.callback(part.unlink, missing_ok=True)
+                unfinished.callback(part.unlink, missing_ok=True)
                 with part.open("wb") as file:
-                    file.write(_encoded(render_head(job, self._sums, links, page=page, shape=shape) + _SHEET))
+                    file.write(_encoded(render_head(job, self._totals, links, page=page, shape=shape) + _SHEET))
                     self._copy_cards(file, page)
-                    file.write(_encoded(_SHEET_END + render_foot(job, links, page=page)))
+                    file.write(_encoded(_END_OF_SHEET + render_foot(job, links, page=page)))
                     file.flush()
                     os.fsync(file.fileno())
                 parts.append((part, path))
             for part, path in reversed(parts):
                 part.replace(path)
             self._remove_stale(len(paths))
-            written = tuple(WrittenFile(path, path.stat().st_size) for path in paths)
-        return Written(written, self._sums)
+            written = tuple(WrittenPage(path, path.stat().st_size) for path in paths)
+        return WrittenReport(written, self._totals)
 
     def _link(self, page: int) -> PageLink:
         first = page * self._page_size
@@ -152,23 +148,23 @@ class ReportWriter:
     def _copy_cards(self, file: BinaryIO, page: int) -> None:
         end = self._starts[page + 1] if page + 1 < len(self._starts) else self._spool.seek(0, os.SEEK_END)
         left = end - self._spool.seek(self._starts[page])
-        while left > 0 and (chunk := self._spool.read(min(left, _COPIED_BYTES))):
+        while left > 0 and (chunk := self._spool.read(min(left, _CHUNK_BYTES))):
             file.write(chunk)
             left -= len(chunk)
 
     def _remove_stale(self, page: int) -> None:
-        """Remove the pages of an earlier, longer report of the same job, which nothing links to any more."""
+        """Remove the pages of an earlier, longer report of the same job."""
         while _begins_with(path := _page_path(self._target, page), page_mark(self._job, page)):
             path.unlink(missing_ok=True)
             page += 1
 
 
 def check_ours(path: Path, mark: str) -> None:
-    """Raise `InputError` where a file stands that does not begin like a report."""
+    """Raise `InputError` if the path is a folder, or a file that is not a report of this job."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file with --to. Nothing was written")
     if path.exists() and path.stat().st_size and not _begins_with(path, mark):
-        raise InputError(f"{path} exists and is no report of this job; name another file with --to, or move it away")
+        raise InputError(f"{path} exists and is not a report of this job; name another file with --to, or move it away")
 
 
 def _begins_with(path: Path, mark: str) -> bool:
@@ -184,15 +180,15 @@ def _page_path(target: Path, page: int) -> Path:
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")  # halves of characters, from a JSON file's escapes, cannot be written
+    return text.encode("utf-8", "replace")  # lone surrogates, from escapes in a JSON file, have no UTF-8
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translated_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as fault:
-        reason = os.strerror(fault.errno) if fault.errno else type(fault).__name__
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
         raise InputError(
-            f"{path}: the report cannot be written: {reason}; mend that, or name another file with --to"
-        ) from fault
+            f"{path}: the report cannot be written: {reason}; fix that, or name another file with --to"
+        ) from error

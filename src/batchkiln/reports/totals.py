@@ -1,4 +1,4 @@
-"""The sums of a report, added up from the items that it shows. Their size does not grow with the number of items."""
+"""The totals of a report. Their size is bounded, whatever the number of items."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,18 +8,18 @@ from typing import Final
 from batchkiln.core.states import ItemState
 from batchkiln.reports.contents import ReportItem
 
-SETTINGS_MAX: Final = 100
-CAUSES_MAX: Final = 100
-EXAMPLES_MAX: Final = 3
-GONE_MAX: Final = 20
+MAX_SETTINGS: Final = 100
+MAX_CAUSES: Final = 100
+MAX_EXAMPLES: Final = 3
+MAX_MISSING: Final = 20
 
-UNHAPPY: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD})
-"""States that a report tells as failures."""
+NOT_DONE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD})
+"""States that a report counts as failures."""
 
 
 @dataclass(slots=True)
-class Money:
-    """Credits of a model, a day or the whole job."""
+class CreditTotals:
+    """Credits of a model, a day or the whole job. `generations` counts attempts that were charged or refunded."""
 
     generations: int = 0
     charged: int = 0
@@ -28,11 +28,11 @@ class Money:
 
     @property
     def spent(self) -> int:
-        """What was charged, less what was refunded."""
+        """The credits charged, net of refunds."""
         return self.charged - self.refunded
 
     def add(self, *, charged: int, refunded: int, reserved: int) -> None:
-        """Add what one attempt cost."""
+        """Add the credits of one attempt."""
         self.generations += charged > 0 or refunded > 0
         self.charged += charged
         self.refunded += refunded
@@ -40,17 +40,17 @@ class Money:
 
 
 @dataclass(slots=True)
-class ModelSums:
-    """What one model has made."""
+class ModelTotals:
+    """The totals of one model."""
 
-    money: Money = field(default_factory=Money)
+    money: CreditTotals = field(default_factory=CreditTotals)
     items: int = 0
     done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One kind of request."""
+class RequestSettings:
+    """The settings that requests share."""
 
     model: str
     mode: str
@@ -59,7 +59,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An item to look at, and the page of the report that it is on, from 0."""
+    """An item with a failure. `page` is the report's page that shows it, from 0."""
 
     item: str
     index: int
@@ -68,7 +68,7 @@ class Example:
 
 @dataclass(slots=True)
 class Cause:
-    """Why items came to nothing. `message` is the last one's."""
+    """One cause of failures. `message` is from the latest item."""
 
     count: int = 0
     message: str = ""
@@ -76,74 +76,74 @@ class Cause:
 
 
 @dataclass(slots=True)
-class Sums:
-    """Everything that a report says of all items together."""
+class ReportTotals:
+    """The totals of all items of a report."""
 
     states: Counter[ItemState] = field(default_factory=Counter)
-    money: Money = field(default_factory=Money)
-    models: dict[str, ModelSums] = field(default_factory=dict)
-    days: dict[datetime, Money] = field(default_factory=dict)
+    money: CreditTotals = field(default_factory=CreditTotals)
+    models: dict[str, ModelTotals] = field(default_factory=dict)
+    days: dict[datetime, CreditTotals] = field(default_factory=dict)
     causes: dict[tuple[ItemState, str], Cause] = field(default_factory=dict)
-    other_causes: int = 0  # items of causes beyond the bound
-    settings: Counter[Setting] = field(default_factory=Counter)
-    other_settings: int = 0  # items of settings beyond the bound
-    pictures: int = 0
-    clips: int = 0
+    other_causes: int = 0  # failures beyond `MAX_CAUSES`
+    settings: Counter[RequestSettings] = field(default_factory=Counter)
+    other_settings: int = 0  # items beyond `MAX_SETTINGS`
+    images: int = 0
+    videos: int = 0
     size_bytes: int = 0
     first_sent_at: datetime | None = None
     last_saved_at: datetime | None = None
-    gone: list[str] = field(default_factory=list)  # names of files that were not there any more, the first of them
-    gone_count: int = 0
+    missing: list[str] = field(default_factory=list)  # names of the first `MAX_MISSING` files that no longer exist
+    missing_count: int = 0
     unreadable_count: int = 0
 
     @property
     def items(self) -> int:
-        """How many items there are."""
+        """The number of items."""
         return self.states.total()
 
     @property
-    def unhappy(self) -> int:
-        """How many of them came to nothing, or need a person."""
-        return sum(self.states[state] for state in UNHAPPY)
+    def not_done(self) -> int:
+        """The number of items that failed or need a person."""
+        return sum(self.states[state] for state in NOT_DONE)
 
     def add(self, item: ReportItem, *, page: int) -> None:
-        """Count one item."""
+        """Add one item; `page` is the report's page that shows it, from 0."""
         self.states[item.state] += 1
-        model = self.models.setdefault(item.model, ModelSums())
+        model = self.models.setdefault(item.model, ModelTotals())
         model.items += 1
         model.done += item.state is ItemState.DONE
         for charge in item.charges:
-            for money in (self.money, model.money, self.days.setdefault(charge.day, Money())):
+            for money in (self.money, model.money, self.days.setdefault(charge.day, CreditTotals())):
                 money.add(charged=charge.charged, refunded=charge.refunded, reserved=charge.reserved)
             self.first_sent_at = min(self.first_sent_at or charge.recorded_at, charge.recorded_at)
         for file in item.files:
-            self.clips += file.is_video
-            self.pictures += not file.is_video
+            self.videos += file.is_video
+            self.images += not file.is_video
             self.size_bytes += file.size_bytes
             self.last_saved_at = max(self.last_saved_at or file.saved_at, file.saved_at)
-        self._add_setting(Setting(item.model, item.mode.value, item.parameters))
-        if item.state in UNHAPPY and item.error is not None:
+        self._add_setting(RequestSettings(item.model, item.mode.value, item.parameters))
+        if item.state in NOT_DONE and item.error is not None:
             self._add_cause(item, item.error.code, item.error.message, page=page)
 
-    def add_gone(self, name: str) -> None:
-        """Note a file that is not there any more."""
-        self.gone_count += 1
-        if len(self.gone) < GONE_MAX:
-            self.gone.append(name)
+    def add_missing(self, name: str) -> None:
+        """Add a file that no longer exists."""
+        self.missing_count += 1
+        if len(self.missing) < MAX_MISSING:
+            self.missing.append(name)
 
-    def _add_setting(self, setting: Setting) -> None:
-        if setting in self.settings or len(self.settings) < SETTINGS_MAX:
+    def _add_setting(self, setting: RequestSettings) -> None:
+        if setting in self.settings or len(self.settings) < MAX_SETTINGS:
             self.settings[setting] += 1
         else:
             self.other_settings += 1
 
     def _add_cause(self, item: ReportItem, code: str, message: str, *, page: int) -> None:
         key = (item.state, code)
-        if key not in self.causes and len(self.causes) >= CAUSES_MAX:
+        if key not in self.causes and len(self.causes) >= MAX_CAUSES:
             self.other_causes += 1
             return
         cause = self.causes.setdefault(key, Cause())
         cause.count += 1
         cause.message = message
-        if len(cause.examples) < EXAMPLES_MAX:
+        if len(cause.examples) < MAX_EXAMPLES:
             cause.examples.append(Example(item.name, item.index, page))

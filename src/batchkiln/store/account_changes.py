@@ -17,6 +17,7 @@ from batchkiln.core.queue_changes import (
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.store import misunderstood
+from batchkiln.store.meta import write_meta
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
 from batchkiln.store.usage import cap_holds
@@ -55,8 +56,7 @@ def update_account(
 
 def remember_time(connection: sqlite3.Connection, profile: str, now: ClockReading) -> None:
     """Keep the service's time: the next start guesses no earlier one."""
-    value = str(to_milliseconds(now.instant))
-    connection.execute(query("set_meta"), {"key": f"service_time/{profile}", "value": value})
+    write_meta(connection, f"service_time/{profile}", str(to_milliseconds(now.instant)))
 
 
 def _resume_held_for_key(

@@ -17,7 +17,8 @@ from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.charges import move_credits, reserve
 from batchkiln.store.commit import attempt_row, commit
 from batchkiln.store.integrity import attempt_checksum, checksum_matches
-from batchkiln.store.preparations import asset_urls
+from batchkiln.store.meta import queue_uid
+from batchkiln.store.preparations import asset_urls, item_request
 from batchkiln.store.row_types import attempt_of, is_for, recipe_of
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import transition
@@ -26,7 +27,7 @@ from batchkiln.store.usage import count_in_days, job_credits, write_request
 
 def quote_body(connection: sqlite3.Connection, item_id: int, account_id: int) -> bytes | None:
     """Return the body of a quote for an item, or None where it is no longer queued or its images not ready."""
-    row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+    row = item_request(connection, item_id)
     urls = asset_urls(connection, row["inputs"], account_id)
     if row["state"] != ItemState.QUEUED or urls is None:
         return None
@@ -41,7 +42,7 @@ def begin_attempt(connection: sqlite3.Connection, new: NewAttempt, *, keep_secon
     (Law 6), or a person had the account take up a generation meanwhile (Law 4, by the schema's index).
     """
     account_id = new.viewpoint.account_id
-    row = connection.execute(query("item_request"), {"item_id": new.item_id}).fetchone()
+    row = item_request(connection, new.item_id)
     urls = asset_urls(connection, row["inputs"], account_id)
     if row["state"] != ItemState.QUEUED or row["cost_credits"] != new.cost_credits or urls is None:
         return None
@@ -75,10 +76,9 @@ def _insert_attempt(
 ) -> Attempt | None:
     """Store the attempt itself; None where the account has one that is unresolved (Law 4)."""
     recipe, number = recipe_of(row), row["next_number"]
-    queue_uid = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()[0]
     identity = {
         "is_video": recipe.mode.makes_video,
-        "idempotency_key": idempotency_key(queue_uid, item_id=new.item_id, number=number),
+        "idempotency_key": idempotency_key(queue_uid(connection), item_id=new.item_id, number=number),
         "key_fingerprint": new.key_fingerprint,
         "body": request_body(recipe, prompt=row["prompt"], input_urls=urls, max_cost_credits=new.cost_credits),
     }

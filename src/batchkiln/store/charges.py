@@ -13,7 +13,7 @@ from batchkiln.core.job import AttemptState
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import log_event, log_job_event
+from batchkiln.store.transitions import log_event, set_paused
 from batchkiln.store.usage import DayOf, give_back_credits, take_credits
 
 CLOCKS_APART_MS: Final = 2 * 60 * 1000
@@ -175,8 +175,7 @@ def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int,
         return
     detail = {"cost_credits": cost, "max_cost_credits": row["quote_credits"]}
     log_event(connection, "overcharged", item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
-    if connection.execute(query("pause_job"), {"job_id": row["job_id"], "is_paused": True}).rowcount == 1:
-        log_job_event(connection, "job_paused", job_id=row["job_id"], now=now, detail={"reason": "overcharged"})
+    set_paused(connection, row["job_id"], now, is_paused=True, detail={"reason": "overcharged"})
 
 
 def charge_beyond(row: sqlite3.Row, cost: int | None) -> int:

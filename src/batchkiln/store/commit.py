@@ -16,7 +16,8 @@ from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import Event, ItemState, apply
 from batchkiln.store.charges import accept, charge_beyond, confirm, free, recharge, refund
-from batchkiln.store.downloads import download_task, insert_output, is_name_taken
+from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
+from batchkiln.store.preparations import drop_assets
 from batchkiln.store.row_types import attempt_of
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, log_event, transition
@@ -115,14 +116,16 @@ class _Commit:
             case Event.NOT_CREATED if outcome.refuses_request:
                 known = replace(known, refusals=self.value("refused_in_a_row"))
             case Event.GENERATION_FAILED:
-                failures, tries = self.connection.execute(query("failures"), {"item_id": row["item_id"]}).fetchone()
+                failures, tries = self.connection.execute(
+                    query("item_failures"), {"item_id": row["item_id"]}
+                ).fetchone()
                 known = replace(known, failures=failures, tries=tries)
             case Event.GENERATION_LOST:
                 known = replace(known, denied_for=timedelta(milliseconds=self.now - row["lost_since"]))
             case Event.SET_ASIDE:
                 known = replace(known, has_set_aside=bool(self.value("has_set_aside")))
             case Event.RETENTION_ENDED | Event.OUTPUTS_UNUSABLE if row["state"] == AttemptState.SUCCEEDED:
-                known = replace(known, files_saved=self.value("count_outputs"))
+                known = replace(known, files_saved=count_outputs(self.connection, row["id"]))
             case _ if facts.saved is not None:
                 known = replace(known, is_name_taken=is_name_taken(self.connection, row["id"], facts.saved))
             case _:
@@ -160,11 +163,10 @@ class _Commit:
             free(self.connection, self.row)
         elif outcome.credits is Credits.REFUNDED:
             refund(self.connection, self.row)
-        place = {"item_id": self.row["item_id"]}
         if outcome.stale is Stale.QUOTE:
-            self.connection.execute(query("drop_quote"), place)
+            self.connection.execute(query("drop_quote"), {"item_id": self.row["item_id"]})
         elif outcome.stale is Stale.ASSETS:
-            self.connection.execute(query("drop_assets"), place | {"account_id": self.row["account_id"]})
+            drop_assets(self.connection, self.row["item_id"], self.row["account_id"])
 
     def end(self, state: AttemptState, *, is_refunded: bool) -> None:
         """End the attempt."""

@@ -46,6 +46,11 @@ def output_paths(task: DownloadTask, number: int) -> list[str]:
     return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in names]
 
 
+def count_outputs(connection: sqlite3.Connection, attempt_id: int | None) -> int:
+    """Return how many files of an attempt are saved."""
+    return int(connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0])
+
+
 def is_name_taken(connection: sqlite3.Connection, attempt_id: int, saved: SavedOutput) -> bool:
     """Return whether a file is recorded as another output, and so is not this one.
 

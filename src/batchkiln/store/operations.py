@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
-from batchkiln.store.transitions import log_job_event, transition_all
+from batchkiln.store.transitions import set_paused, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
 
@@ -160,11 +160,7 @@ def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
 
 def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
     job_id = Jobs(connection).id_of(job_name)
-    place = {"job_id": job_id, "is_paused": is_paused}
-    is_news = connection.execute(query("pause_job"), place).rowcount == 1
-    if is_news:
-        log_job_event(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
-    return is_news
+    return set_paused(connection, job_id, now, is_paused=is_paused)
 
 
 def _choose(
@@ -178,7 +174,7 @@ def _choose(
     found = Jobs(connection).items_named(job_id, job=job_name, names=item_names)
     ids = [item_id for item_id, state in found.values() if state not in refusals]
     skipped = [
-        Skipped(name, refusals[state].format(item=item_arguments(job_name, name)))
+        Skipped(name, refusals[state].format(item=command_arguments(job_name, name)))
         for name, (_, state) in found.items()
         if state in refusals
     ]

@@ -24,6 +24,7 @@ from batchkiln.core.queue_changes import (
 from batchkiln.core.queue_types import UploadHistory, WantedInput
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
+from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.row_types import input_file_of, input_ids_of
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import log_event, transition
@@ -57,8 +58,7 @@ def record_preparation(
             rows = [{"account_id": account_id, "sha256": sha256, "url": url, "now": now} for sha256, url in urls]
             connection.executemany(query("set_asset"), rows)
         case UploadsGone(account_id=account_id):
-            place = {"item_id": candidate.item_id, "account_id": account_id}
-            connection.execute(query("drop_assets"), place)
+            drop_assets(connection, candidate.item_id, account_id)
         case _:
             assert_never(result)
 
@@ -79,7 +79,7 @@ def _end_of(result: End, candidate: Candidate) -> tuple[Event, ErrorInfo]:
 def _ended(connection: sqlite3.Connection, candidate: Candidate, result: End) -> list[int]:
     """Return the queued items that end: the candidate alone, or the next ones of its recipe."""
     if isinstance(result, ItemRefused):
-        row = connection.execute(query("item_request"), {"item_id": candidate.item_id}).fetchone()
+        row = item_request(connection, candidate.item_id)
         return [candidate.item_id] if row["state"] == ItemState.QUEUED else []
     heads = _heads(connection, candidate)
     if isinstance(result, InputLost):
@@ -98,8 +98,7 @@ def _log_failing(connection: sqlite3.Connection, candidate: Candidate, failing: 
 
 def _heads(connection: sqlite3.Connection, candidate: Candidate, limit: int = ENDED_AT_ONCE) -> list[sqlite3.Row]:
     """Return the next queued items of a candidate's job and recipe."""
-    parameters = {"job_id": candidate.job_id, "recipe_id": candidate.recipe_id, "limit": limit}
-    return connection.execute(query("queued_heads"), parameters).fetchall()
+    return queued_heads(connection, candidate.job_id, candidate.recipe_id, limit)
 
 
 def never_fits_error(never_fits: NeverFits, cost: int) -> ErrorInfo:
@@ -131,7 +130,7 @@ def keep_quotes(connection: sqlite3.Connection, *, profile: str, prices: Mapping
 
 def upload_history(connection: sqlite3.Connection, account_id: int, item_id: int) -> UploadHistory:
     """Return what is known of an account's uploads so far, and whether an item has images."""
-    row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+    row = item_request(connection, item_id)
     place = {"account_id": account_id}
     has_used, has_assets = (
         bool(connection.execute(query(name), place).fetchone()[0]) for name in ("has_used_images", "has_assets")
@@ -154,6 +153,17 @@ def wanted_inputs(connection: sqlite3.Connection, input_ids: Sequence[int], item
         WantedInput(input_id, input_file_of(row), item_id, alike[row["sha256"]])
         for input_id, row in ((input_id, by_id[input_id]) for input_id in input_ids if input_id in kept)
     )
+
+
+def drop_assets(connection: sqlite3.Connection, item_id: int, account_id: int) -> None:
+    """Forget an item's uploads on an account, so that they are made again."""
+    connection.execute(query("drop_assets"), {"item_id": item_id, "account_id": account_id})
+
+
+def item_request(connection: sqlite3.Connection, item_id: int) -> sqlite3.Row:
+    """Return what an attempt for an item is made of, with its state, its price, and its job's budgets."""
+    row: sqlite3.Row = connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+    return row
 
 
 def asset_urls(connection: sqlite3.Connection, inputs: str | None, account_id: int) -> list[str] | None:

@@ -27,6 +27,7 @@ from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, t
 from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import remember_time, update_account
 from batchkiln.store.database import Database
+from batchkiln.store.meta import read_meta
 from batchkiln.store.sql import query
 
 P = ParamSpec("P")
@@ -173,5 +174,5 @@ def _account(connection: sqlite3.Connection, profile: str, name: str) -> int:
 
 def service_time(connection: sqlite3.Connection, profile: str) -> int | None:
     """Return the latest time of a profile's service that was stored, in milliseconds; None before the first."""
-    row = connection.execute(query("get_meta"), {"key": f"service_time/{profile}"}).fetchone()
-    return None if row is None else int(row["value"])
+    value = read_meta(connection, f"service_time/{profile}")
+    return None if value is None else int(value)

@@ -105,6 +105,17 @@ def log_event(
     )
 
 
+def set_paused(
+    connection: sqlite3.Connection, job_id: int, now: int, *, is_paused: bool, detail: Detail | None = None
+) -> bool:
+    """Pause a job, or let it go on; return whether that changed anything."""
+    changed = connection.execute(query("pause_job"), {"job_id": job_id, "is_paused": is_paused}).rowcount == 1
+    if changed:
+        kind = "job_paused" if is_paused else "job_unpaused"
+        log_job_event(connection, kind, job_id=job_id, now=now, detail=detail)
+    return changed
+
+
 def log_job_event(
     connection: sqlite3.Connection, kind: str, *, job_id: int, now: int, detail: Detail | None = None
 ) -> None:

@@ -136,7 +136,7 @@ def test_parquet_has_types_nulls_and_row_groups(
     tmp_path: Path, pictures: list[DatasetRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A column is of its type also where it is null."""
-    monkeypatch.setattr("batchkiln.exports.parquet_file.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("batchkiln.exports.tables.ROWS_PER_GROUP", 10)
 
     export(pictures, tmp_path / "to", Format.PARQUET)
 
@@ -219,4 +219,4 @@ def test_a_card_of_no_file_has_no_empty_list(tmp_path: Path, pictures: list[Data
 
     card = huggingface_hub.DatasetCard.load(tmp_path / "to" / "README.md", ignore_metadata_errors=False)
     assert "configs" not in card.data.to_dict()
-    assert "| Left out | 24 files that are gone or damaged |" in card.content
+    assert "| Left out | 24 files that are gone or changed |" in card.content

@@ -79,7 +79,7 @@ def test_nothing_is_run_or_opened_that_a_file_names(tmp_path: Path, content: byt
 
 def test_a_bomb_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of few bytes may ask for gigabytes of memory."""
-    monkeypatch.setattr(thumbnails, "PIXELS_MAX", 100)
+    monkeypatch.setattr(thumbnails, "MAX_PIXELS", 100)
     Image.new("RGB", (20, 20)).save(tmp_path / "large.png")
     clip(tmp_path / "large.mp4")
 

@@ -20,7 +20,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
-from batchkiln.reports.report_writer import ReportWriter, Written
+from batchkiln.reports.report_writer import ReportWriter, WrittenReport
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 JOB: Final = ReportJob("birds", "", "local", "birds.yaml", False, True, NOW, NOW, None, None, None, "1.2.3")  # noqa: FBT003
@@ -53,7 +53,7 @@ def item(index: int, *paths: Path, state: ItemState = ItemState.DONE) -> ReportI
     )
 
 
-def write(target: Path, items: Sequence[ReportItem], *, page_size: int = 1000, job: ReportJob = JOB) -> Written:
+def write(target: Path, items: Sequence[ReportItem], *, page_size: int = 1000, job: ReportJob = JOB) -> WrittenReport:
     with ReportWriter(target, job=job.name, items=len(items), page_size=page_size) as writer:
         writer.add(items)
         return writer.finish(job)
@@ -120,8 +120,12 @@ def test_what_is_gone_or_damaged_is_named_and_the_report_goes_on(tmp_path: Path)
     written = write(target, [item(0, gone), item(1, good), item(2, damaged), item(3, clipped)])
 
     html = target.read_text("utf-8")
-    assert (written.sums.gone, written.sums.gone_count, written.sums.unreadable_count) == (["gone.png"], 1, 2)
-    assert "any more: gone.png" in html
+    assert (written.totals.missing, written.totals.missing_count, written.totals.unreadable_count) == (
+        ["gone.png"],
+        1,
+        2,
+    )
+    assert "saved: gone.png" in html
     assert shown(target) == ["item-0", "item-1", "item-2", "item-3"]
     assert html.count("data:image/jpeg") == 1
     assert make_thumbnail(gone, media_type="image/png", edge=10) is NoThumbnail.GONE

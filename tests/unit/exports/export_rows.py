@@ -11,10 +11,10 @@ from PIL import Image
 
 from batchkiln.core.job import Mode
 from batchkiln.core.sample_names import DatasetRow
-from batchkiln.exports import Export, Format, Outcome, SchemaInference, Subject, Wishes
+from batchkiln.exports import Export, ExportOptions, ExportResult, Format, JobFacts, SchemaInference
 
 MADE_AT = datetime(2027, 1, 15, 8, tzinfo=UTC)
-SUBJECT = Subject("birds", "Birds of the garden", 10, 50)
+SUBJECT = JobFacts("birds", "Birds of the garden", 10, 50)
 
 
 def row(item: str, **fields: Any) -> DatasetRow:  # noqa: ANN401  any field of the dataclass
@@ -65,14 +65,20 @@ def export(
     wanted: Format = Format.IMAGEFOLDER,
     *,
     of_job: Sequence[DatasetRow] | None = None,
-    pulse: Callable[[], None] = lambda: None,
-    **wishes: Any,  # noqa: ANN401  fields of `Wishes`
-) -> Outcome:
+    check_interrupted: Callable[[], None] = lambda: None,
+    **options: Any,  # noqa: ANN401  fields of `ExportOptions`
+) -> ExportResult:
     """Export rows to the end, as the command does; `of_job` are those that the columns come from."""
     shapes = SchemaInference()
     for one in of_job or rows:
         shapes.learn(makes_video=one.is_video, parameters=one.parameters, metadata=one.metadata)
-    made = Export(Wishes(wanted, str(to), **wishes), SUBJECT, shapes, pulse=pulse, tell=lambda _: None)
+    made = Export(
+        ExportOptions(wanted, str(to), **options),
+        SUBJECT,
+        shapes,
+        check_interrupted=check_interrupted,
+        on_left_out=lambda _: None,
+    )
     try:
         for one in rows:
             made.add(one)

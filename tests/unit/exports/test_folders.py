@@ -77,11 +77,11 @@ def test_outputs_of_one_item_have_names_and_rows_of_their_own(tmp_path: Path) ->
         picture(tmp_path, "a/b: .c", 2),
     ]
 
-    outcome = export(rows, tmp_path / "to")
+    result = export(rows, tmp_path / "to")
 
     media = [name for name in tree(tmp_path / "to") if name.endswith(".png")]
-    assert len(media) == outcome.files == 4
-    assert outcome.items == 3
+    assert len(media) == result.files == 4
+    assert result.items == 3
     assert {"train/images/fox.png", "train/images/fox-2.png"} < set(media)
 
 
@@ -92,7 +92,7 @@ def test_a_large_job_has_numbered_folders(tmp_path: Path) -> None:
     export(rows, tmp_path / "to", Format.JSONL)
 
     assert {"images/first.png", "images/0001/second.png"} < set(tree(tmp_path / "to"))
-    assert export(rows, tmp_path / "to", Format.JSONL).there == 2
+    assert export(rows, tmp_path / "to", Format.JSONL).unchanged == 2
 
 
 @pytest.mark.parametrize("wanted", FORMATS)
@@ -116,9 +116,9 @@ def test_an_export_again_touches_nothing(tmp_path: Path, wanted: Format) -> None
     export(rows, tmp_path / "to", wanted, link=Link.COPY)
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (tmp_path / "to").rglob("*")}
 
-    outcome = export(rows, tmp_path / "to", wanted, link=Link.COPY)
+    result = export(rows, tmp_path / "to", wanted, link=Link.COPY)
 
-    assert (outcome.new, outcome.there) == (0, 5)
+    assert (result.new, result.unchanged) == (0, 5)
     files = {path: marks for path, marks in before.items() if path.is_file()}
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in files} == files
 
@@ -129,7 +129,7 @@ def test_an_interrupted_export_goes_on(tmp_path: Path, wanted: Format, calls: in
     """Whatever stands under its final name is whole, and the same command comes to the whole dataset."""
     rows = pictures(tmp_path, 5)
     with pytest.raises(Killed):
-        export(rows, tmp_path / "to", wanted, pulse=killed_after(calls), items_per_shard=2)
+        export(rows, tmp_path / "to", wanted, check_interrupted=killed_after(calls), items_per_shard=2)
     interrupted = tree(tmp_path / "to")
 
     export(rows, tmp_path / "to", wanted, items_per_shard=2)
@@ -137,7 +137,7 @@ def test_an_interrupted_export_goes_on(tmp_path: Path, wanted: Format, calls: in
 
     whole = tree(tmp_path / "fresh")
     assert tree(tmp_path / "to") == whole
-    assert "has not come to its end" in interrupted.pop("README.md").decode()
+    assert "is not finished" in interrupted.pop("README.md").decode()
     assert interrupted.items() <= whole.items()
 
 
@@ -164,15 +164,15 @@ def test_damaged_outputs_are_left_out_and_named(tmp_path: Path, wanted: Format) 
         file.write(b"more")
     Path(rows[2].path).write_bytes(b"x" * rows[2].size_bytes)
 
-    outcome = export(rows, tmp_path / "to", wanted)
+    result = export(rows, tmp_path / "to", wanted)
 
-    assert outcome.files == 1
-    assert [(one.item, one.reason) for one in outcome.left_out] == [
+    assert result.files == 1
+    assert [(one.item, one.reason) for one in result.left_out] == [
         ("bird-0", "the file is gone"),
         ("bird-1", f"it has {rows[1].size_bytes + 4} bytes, and {rows[1].size_bytes} were recorded"),
         ("bird-2", "its content is not what was recorded"),
     ]
-    assert outcome.left_count == 3
+    assert result.left_out_count == 3
 
 
 def test_a_whole_copy_of_an_earlier_export_serves(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_a_whole_copy_of_an_earlier_export_serves(tmp_path: Path) -> None:
     before = tree(tmp_path / "to")
     Path(rows[0].path).unlink()
 
-    outcome = export(rows, tmp_path / "to", link=Link.COPY)
+    result = export(rows, tmp_path / "to", link=Link.COPY)
 
-    assert (outcome.there, outcome.left_count) == (2, 0)
+    assert (result.unchanged, result.left_out_count) == (2, 0)
     assert tree(tmp_path / "to") == before
 
 
@@ -195,9 +195,9 @@ def test_a_damaged_copy_is_made_anew(tmp_path: Path) -> None:
     copy = tmp_path / "to" / "train" / "images" / "bird-1.png"
     copy.write_bytes(b"x" * rows[1].size_bytes)
 
-    outcome = export(rows, tmp_path / "to", link=Link.COPY)
+    result = export(rows, tmp_path / "to", link=Link.COPY)
 
-    assert (outcome.new, outcome.there) == (1, 1)
+    assert (result.new, result.unchanged) == (1, 1)
     assert copy.read_bytes() == Path(rows[1].path).read_bytes()
 
 
@@ -228,7 +228,7 @@ def test_symbolic_links_name_no_folder_of_the_machine(tmp_path: Path) -> None:
     made = tmp_path / "to/train/images/bird-0.png"
     assert made.readlink() == Path("../../../out/bird-0-1.png")
     assert made.samefile(rows[0].path)
-    assert export(rows, tmp_path / "to", link=Link.SYM).there == 1
+    assert export(rows, tmp_path / "to", link=Link.SYM).unchanged == 1
 
 
 @pytest.mark.parametrize("link", [Link.SYM, Link.HARD])
@@ -285,7 +285,7 @@ def test_a_disk_that_is_full_of_a_table_is_told(
     def fill(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for writer in ("jsonl_file.JsonlFile", "csv_file.CsvFile", "parquet_file.ParquetFile"):
+    for writer in ("tables.JsonlFile", "tables.CsvFile", "tables.ParquetFile"):
         monkeypatch.setattr(f"batchkiln.exports.{writer}.add", fill)
     monkeypatch.setattr("tarfile.TarFile.addfile", fill)
 
@@ -342,9 +342,9 @@ def test_a_job_that_makes_clips_now_needs_another_folder(tmp_path: Path) -> None
 
 def test_a_job_without_files_writes_nothing(tmp_path: Path) -> None:
     """Not even the folder."""
-    outcome = export([], tmp_path / "to", of_job=[row("fox")])
+    result = export([], tmp_path / "to", of_job=[row("fox")])
 
-    assert outcome.files == 0
+    assert result.files == 0
     assert not (tmp_path / "to").exists()
 
 
@@ -357,9 +357,9 @@ def test_a_split_that_lost_its_rows_keeps_no_table(tmp_path: Path, wanted: Forma
     for one in tests:
         Path(one.path).write_bytes(b"damaged")  # and its hard link with it
 
-    outcome = export(rows, tmp_path / "to", wanted, splits=HALVES)
+    result = export(rows, tmp_path / "to", wanted, splits=HALVES)
 
-    assert outcome.left_count == len(tests) > 0
+    assert result.left_out_count == len(tests) > 0
     assert not [name for name in tree(tmp_path / "to") if name.startswith("test") and not name.endswith(".png")]
 
 
@@ -377,7 +377,7 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
     """With its name, and before anything is written."""
     (tmp_path / "to").write_bytes(b"mine")
 
-    with pytest.raises(InputError, match="a file stands there"):
+    with pytest.raises(InputError, match="this is a file"):
         export(pictures(tmp_path, 1), tmp_path / "to")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchkiln.exports.columns_inference import Columns, JobChanged, Kind, SchemaInference
+from batchkiln.exports.dataset_columns import Columns, ColumnType, JobChangedDuringExport, SchemaInference
 
 from .export_rows import row
 
@@ -20,24 +20,24 @@ def columns(*metadata: Mapping[str, Any], is_dense: bool = False) -> Columns:
 @pytest.mark.parametrize(
     ("values", "kind", "told"),
     [
-        ([1, 2], Kind.INTEGER, [1, 2]),
-        ([1, 2.5], Kind.NUMBER, [1.0, 2.5]),
-        ([True, False], Kind.BOOLEAN, [True, False]),
-        ([True, 1], Kind.TEXT, ["true", "1"]),
-        ([7, "seven"], Kind.TEXT, ["7", "seven"]),
-        ([2**63, 1], Kind.TEXT, ["9223372036854775808", "1"]),
-        ([[1, "ä"], {"b": 1, "a": None}], Kind.TEXT, ['[1, "ä"]', '{"a": null, "b": 1}']),
-        ([None, 3], Kind.INTEGER, [None, 3]),
-        ([None, None], Kind.TEXT, [None, None]),
+        ([1, 2], ColumnType.INTEGER, [1, 2]),
+        ([1, 2.5], ColumnType.NUMBER, [1.0, 2.5]),
+        ([True, False], ColumnType.BOOLEAN, [True, False]),
+        ([True, 1], ColumnType.TEXT, ["true", "1"]),
+        ([7, "seven"], ColumnType.TEXT, ["7", "seven"]),
+        ([2**63, 1], ColumnType.TEXT, ["9223372036854775808", "1"]),
+        ([[1, "ä"], {"b": 1, "a": None}], ColumnType.TEXT, ['[1, "ä"]', '{"a": null, "b": 1}']),
+        ([None, 3], ColumnType.INTEGER, [None, 3]),
+        ([None, None], ColumnType.TEXT, [None, None]),
     ],
 )
-def test_a_key_has_one_type(values: list[Any], kind: Kind, told: list[Any]) -> None:
+def test_a_key_has_one_type(values: list[Any], kind: ColumnType, told: list[Any]) -> None:
     """Values of different types come to one that holds all of them, without loss."""
     found = columns(*({"k": value} for value in values))
 
     records = [found.record(row("fox", metadata={"k": value}), "fox.png")["k"] for value in values]
 
-    assert found.kinds["k"] is kind
+    assert found.types["k"] is kind
     assert records == told
     assert [type(record) for record in records] == [type(value) for value in told]
 
@@ -49,7 +49,7 @@ def test_every_row_has_every_column_in_one_order() -> None:
     first = found.record(row("one", metadata={"a": 1}), "one.png")
     second = found.record(row("two", metadata={"b": "x"}), "two.png")
 
-    assert [*first] == [*second] == [*found.kinds]
+    assert [*first] == [*second] == [*found.types]
     assert (first["b"], second["a"]) == (None, None)
     assert [*first][:4] == ["file_name", "text", "a", "b"]
 
@@ -61,8 +61,8 @@ def test_dense_tables_have_no_null() -> None:
     record = found.record(row("fox", metadata={"t": None}, generation_id=None), "fox.png")
 
     assert (record["n"], record["t"], record["generation_id"]) == ("", "", "")
-    assert found.kinds["n"] is Kind.TEXT
-    assert columns({"n": 1}, {"n": 2}, is_dense=True).kinds["n"] is Kind.INTEGER
+    assert found.types["n"] is ColumnType.TEXT
+    assert columns({"n": 1}, {"n": 2}, is_dense=True).types["n"] is ColumnType.INTEGER
 
 
 def test_taken_names_are_changed_and_told() -> None:
@@ -96,13 +96,13 @@ def test_parameters_are_those_of_the_kind() -> None:
     shapes.learn(makes_video=False, parameters={"resolution": "1024x1024"}, metadata={})
     shapes.learn(makes_video=True, parameters={"resolution": "720p", "duration_seconds": 5}, metadata={"k": 1})
 
-    assert "duration_seconds" not in shapes.columns([False], is_dense=True).kinds
-    assert shapes.columns([True], is_dense=True).kinds["duration_seconds"] is Kind.INTEGER
-    assert "k" in shapes.columns([False], is_dense=True).kinds
+    assert "duration_seconds" not in shapes.columns([False], is_dense=True).types
+    assert shapes.columns([True], is_dense=True).types["duration_seconds"] is ColumnType.INTEGER
+    assert "k" in shapes.columns([False], is_dense=True).types
 
 
 @pytest.mark.parametrize("metadata", [{"k": "text"}, {"k": 1, "new": 2}])
 def test_metadata_that_changed_meanwhile_end_the_export(metadata: Mapping[str, Any]) -> None:
     """A value that its column cannot hold is never dropped without a word."""
-    with pytest.raises(JobChanged, match="run the same command again"):
+    with pytest.raises(JobChangedDuringExport, match="run the same command again"):
         columns({"k": 1}).record(row("fox", metadata=metadata), "fox.png")

@@ -86,9 +86,9 @@ def test_only_a_shard_with_something_new_is_written(tmp_path: Path) -> None:
     rows = pictures(tmp_path, 0, 1, 2, 3, 4)
     Path(rows[0].path).unlink()
 
-    outcome = export(rows, tmp_path / "to", Format.WEBDATASET, items_per_shard=2)
+    result = export(rows, tmp_path / "to", Format.WEBDATASET, items_per_shard=2)
 
-    assert (outcome.new, outcome.there, outcome.left_count) == (1, 4, 0)
+    assert (result.new, result.unchanged, result.left_out_count) == (1, 4, 0)
     assert {path: path.stat().st_ino for path in before} == before
 
 
@@ -99,13 +99,13 @@ def test_a_shard_is_kept_while_outputs_of_it_are_gone(tmp_path: Path) -> None:
     rows = pictures(tmp_path, 0, 1)
     Path(rows[0].path).unlink()
 
-    outcome = export(rows, tmp_path / "to", Format.WEBDATASET)
+    result = export(rows, tmp_path / "to", Format.WEBDATASET)
 
     assert tree(tmp_path / "to")["train/png-000000.tar"] == before
-    assert outcome.files == 0
-    gone, kept = outcome.left_out
+    assert result.files == 0
+    gone, kept = result.left_out
     assert gone.reason == "the file is gone"
-    assert "its shard is left as it was" in kept.reason
+    assert "its shard was left unchanged" in kept.reason
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar at all" * 100])

@@ -34,12 +34,12 @@ def test_a_dataset_at_a_url_is_that_of_a_folder(tmp_path: Path, wanted: Format) 
     rows = [*(picture(tmp_path, f"bird-{index}", index) for index in range(5)), clip(tmp_path, "owl", 5)]
     export(rows[:3], "memory://bucket/birds", wanted, of_job=rows, items_per_shard=2)
 
-    outcome = export(rows, "memory://bucket/birds", wanted, items_per_shard=2)
+    result = export(rows, "memory://bucket/birds", wanted, items_per_shard=2)
     export(rows, tmp_path / "to", wanted, items_per_shard=2)
 
     assert remote("/bucket/birds") == tree(tmp_path / "to")
-    assert (outcome.files, outcome.left_count) == (6, 0)
-    assert outcome.there >= 2
+    assert (result.files, result.left_out_count) == (6, 0)
+    assert result.unchanged >= 2
 
 
 def test_nothing_is_sent_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,9 +55,9 @@ def test_nothing_is_sent_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(MemoryFileSystem, "put", noting)
 
-    outcome = export(rows, "memory://birds")
+    result = export(rows, "memory://birds")
 
-    assert outcome.there == 3
+    assert result.unchanged == 3
     assert [target for target in sent if target.endswith(".png")] == []
 
 

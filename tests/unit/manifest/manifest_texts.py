@@ -6,13 +6,13 @@ import pytest
 
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import ItemSpec
-from batchkiln.manifest import PlacedItem, open_manifest
+from batchkiln.manifest import LocatedItem, open_manifest
 
 HEADER = "version: 1\njob: test\ndefaults: {model: epsilon-2, mode: text-to-image}\nitems:\n"
 HEADER_LINES = 4
 
 
-def placed(folder: Path, text: str | bytes) -> list[PlacedItem]:
+def placed(folder: Path, text: str | bytes) -> list[LocatedItem]:
     """Read a manifest and give its items."""
     raw = text.encode() if isinstance(text, str) else text
     (folder / "m.yaml").write_bytes(raw)

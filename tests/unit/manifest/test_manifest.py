@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Mode, Order
-from batchkiln.manifest import EXAMPLE, json_schema, open_manifest
+from batchkiln.manifest import example_manifest, json_schema, open_manifest
 from batchkiln.manifest.schema import Header, ManifestFile
 from support.examples import examples
 
@@ -20,14 +20,14 @@ from .manifest_texts import HEADER, mistakes, placed, places, specs
 
 def test_the_example_runs(tmp_path: Path) -> None:
     """What `init` writes can be read as it is."""
-    items = placed(tmp_path, EXAMPLE)
+    items = placed(tmp_path, example_manifest())
 
     assert [one.spec.name for one in items] == ["red-fox", "fox-watercolor", "fox-ink", "owl-watercolor", "owl-ink"]
 
 
 def test_a_line_of_the_example_can_be_taken_in(tmp_path: Path) -> None:
     """Without its mark of a comment, a field stands where it belongs."""
-    (tmp_path / "m.yaml").write_text(EXAMPLE.replace("# credits_per_day:", "credits_per_day:"), "utf-8")
+    (tmp_path / "m.yaml").write_text(example_manifest().replace("# credits_per_day:", "credits_per_day:"), "utf-8")
 
     assert open_manifest("m.yaml", working_dir=tmp_path).job.budget_credits_per_day == 200
 
@@ -136,7 +136,7 @@ def test_unknown_field_with_a_suggestion(tmp_path: Path) -> None:
         ("- {prompt: p, parameters: {duration_seconds: 5}}\n", 5, 28, "no `duration_seconds`"),
         ("- {prompt: p, mode: text-to-video}\n", 5, 21, "needs `parameters.duration_seconds`"),
         ("- {prompt: p, mode: image-to-image}\n", 5, 21, "needs images"),
-        ("- {prompt: p, inputs: [https://example.invalid/a.png]}\n", 5, 24, "is an address"),
+        ("- {prompt: p, inputs: [https://example.invalid/a.png]}\n", 5, 24, "is a URL"),
         ("- {prompt: p, inputs: [none.png]}\n", 5, 24, "cannot be read"),
         ('- "a\\u0007b"\n', 5, 3, "U+0007"),
         ("- '  '\n", 5, 3, "empty"),
@@ -157,7 +157,7 @@ def test_unknown_field_with_a_suggestion(tmp_path: Path) -> None:
         ("- {matrix: {a: [1]}, from: x.csv}\n", 5, 4, "not both"),
         ("- {matrix: {a: []}, prompt: p}\n", 5, 16, "matrix"),
         ("- {matrix: {a: [x]}, prompt: '{{ b }}'}\n", 5, 30, "`b` is undefined"),
-        ("- {from: none.csv}\n", 5, 10, "no file"),
+        ("- {from: none.csv}\n", 5, 10, "not a file"),
         ("- {from: none.xls}\n", 5, 10, "endings"),
     ],
 )

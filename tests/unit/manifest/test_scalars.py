@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from batchkiln.manifest.scalars import resolve
 from batchkiln.manifest.templates import TemplateFailed, compile_template
+from batchkiln.manifest.yaml_parser import resolve
 
 
 @pytest.mark.parametrize(

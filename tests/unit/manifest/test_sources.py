@@ -104,9 +104,9 @@ def test_matrix_is_an_ordered_product(tmp_path: Path) -> None:
         ("p.csv", "prompt,a\nfox\n", (2, 1), "1 column, where the header has 2"),
         ("p.csv", "", (None, None), "empty"),
         ("p.csv", b"prompt\nf\xffx\n", (2, 2), "0xFF is not UTF-8"),
-        ("p.csv", 'prompt\n"fox\n', (2, 1), "no csv"),
+        ("p.csv", 'prompt\n"fox\n', (2, 1), "not valid CSV"),
         ("p.csv", "prompt,prompt\n", (1, 1), "twice"),
-        ("p.jsonl", '{"prompt": 1}\n{"prompt"}\n', (2, 10), "no JSON"),
+        ("p.jsonl", '{"prompt": 1}\n{"prompt"}\n', (2, 10), "not valid JSON"),
         ("p.jsonl", "[1]\n", (1, 1), "not a JSON object"),
         ("p.jsonl", '{"prompt": null}\n', (5, 3), "null"),
         ("p.txt.gz", b"no gzip", (None, None), "cannot be read"),
@@ -221,9 +221,9 @@ def test_inputs_are_examined_once_and_may_be_templates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (b"no image", "is no JPEG"),
+        (b"no image", "is not a JPEG"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "image"),
-        (b"", "is no JPEG"),
+        (b"", "is not a JPEG"),
         (b"\0" * ((30 << 20) + 1), "MiB"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.outputs.file_formats import extension_of, media_of, sniff_media
+from batchkiln.outputs.file_formats import extension_of, format_of, sniff_format
 
 
 def iso(major: bytes, *compatible: bytes) -> bytes:
@@ -42,7 +42,7 @@ def iso(major: bytes, *compatible: bytes) -> bytes:
 )
 def test_pictures_and_clips_are_told_by_their_bytes(head: bytes, media_type: str, extension: str) -> None:
     """The extension follows the content, whatever the service called it."""
-    media = sniff_media(head)
+    media = sniff_format(head)
 
     assert media is not None
     assert (media.media_type, media.extension) == (media_type, extension)
@@ -68,7 +68,7 @@ def test_pictures_and_clips_are_told_by_their_bytes(head: bytes, media_type: str
 )
 def test_other_bytes_tell_nothing(head: bytes) -> None:
     """What is not known by its bytes is not guessed from them."""
-    assert sniff_media(head) is None
+    assert sniff_format(head) is None
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_other_bytes_tell_nothing(head: bytes) -> None:
 )
 def test_texts_are_no_result(head: bytes) -> None:
     """An error page saved as a picture would be found too late."""
-    assert media_of(head, content_type="image/png", link_extension="png") is None
+    assert format_of(head, content_type="image/png", link_extension="png") is None
 
 
 @pytest.mark.parametrize("extension", ["bin", "png", "a-b", "part"])

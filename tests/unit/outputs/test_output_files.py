@@ -8,8 +8,8 @@ import pytest
 from batchkiln.core.errors import InvariantBroken, OutputDirNotWritable
 from batchkiln.core.job import SavedFile
 from batchkiln.core.responses import DownloadBroken, DownloadCut
-from batchkiln.outputs import OutputFiles, WrongLength, WrongMedia
-from batchkiln.outputs.output_files import FREE_MIN_BYTES
+from batchkiln.outputs import NotAnOutput, OutputFiles, WrongLength
+from batchkiln.outputs.output_files import MIN_FREE_BYTES
 from batchkiln.outputs.partial_file import BUFFER_BYTES
 from unit.outputs.faulty_files import FaultyFiles, PowerCut
 
@@ -193,7 +193,7 @@ async def test_text_in_place_of_the_file_gets_no_name(content: bytes) -> None:
     outputs = OutputFiles(files)
     part = await outputs.open_part(OUT, "fox")
     await part.write(content)
-    with pytest.raises(WrongMedia):
+    with pytest.raises(NotAnOutput):
         await finish(outputs, part=part, part_total=None, content_type="image/png", link_extension="png")
 
     await part.restart()
@@ -350,7 +350,7 @@ async def test_the_check_finds_each_failure() -> None:
 
 async def test_a_nearly_full_disk_is_found_before_spending() -> None:
     """A disk that cannot take one clip stops the job while nothing is paid."""
-    await OutputFiles(FaultyFiles(free_bytes=FREE_MIN_BYTES)).check_writable(OUT)
+    await OutputFiles(FaultyFiles(free_bytes=MIN_FREE_BYTES)).check_writable(OUT)
 
     with pytest.raises(OutputDirNotWritable, match="Free some space"):
-        await OutputFiles(FaultyFiles(free_bytes=FREE_MIN_BYTES - 1)).check_writable(OUT)
+        await OutputFiles(FaultyFiles(free_bytes=MIN_FREE_BYTES - 1)).check_writable(OUT)

@@ -1,4 +1,4 @@
-"""The report's pages and sums, without a disk."""
+"""The report's pages and totals, without a disk."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail
 from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
 from batchkiln.reports.html_pages import PageLink, Picture, Shape, render_card, render_foot, render_head
-from batchkiln.reports.totals import CAUSES_MAX, EXAMPLES_MAX, SETTINGS_MAX, Money, Sums
+from batchkiln.reports.totals import MAX_CAUSES, MAX_EXAMPLES, MAX_SETTINGS, CreditTotals, ReportTotals
 
 NOW: Final = datetime(2030, 1, 31, 18, 30, tzinfo=UTC)
 DAY: Final = datetime(2030, 1, 31, tzinfo=UTC)
@@ -61,12 +61,12 @@ def failed(index: int, code: str, message: str = "no") -> ReportItem:
 
 
 def whole(items: list[ReportItem], *, job: ReportJob = JOB, links: list[PageLink] | None = None, page: int = 0) -> str:
-    sums = Sums()
+    totals = ReportTotals()
     for item in items:
-        sums.add(item, page=0)
+        totals.add(item, page=0)
     links = links or [PageLink("birds.html", 0, len(items) - 1)]
     cards = "".join(render_card(item, [Picture(file, THUMBNAIL) for file in item.files]) for item in items)
-    head = render_head(job, sums, links, page=page, shape=Shape())
+    head = render_head(job, totals, links, page=page, shape=Shape())
     return head + cards + render_foot(job, links, page=page)
 
 
@@ -172,22 +172,24 @@ def test_an_unfinished_job_is_told_as_such() -> None:
     first, second = Seen(whole([ITEM], job=job)), Seen(whole([ITEM], links=links, page=1))
 
     assert "Not finished : as of 2030-01-31 18:30 UTC, expected to end 2030-01-31 20:30 UTC" in first.text
-    assert "Page 2 of 2; the sums are on the first" in second.text
+    assert "Page 2 of 2; the totals are on the first" in second.text
     assert "Credits by model" not in second.text
 
 
 def test_sums_are_those_of_the_items() -> None:
     """By state, by model, by day and in all: charged, refunded, reserved."""
-    sums = Sums()
+    totals = ReportTotals()
     tomorrow = DAY + timedelta(days=1)
-    sums.add(replace(ITEM, charges=(charge(10, refunded=10), charge(7, day=tomorrow))), page=0)
-    sums.add(replace(ITEM, model="other", state=ItemState.SUBMITTING, files=(), charges=(charge(reserved=3),)), page=0)
+    totals.add(replace(ITEM, charges=(charge(10, refunded=10), charge(7, day=tomorrow))), page=0)
+    totals.add(
+        replace(ITEM, model="other", state=ItemState.SUBMITTING, files=(), charges=(charge(reserved=3),)), page=0
+    )
 
-    assert (sums.items, sums.states[ItemState.DONE], sums.pictures, sums.size_bytes) == (2, 1, 1, 2048)
-    assert sums.money == Money(generations=2, charged=17, refunded=10, reserved=3)
-    assert sums.money.spent == 7
-    assert sums.days == {DAY: Money(1, 10, 10, 3), tomorrow: Money(1, 7, 0, 0)}
-    assert {name: (model.items, model.done) for name, model in sums.models.items()} == {
+    assert (totals.items, totals.states[ItemState.DONE], totals.images, totals.size_bytes) == (2, 1, 1, 2048)
+    assert totals.money == CreditTotals(generations=2, charged=17, refunded=10, reserved=3)
+    assert totals.money.spent == 7
+    assert totals.days == {DAY: CreditTotals(1, 10, 10, 3), tomorrow: CreditTotals(1, 7, 0, 0)}
+    assert {name: (model.items, model.done) for name, model in totals.models.items()} == {
         "epsilon-2": (1, 1),
         "other": (1, 0),
     }
@@ -195,34 +197,34 @@ def test_sums_are_those_of_the_items() -> None:
 
 def test_failures_are_told_by_cause_with_examples() -> None:
     """The most frequent first, each with its number, the last message and some items to look at."""
-    items = [failed(index, "bad_prompt", f"no {index}") for index in range(EXAMPLES_MAX + 2)]
+    items = [failed(index, "bad_prompt", f"no {index}") for index in range(MAX_EXAMPLES + 2)]
     items.append(failed(9, "worse"))
 
     page = Seen(whole(items))
 
     assert page.text.index("bad_prompt") < page.text.index("worse")
-    assert f"bad_prompt {EXAMPLES_MAX + 2} no {EXAMPLES_MAX + 1} item-0 , item-1 , item-2" in page.text
+    assert f"bad_prompt {MAX_EXAMPLES + 2} no {MAX_EXAMPLES + 1} item-0 , item-1 , item-2" in page.text
     assert "#i9" in page.values("href")
 
 
 def test_an_example_on_another_page_is_linked_there() -> None:
     """The causes stand on the first page, their items anywhere."""
-    sums = Sums()
-    sums.add(failed(0, "no"), page=1)
+    totals = ReportTotals()
+    totals.add(failed(0, "no"), page=1)
     links = [PageLink("a b.html", 0, 0), PageLink("a b-2.html", 1, 1)]
 
-    assert "a%20b-2.html#i0" in Seen(render_head(JOB, sums, links, page=0, shape=Shape())).values("href")
+    assert "a%20b-2.html#i0" in Seen(render_head(JOB, totals, links, page=0, shape=Shape())).values("href")
 
 
 def test_sums_do_not_grow_with_the_items() -> None:
     """A job whose every item has its own request and its own error is told within bounds."""
-    sums = Sums()
-    for index in range(3 * SETTINGS_MAX):
-        sums.add(replace(failed(index, f"code-{index}"), parameters=(("seed", index),)), page=0)
+    totals = ReportTotals()
+    for index in range(3 * MAX_SETTINGS):
+        totals.add(replace(failed(index, f"code-{index}"), parameters=(("seed", index),)), page=0)
 
-    assert (len(sums.settings), sums.other_settings) == (SETTINGS_MAX, 2 * SETTINGS_MAX)
-    assert (len(sums.causes), sums.other_causes) == (CAUSES_MAX, 3 * SETTINGS_MAX - CAUSES_MAX)
-    assert sums.unhappy == 3 * SETTINGS_MAX
+    assert (len(totals.settings), totals.other_settings) == (MAX_SETTINGS, 2 * MAX_SETTINGS)
+    assert (len(totals.causes), totals.other_causes) == (MAX_CAUSES, 3 * MAX_SETTINGS - MAX_CAUSES)
+    assert totals.not_done == 3 * MAX_SETTINGS
 
 
 def test_cells_take_the_shape_of_most_pictures() -> None:

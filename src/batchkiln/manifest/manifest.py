@@ -1,0 +1,369 @@
+"""Reading a manifest in two passes: the header first, then the stream of items."""
+
+import itertools
+import os
+import re
+import stat
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import yaml
+
+from batchkiln.core import filenames
+from batchkiln.core.catalog_checks import Catalogue
+from batchkiln.core.errors import Diagnostic, InputError
+from batchkiln.core.job import JobSpec, Order
+from batchkiln.manifest.diagnostics import Diagnostics, Unreadable, excerpt, read_lines
+from batchkiln.manifest.images import Images
+from batchkiln.manifest.inline_items import LocatedItem, ManifestContext, inline_items
+from batchkiln.manifest.row_items import row_items
+from batchkiln.manifest.schema import Header
+from batchkiln.manifest.settings import SettingsReader
+from batchkiln.manifest.validation import check, check_names
+from batchkiln.manifest.yaml_errors import encoding_error, has_keys_below, report_syntax
+from batchkiln.manifest.yaml_parser import ScalarEvent
+from batchkiln.manifest.yaml_tree import EntryTooLarge, MapNode, Node, TreeReader
+
+MAX_SIZE_BYTES: Final = 2 << 30
+STDIN_NAME: Final = "<stdin>"
+STDIN_STEM: Final = "item"
+DEFAULT_DIR: Final = "out"
+DEFAULT_FILENAME: Final = "{job}/{item}.{ext}"
+MAX_FOLDERS: Final = 16
+MAX_PATH_SIZE_BYTES: Final = 4000  # the limit of Linux, less room for the `~2` of a taken name
+MAX_ITEMS: Final = 10_000_000
+_COPY_SIZE_BYTES: Final = 1 << 20
+_LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # the text before an entry of `items` in its line
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Where the text of a manifest is read from, and the folder that the names in it are relative to."""
+
+    path: Path
+    folder: Path
+    shown_folder: str
+    stem: str
+    manifest_path: str
+
+
+class Manifest:
+    """A manifest with a valid header. `job` is the header; `items` reads the rest."""
+
+    def __init__(self, job: JobSpec, scan: "_Scan") -> None:
+        self.job = job
+        self._scan = scan
+
+    def items(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
+        """Yield the items in the order of the text, in constant memory. May be called again.
+
+        With the service's `catalogue`, items have its objections. Raises `InputError` with all errors after the last
+        item: the caller must then discard the items that came before.
+        """
+        return self._scan.items(self.job.filename, catalogue)
+
+    def mistake_at(
+        self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
+    ) -> Diagnostic:
+        """Return a diagnostic for the location of a `LocatedItem`, with its source line."""
+        path = self._scan.diagnostics.paths.get(file)
+        text = read_lines(path, {line}).get(line) if path is not None else None
+        if text is None:
+            return Diagnostic(reason, file, line, column=column, remedy=remedy)
+        if column is None:
+            start = _LIST_DASHES.match(text)
+            column = start.end() + 1 if start is not None and file == self._scan.diagnostics.file else 1
+        source_line, mark = excerpt(text, column)
+        return Diagnostic(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
+
+
+def open_manifest(
+    path: str, *, stdin: BinaryIO | None = None, stdin_name: str = STDIN_NAME, working_dir: Path
+) -> Manifest:
+    """Read the header of a manifest. The path `-` reads `stdin`, which is copied to a temporary file.
+
+    Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raises `InputError` if the header is
+    invalid, with all errors, those of the items included.
+    """
+    name = stdin_name if path == "-" else path
+    text, spool = _located(path, stdin, working_dir, stdin_name)
+    scan = _Scan(text, Diagnostics(name, text.path))
+    if spool is not None:
+        weakref.finalize(scan, spool.unlink, missing_ok=True)
+    job = scan.job(working_dir)
+    if job is None:
+        for _ in scan.items(DEFAULT_FILENAME):
+            pass
+        raise scan.diagnostics.error()
+    return Manifest(job, scan)
+
+
+class _Scan:
+    """The two passes over one text. `diagnostics` are those of the header."""
+
+    def __init__(self, text: _Text, diagnostics: Diagnostics) -> None:
+        self._text = text
+        self._version = _version_of(text.path)
+        self.diagnostics = diagnostics
+        self._header = MapNode(_Start(), {})
+        self._has_items = False
+        self._read_header()
+
+    def job(self, working_dir: Path) -> JobSpec | None:
+        """Return the header as a job; None after adding diagnostics."""
+        tree = self._header
+        check_names(tree, [*Header.model_fields, "items"], self.diagnostics)
+        known = MapNode(tree.start_mark, {name: tree.pairs[name] for name in tree.pairs if name in Header.model_fields})
+        header = check(Header, known, self.diagnostics)
+        if not self._has_items:
+            self.diagnostics.at(
+                tree.start_mark, "`items` is missing", "add the list of prompts: `items:`, then `- prompt: …`"
+            )
+        if header is None:
+            return None
+        output, budget = header.output, header.budget
+        directory = os.path.abspath(working_dir / ((output and output.dir) or DEFAULT_DIR))  # noqa: PTH100  resolve() would follow links
+        self._check_header(header)
+        if not self.diagnostics:
+            self._check_path_lengths(directory, (output and output.filename) or DEFAULT_FILENAME)
+        if self.diagnostics:
+            return None
+        return JobSpec(
+            name=header.job,
+            description=header.description or "",
+            profile=header.profile,
+            accounts=tuple(header.accounts or ([header.account] if header.account else [])),
+            order=Order(header.order or "manifest"),
+            budget_credits=budget.credits if budget else None,
+            budget_credits_per_day=budget.credits_per_day if budget else None,
+            output_dir=directory,
+            filename=(output and output.filename) or DEFAULT_FILENAME,
+            manifest_path=self._text.manifest_path,
+            notify=None if header.notify is None else tuple(header.notify),
+        )
+
+    def items(self, pattern: str, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
+        """Yield the items, then raise `InputError` if there were errors."""
+        diagnostics = self.diagnostics.copy()
+        defaults = self._header.pairs.get("defaults")
+        images = Images(self._text.folder)
+        context = ManifestContext(
+            diagnostics=diagnostics,
+            settings=SettingsReader(
+                defaults[1] if defaults and isinstance(defaults[1], MapNode) else None, images, diagnostics, catalogue
+            ),
+            pattern=pattern,
+            pattern_fields=filenames.fields(pattern) - set(filenames.BUILT_IN_FIELDS),
+            stem=self._text.stem,
+            folder=self._text.folder,
+            shown_folder=self._text.shown_folder,
+        )
+        try:
+            with self._text.path.open("rb") as stream:
+                items = self._entries_to_items(TreeReader(stream, diagnostics), context)
+                yield from itertools.islice(items, MAX_ITEMS)
+                if next(items, None) is not None:
+                    reason = f"more than {MAX_ITEMS:,} items"
+                    diagnostics.at_line(diagnostics.entry_line, reason, "split it into several manifests")
+        except _READ_ERRORS as error:
+            self._report(error, diagnostics)
+        if self._version != _version_of(self._text.path):
+            diagnostics.at_line(None, "the file changed while it was read", "run the command again")
+        if diagnostics:
+            raise diagnostics.error()
+
+    def _entries_to_items(self, tree: TreeReader, context: ManifestContext) -> Iterator[LocatedItem]:
+        if tree.open_root() is None:
+            return
+        for key in tree.root_keys():
+            if key.value != "items":
+                tree.value()
+                continue
+            for position, node in enumerate(tree.entries(), 1):
+                context.diagnostics.entry_line = node.start_mark.line + 1
+                if isinstance(node, MapNode) and ("from" in node.pairs or "matrix" in node.pairs):
+                    yield from row_items(context, node)
+                else:
+                    yield from inline_items(context, node, position)
+        tree.close_document()
+
+    def _read_header(self) -> None:
+        if (reason := encoding_error(self._text.path)) is not None:
+            raise InputError([Diagnostic(reason, self.diagnostics.file, 1, 1, remedy="save the file as UTF-8")])
+        try:
+            with self._text.path.open("rb") as stream:
+                self._read_fields(TreeReader(stream, self.diagnostics))
+        except _READ_ERRORS as error:
+            self._report(error, self.diagnostics)
+            raise self.diagnostics.error() from error
+
+    def _read_fields(self, tree: TreeReader) -> None:
+        root = tree.open_root()
+        if root is None:
+            self.diagnostics.at_line(None, "the manifest is empty", "`batchkiln init` writes an example")
+            raise Unreadable
+        self._header.start_mark = root.start_mark
+        for key in tree.root_keys():
+            if key.value != "items":
+                self._header.pairs[key.value] = key, tree.value()
+                continue
+            self._has_items = True
+            start = tree.peek()
+            is_block = root.flow_style is False and getattr(start, "flow_style", None) is False
+            if is_block and root.start_mark.column == 0 and not has_keys_below(self._text.path, start.start_mark.index):
+                return
+            self._skip_items(tree)
+        tree.close_document()
+
+    def _skip_items(self, tree: TreeReader) -> None:
+        """Read the items for their anchors only. The second pass reports their errors."""
+        own, tree.diagnostics = tree.diagnostics, self.diagnostics.copy()
+        try:
+            for _ in tree.entries():
+                pass
+        except Unreadable:
+            self.diagnostics = tree.diagnostics
+            raise
+        tree.diagnostics = own
+
+    def _check_header(self, header: Header) -> None:
+        pairs = self._header.pairs
+        if header.job in {".", ".."}:
+            self.diagnostics.at(pairs["job"][1].start_mark, f"`job` may not be {header.job!r}", "it names a folder")
+        if header.account is not None and header.accounts is not None:
+            self.diagnostics.at(
+                pairs["accounts"][0].start_mark, "`account` and `accounts` are both given", "keep one of them"
+            )
+        if header.accounts and len(set(header.accounts)) < len(header.accounts):
+            self.diagnostics.at(
+                pairs["accounts"][1].start_mark, "an account appears twice in `accounts`", "keep one of them"
+            )
+        if header.output is not None and header.output.filename is not None:
+            output = pairs["output"][1]
+            assert isinstance(output, MapNode)
+            self._check_pattern(output.pairs["filename"][1])
+
+    def _check_pattern(self, node: Node) -> None:
+        assert isinstance(node, ScalarEvent)
+        try:
+            is_ambiguous = "index" in filenames.fields(node.value) and not filenames.identifies_item(node.value)
+        except filenames.PatternError as error:
+            mark = node.start_mark
+            offset = error.offset + (0 if node.implicit[0] else 1)
+            reason, remedy = f"`output.filename`: {error.reason}", 'as in "{job}/{item}.{ext}"'
+            self.diagnostics.at_line(mark.line + 1, reason, remedy, column=mark.column + 1 + offset)
+            return
+        if is_ambiguous:
+            reason = "`output.filename`: {index} touches another field, so two items could get the same name"
+            self.diagnostics.at(node.start_mark, reason, "separate them, as in {kind}-{index}, or use {item}")
+
+    def _check_path_lengths(self, directory: str, pattern: str) -> None:
+        """Refuse an output folder in which a paid file could get a path that the system does not allow."""
+        output = self._header.pairs.get("output")
+        mark = output[1].start_mark if output is not None else self._header.start_mark
+        if not _is_utf8(directory):
+            self.diagnostics.at(mark, "the output folder's path is not UTF-8", "choose another `output.dir`")
+            return
+        depth = pattern.count("/") + 1
+        if depth > MAX_FOLDERS:
+            self.diagnostics.at(mark, f"`output.filename` has {depth} levels of folders", f"at most {MAX_FOLDERS}")
+        longest = len(directory.encode()) + depth * (filenames.COMPONENT_SIZE_BYTES + 1)
+        if longest > MAX_PATH_SIZE_BYTES:
+            reason = f"the paths of outputs may have {longest:,} bytes, and the system allows {MAX_PATH_SIZE_BYTES:,}"
+            self.diagnostics.at(mark, reason, "choose a shorter `output.dir`, or fewer folders in `output.filename`")
+
+    def _report(self, error: Exception, diagnostics: Diagnostics) -> None:
+        match error:
+            case yaml.YAMLError():
+                report_syntax(error, self._text.path, diagnostics)
+            case EntryTooLarge():
+                reason = "one entry, or a text in it, is too large"
+                diagnostics.at_line(diagnostics.entry_line or None, reason, "a prompt has at most 20,000 characters")
+            case OSError():
+                diagnostics.at_line(None, f"the file cannot be read: {error.strerror or error}")
+            case _:
+                pass  # `Unreadable` has its diagnostic already
+
+
+_READ_ERRORS: Final = (yaml.YAMLError, EntryTooLarge, Unreadable, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The mark of the first character."""
+
+    line: int = 0
+    column: int = 0
+
+
+def _located(path: str, stdin: BinaryIO | None, working_dir: Path, stdin_name: str) -> tuple[_Text, Path | None]:
+    """Return the text of a manifest, and the copy that was made of a stream or pipe."""
+    if path == "-":
+        if stdin is None:
+            raise InputError([Diagnostic("there is no standard input to read", "-")])
+        spool = _spooled(stdin, stdin_name)
+        return _Text(spool, working_dir, "", STDIN_STEM, "-"), spool
+    absolute = Path(os.path.abspath(working_dir / path))  # noqa: PTH100  the folder of the link is meant
+    shown_folder = os.path.dirname(path)  # noqa: PTH120  as the person wrote it
+    if not _is_utf8(str(absolute)):
+        shown_path = os.fsencode(path).decode("utf-8", "replace")
+        raise InputError([Diagnostic("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
+    text = _Text(absolute, absolute.parent, shown_folder, absolute.stem or STDIN_STEM, str(absolute))
+    try:
+        status = absolute.stat()
+        if not stat.S_ISREG(status.st_mode):
+            with absolute.open("rb") as stream:
+                spool = _spooled(stream, path)
+            return _Text(spool, text.folder, shown_folder, text.stem, text.manifest_path), spool
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        diagnostic = Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")
+        raise InputError([diagnostic]) from error
+    if status.st_size > MAX_SIZE_BYTES:
+        raise InputError([_too_large(path)])
+    return text, None
+
+
+def _too_large(name: str) -> Diagnostic:
+    remedy = f"at most {MAX_SIZE_BYTES >> 30} GiB: put the rows into a file for `from`"
+    return Diagnostic("the manifest is too large", name, remedy=remedy)
+
+
+def _copy(stream: BinaryIO, copy: BinaryIO, name: str) -> None:
+    while chunk := stream.read(_COPY_SIZE_BYTES):
+        copy.write(chunk)
+        if copy.tell() > MAX_SIZE_BYTES:
+            raise InputError([_too_large(name)])
+
+
+def _spooled(stream: BinaryIO, name: str) -> Path:
+    handle, spool = tempfile.mkstemp(prefix="batchkiln-", suffix=".yaml")
+    try:
+        with os.fdopen(handle, "wb") as copy:
+            _copy(stream, copy, name)
+    except BaseException:
+        Path(spool).unlink(missing_ok=True)
+        raise
+    return Path(spool)
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    """Return time and size of a file, which change when it is written; None if it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def _is_utf8(path: str) -> bool:
+    """Return whether a path is valid text, which the queue needs. A file system may have other names."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,126 @@
+"""Items of `from` and `matrix` entries: one for each row of a file, or for each combination of values."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from batchkiln.manifest.diagnostics import Location, Mark, open_bytes
+from batchkiln.manifest.inline_items import MAX_COMBINATIONS, InvalidEntry, LocatedItem, ManifestContext
+from batchkiln.manifest.row_template import ItemTemplate
+from batchkiln.manifest.schema import Fields, MatrixFields, MatrixItem, SourceFields, SourceItem
+from batchkiln.manifest.sources import KINDS, Rows, Source, SourceUnreadable, source_for
+from batchkiln.manifest.validation import check, check_names
+from batchkiln.manifest.yaml_tree import MapNode, Node
+
+_MAX_SHOWN_COUNT: Final = 10**15  # Python does not print numbers of more than 4,300 digits
+
+
+def row_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
+    """Yield the items of an entry with `from` or `matrix`. Errors go to the diagnostics."""
+    try:
+        yield from _source_items(context, entry) if "from" in entry.pairs else _matrix_items(context, entry)
+    except InvalidEntry:
+        return
+
+
+def _source_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
+    if "matrix" in entry.pairs:
+        mark = entry.pairs["matrix"][0].start_mark
+        raise context.invalid(mark, "an entry has `from` or `matrix`, not both", "make it two entries")
+    check_names(entry, _names(SourceItem), context.diagnostics)
+    fields = check(SourceFields, _part(entry, SourceFields), context.diagnostics)
+    if fields is None:
+        raise InvalidEntry
+    node = entry.pairs["from"][1]
+    source = _source(context, fields.from_, node)
+    try:
+        stream = open_bytes(source.path)
+    except OSError as error:
+        reason = f"`{source.shown_name}` cannot be read: {error.strerror or error}"
+        raise context.invalid(node.start_mark, reason) from error
+    with stream:
+        yield from _rows_to_items(context, entry, fields, source=source, stream=stream)
+
+
+def _rows_to_items(
+    context: ManifestContext, entry: MapNode, fields: SourceFields, *, source: Source, stream: BinaryIO
+) -> Iterator[LocatedItem]:
+    file = source.shown_name
+    try:
+        rows = Rows(source, stream, context.diagnostics)
+        columns = None if rows.columns is None else [*rows.columns, "row", "col"]
+        defaults = {"prompt": "{{ prompt }}", "id": _literal(f"{source.stem}-") + "{{ row }}"}
+        template = ItemTemplate(context, entry, columns, file=file, defaults=defaults)
+        chosen = template.chosen(rows)
+        if fields.offset or fields.limit is not None:
+            offset = fields.offset or 0
+            chosen = itertools.islice(chosen, offset, None if fields.limit is None else offset + fields.limit)
+        yield from template.items(chosen)
+    except SourceUnreadable as error:
+        context.diagnostics.add(Location(file, error.line, error.column), error.reason, error.remedy)
+
+
+def _source(context: ManifestContext, name: str, node: Node) -> Source:
+    path = Path(context.folder / name)
+    shown_name = name if Path(name).is_absolute() or not context.shown_folder else f"{context.shown_folder}/{name}"
+    source = source_for(path, shown_name)
+    if source is None:
+        remedy = f"one of {', '.join(KINDS)}, or .gz after it"
+        raise context.invalid(node.start_mark, f"`{name}` has none of the known endings", remedy)
+    try:
+        is_file = path.is_file()
+    except OSError:  # the name is too long, or its folder is not readable
+        is_file = False
+    if not is_file:
+        remedy = f"looked for {path}; a path is relative to the manifest"
+        raise context.invalid(node.start_mark, f"`{name}` is not a file", remedy)
+    context.diagnostics.paths[shown_name] = path
+    return source
+
+
+def _matrix_items(context: ManifestContext, entry: MapNode) -> Iterator[LocatedItem]:
+    check_names(entry, _names(MatrixItem), context.diagnostics)
+    fields = check(MatrixFields, _part(entry, MatrixFields), context.diagnostics)
+    if fields is None:
+        raise InvalidEntry
+    names, values = list(fields.matrix), list(fields.matrix.values())
+    mark = entry.pairs["matrix"][1].start_mark
+    _check_combinations(context, math.prod(map(len, values)) * (fields.repeat or 1), mark)
+    if "prompt" not in entry.pairs:
+        remedy = 'a matrix needs a template, as in `prompt: "{{ animal }}"`'
+        raise context.invalid(entry.start_mark, "`prompt` is missing", remedy)
+    defaults = {"prompt": "", "id": "-".join(f"{{{{ col[{name!r}] }}}}" for name in names)}
+    template = ItemTemplate(context, entry, [*names, "row", "col"], file=context.diagnostics.file, defaults=defaults)
+    line = entry.start_mark.line + 1
+    rows = (
+        (line, number, dict(zip(names, combination, strict=True)))
+        for number, combination in enumerate(itertools.product(*values), 1)
+    )
+    yield from template.items(template.chosen(rows))
+
+
+def _check_combinations(context: ManifestContext, count: int, mark: Mark) -> None:
+    """Refuse matrices with too many items, alone or together; `count` includes repetitions."""
+    if count > MAX_COMBINATIONS:
+        shown = f"{count:,}" if count < _MAX_SHOWN_COUNT else "more than a quadrillion"
+        raise context.invalid(mark, f"the matrix has {shown} combinations", f"at most {MAX_COMBINATIONS:,}")
+    context.combinations_left -= count
+    if context.combinations_left < 0:
+        reason = f"the matrices up to here have more than {MAX_COMBINATIONS:,} combinations"
+        raise context.invalid(mark, reason, "make it several manifests")
+
+
+def _part(entry: MapNode, model: type[Fields]) -> MapNode:
+    names = _names(model)
+    return MapNode(entry.start_mark, {name: pair for name, pair in entry.pairs.items() if name in names})
+
+
+def _names(model: type[Fields]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _literal(text: str) -> str:
+    """Return a template that renders to the text itself."""
+    return text if "{" not in text else "{{ " + repr(text) + " }}"
