@@ -17,9 +17,9 @@ from batchkiln.core.outcomes import (
     outcome_of_create,
     outcome_of_read,
 )
-from batchkiln.core.planner import Candidate
 from batchkiln.core.queue_changes import Committed, Facts, Preparation, Priced, SavedOutput
-from batchkiln.core.queue_types import DownloadTask, NewAttempt, RequestKind, RequestNote, Scope, Viewpoint
+from batchkiln.core.queue_types import Candidate, DownloadTask, NewAttempt, Scope, Viewpoint
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import Accepted, ErrorInfo, GenerationRecord, RecordRead
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds

@@ -10,9 +10,10 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, ExitStatus, InputError, command_arguments
+from batchkiln.core.states import WITH_SERVICE
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.confirmations import cost_of_resolve
-from batchkiln.store import IN_HAND, Decision, ItemDetail, Resolved, Store, Writer, check_resolvable, undriven
+from batchkiln.store import Decision, ItemDetail, Resolved, Store, Writer, check_resolvable, undriven
 
 
 @command(
@@ -54,7 +55,7 @@ async def _resolve(
         check_resolvable(item, story.item.state, is_undriven=True)  # held below, where it matters
         print_status(cost_of_resolve(decision, story))
         _check_confirmed(item, confirm)
-        is_in_hand = story.item.state in IN_HAND
+        is_in_hand = story.item.state in WITH_SERVICE
         with undriven(common.queue) if is_in_hand else nullcontext():
             resolved = await store.write(_end, story, decision, generation_id)
     if common.is_json:
@@ -80,7 +81,7 @@ def _end(writer: Writer, asked: ItemDetail, decision: Decision, generation_id: s
         item,
         decision,
         generation_id=generation_id,
-        is_undriven=asked.item.state in IN_HAND,
+        is_undriven=asked.item.state in WITH_SERVICE,
         now=now,
     )
 

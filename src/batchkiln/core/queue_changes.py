@@ -9,10 +9,10 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import SavedFile
 from batchkiln.core.outcomes import Outcome
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.queue_types import Circumstances, DownloadTask
+from batchkiln.core.queue_types import Circumstances
 from batchkiln.core.responses import ErrorInfo, GenerationRecord
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import WaitReason
 
 # --- outcomes of an attempt ---------------------------------------------------------------------------
 
@@ -45,15 +45,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit came to: the outcome as it was settled, and what the next step needs.
+    """The outcome as it was settled, and the item's state after it.
 
-    `task` is there once the generation succeeded. `overcharged_credits` is what the record charges beyond the quote
-    and every cost named before.
+    `overcharged_credits` is what the record charges beyond the quote and every cost named before.
     """
 
     outcome: Outcome
     state: ItemState
-    task: DownloadTask | None = None
     overcharged_credits: int = 0
 
 

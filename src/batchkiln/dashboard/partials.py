@@ -1,15 +1,16 @@
 """The parts of the live pages, each of which is sent anew when it has changed."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
 from batchkiln.presentation.explain import Explanation, explain_item
 from batchkiln.presentation.item_context import read_item_context
-from batchkiln.store import RETRYABLE, ItemDetail, ItemSummary, Reader
+from batchkiln.store import ItemDetail, ItemSummary, Reader
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -86,7 +87,10 @@ def _read_story(reader: Reader, context: Context, job_name: str, item_name: str)
     return story, explain_item(story, summary, standing)
 
 
+_ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}
+
+
 def _actions(state: ItemState) -> tuple[str, ...]:
     if state in RETRYABLE:
         return ("retry",)
-    return {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}.get(state, ())
+    return _ACTIONS.get(state, ())

@@ -3,7 +3,7 @@
 from batchkiln.store.accounts import AccountStanding, AccountSummary, PastDay, SlotHolder
 from batchkiln.store.apply import ApplyOptions, ApplyReport
 from batchkiln.store.database import OLDEST_SQLITE, SCHEMA_VERSION, SQLITE_VERSION
-from batchkiln.store.events import ENDED_STATES, ItemEnded, LoggedEvent
+from batchkiln.store.events import ItemEnded, LoggedEvent
 from batchkiln.store.exports import ItemShape, ReportRow
 from batchkiln.store.generations import Hour, Paid, TracedAttempt, TracedItem
 from batchkiln.store.health import QueueHealth, UnresolvedKey, queue_health
@@ -24,21 +24,18 @@ from batchkiln.store.loads import QueuedLoad, RecipeCount
 from batchkiln.store.lock import Lease, QueueLock, undriven
 from batchkiln.store.misunderstood import AskedAgain
 from batchkiln.store.notification_cursor import Expiring, NotificationCursor
-from batchkiln.store.operations import RETRYABLE, CancelReport, RetryReport, Skipped
+from batchkiln.store.operations import CancelReport, RetryReport, Skipped
 from batchkiln.store.plans import Change, ChangeKind, JobRecipe, ManifestPlan, PriceQuestion, Uploads
 from batchkiln.store.preflight import is_open_to_others
 from batchkiln.store.queue_store import Store, Writer
 from batchkiln.store.reader import Reader, open_reader
-from batchkiln.store.resolution import IN_HAND, Decision, Resolved, check_resolvable
+from batchkiln.store.resolution import Decision, Resolved, check_resolvable
 from batchkiln.store.store import ChangeNotifier
 from batchkiln.store.store import Store as WorkerStore
 
 __all__ = [
-    "ENDED_STATES",
-    "IN_HAND",
     "OLDEST_SQLITE",
     "PAGE",
-    "RETRYABLE",
     "SCHEMA_VERSION",
     "SQLITE_VERSION",
     "AccountStanding",

@@ -10,7 +10,8 @@ from batchkiln.core.job import Attempt
 from batchkiln.core.outcome_errors import DAMAGED
 from batchkiln.core.outcomes import FACTS, Fact
 from batchkiln.core.queue_changes import Facts
-from batchkiln.core.queue_types import NewAttempt, RequestNote
+from batchkiln.core.queue_types import NewAttempt
+from batchkiln.core.rate_limits import RequestNote
 from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import to_milliseconds

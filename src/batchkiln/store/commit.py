@@ -27,7 +27,7 @@ from batchkiln.store.usage import DayOf
 def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
     connection: sqlite3.Connection, attempt_id: int, outcome: Outcome, facts: Facts, now: int, day_of: DayOf
 ) -> Committed:
-    """Apply an outcome to an attempt; return it as it was settled, and what the next step needs.
+    """Apply an outcome to an attempt; return it as it was settled, and the item's state.
 
     Raises `InvariantBroken` where the attempt or its item is not in a state that the outcome starts from.
     """
@@ -36,13 +36,8 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
     if start is None:
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
     settled, state = _Commit(connection, before, facts, now, day_of).apply(outcome, start)
-    is_ready = state is ItemState.DOWNLOADING and start is not state
-    return Committed(
-        settled,
-        state,
-        task=download_task(connection, attempt_id) if is_ready else None,
-        overcharged_credits=charge_beyond(before, attempt_row(connection, attempt_id)["cost_credits"]),
-    )
+    cost = attempt_row(connection, attempt_id)["cost_credits"]
+    return Committed(settled, state, overcharged_credits=charge_beyond(before, cost))
 
 
 def attempt_row(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from batchkiln.core.budget import BudgetLimit
-from batchkiln.core.planner import Candidate
 from batchkiln.core.queue_changes import (
     Failing,
     InputLost,
@@ -21,7 +20,7 @@ from batchkiln.core.queue_changes import (
     Uploaded,
     UploadsGone,
 )
-from batchkiln.core.queue_types import UploadHistory, WantedInput
+from batchkiln.core.queue_types import Candidate, UploadHistory, WantedInput
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.store.planner_snapshot import queued_heads

@@ -9,20 +9,18 @@ from typing import Concatenate, ParamSpec, TypeVar
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import Outcome
-from batchkiln.core.planner import Candidate
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (
+    Candidate,
     DownloadTask,
     Kind,
-    LoggedRequest,
     NewAttempt,
-    RequestNote,
     Snapshot,
     UploadHistory,
     Viewpoint,
     WantedInput,
 )
-from batchkiln.core.rate_limits import ServiceDay
+from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
 from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
 from batchkiln.store import attempts, commit, downloads, planner_snapshot, preparations, usage
 from batchkiln.store.account_changes import remember_time, update_account

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.outcomes import Outcome
-from batchkiln.core.planner import Candidate
 from batchkiln.core.queue_changes import (
     Committed,
     Facts,
@@ -20,7 +19,8 @@ from batchkiln.core.queue_changes import (
     Preparation,
     RecipeRefused,
 )
-from batchkiln.core.queue_types import DownloadTask, NewAttempt, RequestNote, WantedInput
+from batchkiln.core.queue_types import Candidate, DownloadTask, NewAttempt, WantedInput
+from batchkiln.core.rate_limits import RequestNote
 from batchkiln.core.responses import (
     CompleteReply,
     CreateReply,

@@ -1,6 +1,6 @@
 """The slot's actions. Each acquires a place, sends once, decides by the tables of outcomes, and commits."""
 
-from typing import Final, assert_never
+from typing import assert_never
 
 import structlog
 
@@ -20,9 +20,10 @@ from batchkiln.core.outcomes import (
     outcome_of_create,
     outcome_of_read,
 )
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitReason, Withdraw
+from batchkiln.core.planner import Poll, Replay, SetAside, Submit, Withdraw
 from batchkiln.core.queue_changes import Committed, Facts
-from batchkiln.core.queue_types import NewAttempt, RequestKind
+from batchkiln.core.queue_types import NewAttempt
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
@@ -45,13 +46,11 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
-from batchkiln.worker.account_worker import AccountWorker, Seen
+from batchkiln.core.waits import WaitReason
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import count_gone, is_gone
 
 log = structlog.get_logger()
-
-DENIED_IDS: Final = 2
-"""After this many generations in a row whose ids the service denies, the account begins nothing more in this run."""
 
 NotAccepted = Refused | IdempotencyConflict | Busy | TransientError
 
@@ -69,7 +68,7 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
     candidate = action.candidate
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
     request = worker.new_request(RequestKind.CREATE, now)
-    worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
+    worker.credits.take(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
     async with worker.rate_limited(request):
         new = NewAttempt(
             item_id=candidate.item_id,
@@ -80,11 +79,11 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
         )
         attempt = await worker.ports.queue.begin_attempt(new)
         if attempt is None:
-            worker.control.spend(-candidate.cost)
-            worker.count_stale_plan()
+            worker.credits.put_back(candidate.cost)
+            worker.plan_overtaken()
             return
-        worker.stale_plans = 0
-        worker.begun = attempt.id
+        worker.plan_carried_out()
+        worker.credits.began(attempt)
         await _send(worker, attempt)
 
 
@@ -95,9 +94,7 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
         await _commit_key_missing(worker, attempt, now)
         return
     request = worker.new_request(RequestKind.CREATE, now)
-    if not attempt.is_in_doubt and worker.begun != attempt.id:  # begun by an earlier run, and charged in none
-        worker.begun = attempt.id
-        worker.control.spend(attempt.quote_credits)
+    worker.credits.resume(attempt)
     async with worker.rate_limited(request):
         counted = await worker.ports.queue.resend(attempt.id, request)
         if counted is not None:
@@ -114,6 +111,7 @@ async def _send(worker: AccountWorker, attempt: Attempt) -> None:
         key_fingerprint=attempt.key_fingerprint,
     )
     now = worker.ports.clock.now()
+    worker.polls.touch(attempt.id, now.monotonic)
     outcome = outcome_of_create(attempt, reply)
     await _brake(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
     committed = await worker.ports.queue.commit(attempt, outcome, _facts_of_create(reply), now)
@@ -122,7 +120,7 @@ async def _send(worker: AccountWorker, attempt: Attempt) -> None:
 
 async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -> None:
     """Give up an attempt that created nothing; its item is queued again."""
-    _give_back(worker, action.attempt)
+    worker.credits.free(action.attempt)
     await worker.ports.queue.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
 
 
@@ -151,20 +149,21 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
             attempt.generation_id, key_fingerprint=attempt.key_fingerprint
         )
     after = worker.ports.clock.now()
-    worker.last_request_at[attempt.id] = after.monotonic
+    worker.polls.touch(attempt.id, after.monotonic)
     match reply:
         case RecordRead(record=record):
             worker.on_success(Call.READ, key=attempt.key_fingerprint)
-            worker.denied_ids = 0
-            observation = worker.watch(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
-            record = worker.unnamed.read(attempt.id, record, after.monotonic)
-            if _seen(record) != worker.seen.get(attempt.id):
+            worker.brakes.id_known()
+            observation = worker.polls.observe(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
+            record = worker.polls.interpret(attempt.id, record, after.monotonic)
+            if worker.polls.is_news(attempt.id, record):
+                worker.downloads.keep_links(attempt.id, record)  # before the commit lets the downloads look for them
                 facts = Facts(error=outcome_errors.error_of_record(record), record=record, observation=observation)
                 outcome = outcome_of_read(RecordRead(record))
                 _adopt_record(worker, attempt, record, await worker.ports.queue.commit(attempt, outcome, facts, after))
         case NotFound(error=error):
             worker.on_success(Call.READ)
-            worker.seen.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
+            worker.polls.denied(attempt.id)
             committed = await worker.ports.queue.commit(attempt, outcome_of_read(reply), Facts(error=error), after)
             if committed.state is ItemState.HELD:
                 _count_denied(worker, error)
@@ -198,10 +197,11 @@ async def _brake(
     """Let creates wait as the reply asks or its kind demands, and undo what an attempt took that created nothing."""
     if isinstance(reply, Accepted):
         worker.on_success(Call.CREATE, key=attempt.key_fingerprint)
-        worker.accepted(attempt)
+        worker.brakes.create_accepted(attempt.id, attempt.item_id)
+        worker.downloads.keep_links(attempt.id, reply.record)
         return
     if outcome.credits is Credits.FREED:
-        _give_back(worker, attempt)
+        worker.credits.free(attempt)
     if not isinstance(reply, AccountBlocked):  # blocks after the commit: it may end the run
         await _wait_after(worker, attempt, reply, now)
     gone = None if attempt.was_in_doubt else is_gone(reply)
@@ -225,26 +225,18 @@ async def _adopt_create(
 
 
 def _adopt_record(worker: AccountWorker, attempt: Attempt, record: GenerationRecord, committed: Committed) -> None:
-    """Keep in memory what the next step needs: the status seen, or the links that must not be stored (Law 8).
-
-    Nothing is awaited between the commit and this: a download that did not find the links here would read them again.
-    """
+    """Keep in memory what the next step needs: the record of an active generation, or the links of one that ended."""
     account, status = worker.viewpoint.account, record.status_word
     log.info("generation_seen", account=account, generation_id=record.id, status=status, state=committed.state)
     _block_overcharge(worker, attempt, committed.overcharged_credits)
     if committed.state is ItemState.ACTIVE:
-        worker.seen[attempt.id] = _seen(record)
-        return
-    worker.seen.pop(attempt.id, None)
-    worker.unnamed.forget(attempt.id)
-    if committed.task is not None:
-        worker.ready[attempt.id] = (committed.task, record)
+        worker.polls.recorded(attempt.id, record)
+    elif committed.state is ItemState.DOWNLOADING:
+        worker.polls.ended(attempt.id)
     else:
-        worker.last_request_at.pop(attempt.id, None)
-
-
-def _seen(record: GenerationRecord) -> Seen:
-    return record.status, record.status_word, record.cost_credits
+        worker.polls.forget(attempt.id)
+    if committed.state is not ItemState.DOWNLOADING:
+        worker.downloads.take_links(attempt.id)
 
 
 async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
@@ -288,7 +280,7 @@ async def _commit_key_missing(
 
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
     """Brake where one create after the other is refused in the same words: the request is hardly at fault then."""
-    times = worker.count_alike(error.said)
+    times = worker.brakes.create_refused(error.said)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
@@ -303,19 +295,19 @@ async def _hold_if_undecided(
 ) -> None:
     """Hand an attempt to a person that the service answers and does not decide, so that the account can go on."""
     if outcome.if_it_lasts is None or not await _is_service_there(worker, attempt, reply):
-        worker.undecided.pop(attempt.id, None)
+        worker.brakes.decided(attempt.id)
         return
-    since = worker.undecided.setdefault(attempt.id, now.monotonic)
-    held = outcome_if_undecided(outcome, attempt, now.monotonic - since)
+    seconds = worker.brakes.undecided_seconds(attempt.id, now.monotonic)
+    held = outcome_if_undecided(outcome, attempt, seconds)
     if held is UNCHANGED:
         return
     error = outcome_errors.error_of_create(reply)
     committed = await worker.ports.queue.commit(attempt, held, Facts(error=error), worker.ports.clock.now())
     if committed.state is ItemState.SUBMITTING:
         return
-    worker.undecided.pop(attempt.id, None)
+    worker.brakes.decided(attempt.id)
     if committed.outcome.credits is Credits.FREED:  # each send of it was refused by the firewall: it cost nothing
-        _give_back(worker, attempt)
+        worker.credits.free(attempt)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
     if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
@@ -343,8 +335,7 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
 
 def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
     """Brake where no id is known to the service: each further create is paid, and its result not found either."""
-    worker.denied_ids += 1
-    if worker.denied_ids >= DENIED_IDS:
+    if worker.brakes.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)
 
@@ -356,19 +347,11 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
     """
     if credit_count <= 0:
         return
-    if worker.begun == attempt.id:
-        worker.control.spend(credit_count)
+    worker.credits.overcharged(attempt, credit_count)
     said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
     log.warning("overcharged", account=worker.viewpoint.account, attempt=attempt.id, reason=said)
     blocked = AccountBlocked(AccountProblem.OVERCHARGED, ErrorInfo("overcharged", said))
     worker.control.block(worker.account_id, blocked, is_cut_off=False)
-
-
-def _give_back(worker: AccountWorker, attempt: Attempt) -> None:
-    """Undo what an attempt took of --max-credits; one of an earlier run has taken nothing."""
-    if worker.begun == attempt.id:
-        worker.begun = None
-        worker.control.spend(-attempt.quote_credits)
 
 
 def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:

@@ -9,18 +9,17 @@ from typing import Protocol, TypeVar
 
 from batchkiln.core.job import Attempt, InputFile, SavedFile
 from batchkiln.core.outcomes import Outcome
-from batchkiln.core.planner import Candidate
 from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (
+    Candidate,
     DownloadTask,
-    LoggedRequest,
     NewAttempt,
-    RequestNote,
     Snapshot,
     UploadHistory,
     Viewpoint,
     WantedInput,
 )
+from batchkiln.core.rate_limits import LoggedRequest, RequestNote
 from batchkiln.core.responses import (
     CompleteReply,
     CreateReply,

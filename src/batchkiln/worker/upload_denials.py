@@ -7,7 +7,7 @@ the day's files in vain, so that after two denials uploads rest for the account,
 from typing import Final
 
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import Candidate
+from batchkiln.core.queue_types import Candidate
 from batchkiln.core.response_rules import ReplyField, remedy_line
 from batchkiln.core.responses import (
     CompleteReply,
@@ -19,7 +19,8 @@ from batchkiln.core.responses import (
     Refused,
     TicketRefused,
 )
-from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, AccountWorker
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.backoffs import MISUNDERSTOOD_AT_MOST
 
 FILES_IN_VAIN: Final = 3
 """So many files of a day without one that ever worked, and the first reply that is not understood ends it.
@@ -51,16 +52,15 @@ async def denial_of(
 async def rest_if_in_vain(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
     """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
     _, account, _ = await worker.snapshot(worker.ports.clock.now())
-    if account.today.usage.upload_files < FILES_IN_VAIN:
+    if account.rates.usage.upload_files < FILES_IN_VAIN:
         return
     if not await _has_worked(worker, candidate.item_id):
-        own = worker.backoffs[call]
-        own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
+        worker.backoffs.wear_out(call)
 
 
 async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
     """Return whether an upload of the account was ever completed."""
-    if worker.has_uploaded:
+    if worker.brakes.has_uploaded:
         return True
     return (await worker.ports.queue.upload_history(worker.account_id, item_id)).has_completed
 
@@ -70,8 +70,7 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
 
     They do after the second time, where no create of the account was ever accepted with an image.
     """
-    times = worker.gone_assets.get(item_id, 0) + 1
-    worker.gone_assets[item_id] = times
+    times = worker.brakes.asset_gone(item_id)
     if times < MISUNDERSTOOD_AT_MOST:
         return False
     history = await worker.ports.queue.upload_history(worker.account_id, item_id)

@@ -12,7 +12,8 @@ from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import REFUSALS_IN_A_ROW, Answer, Fact, outcome_of_create
 from batchkiln.core.queue_changes import Facts, KeysConfigured
-from batchkiln.core.queue_types import NewAttempt, RequestKind, RequestNote, Scope
+from batchkiln.core.queue_types import NewAttempt, Scope
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import Accepted, ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading, to_milliseconds

@@ -8,9 +8,10 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.outcomes import CREATES, FACTS, Answer, Fact
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.queue_changes import Facts, HoldImposed
-from batchkiln.core.queue_types import HeldUntil, Scope, Viewpoint
+from batchkiln.core.queue_types import Scope, Viewpoint
+from batchkiln.core.rate_limits import HeldUntil
+from batchkiln.core.waits import WaitReason
 from batchkiln.store.misunderstood import end_waits
 from support.attempt_steps import begin
 from support.builders import NO, NOON, now_at

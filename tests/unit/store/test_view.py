@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.outcomes import Fact
-from batchkiln.core.planner import Candidate
 from batchkiln.core.queue_changes import Uploaded
-from batchkiln.core.queue_types import Scope, Snapshot, Viewpoint
+from batchkiln.core.queue_types import Candidate, Scope, Snapshot, Viewpoint
 from batchkiln.store import planner_snapshot
 from support.attempt_steps import account_of, begin, candidate, known, prepared
 from support.builders import NO, NOON, day_of
