@@ -9,7 +9,6 @@ from batchkiln.core.calls import Misunderstood
 from batchkiln.core.filenames import render
 from batchkiln.core.job import Attempt, InputFile, Order
 from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
-from batchkiln.core.states import ItemState
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +141,6 @@ class DownloadTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """The state that a record of the service brought its item to.
-
-    `overcharged_credits` is what the record says was charged beyond the quote and every cost known before.
-    """
-
-    state: ItemState
-    overcharged_credits: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class WantedInput:
     """A local image to upload, and an item that waits for it. `alike` are all inputs of the same content."""
 
@@ -160,6 +148,18 @@ class WantedInput:
     file: InputFile
     item_id: int
     alike: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UploadHistory:
+    """Whether uploads of an account have ever worked, as far as it is known, and whether an item needs any.
+
+    `has_completed`: an asset is here, or was. `was_used`: a create with an image was accepted.
+    """
+
+    has_completed: bool
+    was_used: bool
+    item_has_images: bool
 
 
 @dataclass(frozen=True, slots=True)

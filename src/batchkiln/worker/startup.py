@@ -9,6 +9,7 @@ from typing import Final, assert_never
 import structlog
 
 from batchkiln.core.calls import Call
+from batchkiln.core.queue_changes import CircumstancesKnown, HoldsCapped, KeysConfigured, TimeKnown
 from batchkiln.core.rate_limits import LoggedRequest, RequestKind
 from batchkiln.core.responses import (
     AccountBlocked,
@@ -31,7 +32,7 @@ ANSWERS_ABOUT_TIME: Final = 5
 async def resume_held(worker: AccountWorker) -> None:
     """Resume the items whose API key came back, before a run with nothing else to do ends."""
     fingerprints, now = worker.ports.service.fingerprints, worker.ports.clock.now()
-    await worker.ports.queue.resume_held_for_key(worker.account_id, fingerprints, now)
+    await worker.ports.queue.update_account(worker.account_id, KeysConfigured(fingerprints), now)
 
 
 async def sync_clock(worker: AccountWorker) -> None:
@@ -48,7 +49,7 @@ async def sync_clock(worker: AccountWorker) -> None:
         now = worker.ports.clock.now()
         due = worker.host.rates.due(now).after(worker.backoffs.calls[Call.DESCRIPTION].held)
         if due.at > now.monotonic:
-            await worker.wait("slot", due, worker.ports.queue.version)
+            await worker.wait("slot", due, worker.ports.queue.changes.version)
             continue
         answers += await _ask_time(worker, logged)
         if answers and (not worker.ports.clock.is_doubted or answers >= ANSWERS_ABOUT_TIME):
@@ -59,9 +60,9 @@ async def sync_clock(worker: AccountWorker) -> None:
     now = worker.ports.clock.now()
     if answers >= ANSWERS_ABOUT_TIME and not worker.ports.clock.is_observed:
         log.warning("service_time_unknown", account=worker.viewpoint.account, reason="no two replies agree on the time")
-    await worker.ports.queue.remember_time(now)
-    await worker.ports.queue.cap_holds(worker.account_id, now, logged_at=logged[-1].sent_at if logged else None)
-    await worker.ports.queue.forget_other_circumstances(worker.account_id, worker.circumstances)
+    holds = HoldsCapped(logged[-1].sent_at if logged else None)
+    for change in (TimeKnown(), holds, CircumstancesKnown(worker.circumstances)):
+        await worker.ports.queue.update_account(worker.account_id, change, now)
     await worker.restore_windows(logged, now)
 
 
@@ -75,7 +76,7 @@ async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> b
     if logged:
         request = replace(request, at=logged[-1].sent_at)
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_request(request)
+        await worker.ports.queue.record_request(request)
         reply = await worker.ports.service.describe()
     match reply:
         case Described(document=document):

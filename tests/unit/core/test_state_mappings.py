@@ -27,7 +27,12 @@ PARTIAL = {
     "store/diff.py:_EVENTS": CANCELABLE | {ItemState.REJECTED, ItemState.CANCELED, ItemState.HELD},  # never sent
     "presentation/explain.py:_STUCK": WITH_SERVICE,
     "presentation/explain.py:_ENDED": FINAL_STATES,
-    "store/attempts.py:_RESUMED": {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.SUCCEEDED},  # not disputed
+    "store/account_changes.py:_RESUMED": {
+        AttemptState.SENT,
+        AttemptState.ACTIVE,
+        AttemptState.SUCCEEDED,
+    },  # not disputed
+    "core/outcomes.py:ITEM_STATES": {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.SUCCEEDED},  # not ended
     "dashboard/partials.py:_ACTIONS": CANCELABLE | {ItemState.HELD},
 }
 """Mappings that are meant to hold some states only; every other one holds them all."""
