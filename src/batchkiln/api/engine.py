@@ -24,13 +24,14 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import SlidingWindow
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store import ChangeNotifier, Store, Work, WorkerStore
+from batchkiln.store import ChangeNotifier, Store, Work
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels
 from batchkiln.worker.run_state import HostRateLimit, RunState
 
 if TYPE_CHECKING:
+    from batchkiln.store import WorkerStore
     from batchkiln.tracing.tracing import Listener
     from batchkiln_service import LocalService
 
@@ -47,7 +48,7 @@ class ServiceRuntime:
     profile: Profile
     base_url: str
     clock: ServiceClock
-    store: WorkerStore
+    store: "WorkerStore"
     machine: HostRateLimit
     paces: DurationModels
     mapping: ReplyMapping
