@@ -1,4 +1,4 @@
-"""The driver of one queue: its lock, its workers, and the services they talk to."""
+"""The engine that drives one queue: its lock, its workers, and the services they talk to."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -56,7 +56,7 @@ class Queue:
         self.writer = store
         self._beside: Store | None = None  # for changes while the other one is busy with driving
         self._changing = asyncio.Lock()
-        self._driver: Engine | None = None
+        self._engine: Engine | None = None
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
@@ -144,15 +144,15 @@ class Queue:
 
         Raises `QueueInUse` where anybody drives the queue already.
         """
-        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the scheduler
+        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
 
-        async with open_engine(self.writer, self.setting, control, command=command) as driver:
-            self._driver = driver
+        async with open_engine(self.writer, self.setting, control, command=command) as engine:
+            self._engine = engine
             try:
-                yield driver
+                yield engine
             finally:
-                self._driver = None
-                driver.announce()
+                self._engine = None
+                engine.announce()
 
     async def start(
         self,
@@ -195,9 +195,9 @@ class Queue:
         from batchkiln.api.run import Run  # noqa: PLC0415  slow to import, and only who drives needs them
         from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
 
-        async with self.driving(RunState(scope=scope), command="python") as driver:
+        async with self.driving(RunState(scope=scope), command="python") as engine:
             begun.set()
-            return await Run(driver, self.reader, wishes, jobs=jobs or None).run()
+            return await Run(engine, self.reader, wishes, jobs=jobs or None).run()
 
     async def join(self) -> RunResult:
         """Wait until the drive has ended by itself, and tell what it has come to; raise what ended it otherwise."""
@@ -217,9 +217,9 @@ class Queue:
         """
         if self._task is None:
             return None
-        if self._driver is not None:
-            self._driver.control.stop()
-            self._driver.announce()
+        if self._engine is not None:
+            self._engine.control.stop()
+            self._engine.announce()
         return await self.join()
 
     async def run(
@@ -325,8 +325,8 @@ class Queue:
         """Give a turn now and after each change, and a last one when nobody drives the queue any more."""
         ticker = ServiceClock()
         while True:
-            if self._driver is not None:
-                news = self._driver.news.next()  # before looking, so that none is missed
+            if self._engine is not None:
+                news = self._engine.news.next()  # before looking, so that none is missed
                 yield
                 await news.wait()
                 continue
@@ -334,7 +334,7 @@ class Queue:
                 await self.join()  # it is closing what it had opened, or tells what ended it
             is_driven = await self.reader.read(_is_driven)
             yield
-            if not is_driven and self._driver is None:
+            if not is_driven and self._engine is None:
                 return
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, asyncio.Event())
 
@@ -349,7 +349,7 @@ class Queue:
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
-        services = self._driver.services if self._driver is not None else {}
+        services = self._engine.services if self._engine is not None else {}
         observed = {
             name: service.clock.now().instant for name, service in services.items() if service.clock.is_observed
         }
@@ -414,7 +414,7 @@ class Queue:
         While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            is_at_work = self._driver is not None and bool(self._driver.workers)
+            is_at_work = self._engine is not None and bool(self._engine.workers)
             if is_at_work and self._beside is None:
                 self._beside = await Store.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
