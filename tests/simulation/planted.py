@@ -126,14 +126,14 @@ BUGS: Final = (
     ),
     Bug(
         "the gap between polls is forgotten at a restart",
-        "worker/account_worker.py",
-        "if attempt_id not in self.last_request_at and last_read_at is not None:",
+        "worker/poll_timing.py",
+        "if attempt_id not in self._touched_at and last_read_at is not None:",
         "if False:",
     ),
     Bug(
         "windows are forgotten at a restart",
         "worker/startup.py",
-        "    worker.restore_windows(logged, now)\n",
+        "    await worker.restore_windows(logged, now)\n",
         "",
     ),
     Bug(
@@ -223,8 +223,8 @@ BUGS: Final = (
     Bug(
         "a dead link is tried for ever",
         "worker/downloader.py",
-        "if ready := worker.ready.pop(attempt_id, None):",
-        "if ready := worker.ready.get(attempt_id):",
+        "if record := worker.downloads.take_links(attempt_id):",
+        "if record := worker.downloads._links.get(attempt_id):",
     ),
     Bug(
         "a replay takes no place in the windows",
@@ -296,7 +296,7 @@ BUGS: Final = (
     Bug(
         "uploads of a day are not bounded",
         "worker/prefetch.py",
-        "files_left = worker.limits.upload_files_per_day - account.today.usage.upload_files",
+        "files_left = worker.rates.limits.upload_files_per_day - account.rates.usage.upload_files",
         "files_left = 10**9",
     ),
     Bug(
@@ -409,7 +409,7 @@ BUGS: Final = (
     ),
     Bug(
         "what is not understood is asked for ever",
-        "core/planner.py",
+        "core/account_view.py",
         "        if self.rests(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
         "",
         caught_by="tests/unit/worker/test_endpoints.py",  # the local service is understood
@@ -417,8 +417,8 @@ BUGS: Final = (
     Bug(
         "a quote's trouble is forgotten by a poll",
         "worker/account_worker.py",
-        "        self.backoffs[call] = Backoff()\n        if call in self._misunderstood:",
-        "        self.backoffs = {each: Backoff() for each in Call}\n        if call in self._misunderstood:",
+        "        self.backoffs.reset(call)\n        if call in self._misunderstood:",
+        "        self.backoffs.calls = {each: Backoff() for each in Call}\n        if call in self._misunderstood:",
         caught_by="tests/unit/worker/test_endpoints.py",  # no quote of the worlds fails for long
     ),
     Bug(
@@ -430,9 +430,9 @@ BUGS: Final = (
     ),
     Bug(
         "one recipe that fails holds up the others",
-        "worker/account_worker.py",
-        "            is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)\n",
-        "            is_alone, of = False, ()\n",
+        "worker/backoffs.py",
+        "        is_alone = bool(own) and all(each.fails_alone(passed) for each in own)\n",
+        "        is_alone, own, draws = False, (), draws[:1]\n",
         caught_by="tests/unit/worker/test_endpoints.py",
     ),
 )

@@ -4,7 +4,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from batchkiln.core.job import Attempt
-from batchkiln.core.queue_types import NewAttempt, RequestKind, RequestNote, Scope, Viewpoint
+from batchkiln.core.queue_types import NewAttempt, Scope, Viewpoint
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import attempts, preparations
 

@@ -67,7 +67,7 @@ def service_limits(limits: ClientLimits) -> "Limits":
     from batchkiln_service import Limits  # noqa: PLC0415  as above
 
     return Limits(
-        active_generations=limits.active_generations,
+        active_generations=1,  # the one slot of Law 4
         creates_per_minute=limits.creates_per_minute,
         creates_per_day=limits.creates_per_day,
         reads_per_minute=limits.reads_per_minute,

@@ -8,11 +8,11 @@ from batchkiln.api.engine import Engine
 from batchkiln.api.notify_events import ITEMS_NAMED, notice_id
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.polling import RETENTION_WARNING, retention_ends_at
 from batchkiln.core.queue_types import Outstanding
 from batchkiln.core.responses import AccountProblem
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import format_minute, plural
 from batchkiln.presentation.unread_replies import CALLS, misunderstanding
@@ -66,7 +66,7 @@ def _blocked(worker: AccountWorker, engine: Engine, uid: str, audience: frozense
     if problem is AccountProblem.OVERCHARGED:
         text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and what is queued stays queued."
     return Notification(
-        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.day.start_of(now)),
+        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.rates.day.start_of(now)),
         kind=NotificationKind.ACCOUNT_BLOCKED,
         at=now,
         title=f"{account} cannot work: {problem}",
@@ -106,7 +106,7 @@ def _spent(
     resumes_at = now.instant_of(due.at) if due.at < inf else None
     whose = "of the account" if due.reason is WaitReason.DAY_CREDITS else "that the job allows"
     return Notification(
-        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.day.start_of(now.instant)),
+        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.rates.day.start_of(now.instant)),
         kind=NotificationKind.BUDGET_SPENT,
         at=now.instant,
         title=f"{account}: today's credits are spent, {plural(outstanding.total, 'item')} left",

@@ -17,11 +17,10 @@ from batchkiln.api.run_result import RunResult
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.queue_types import Scope
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
-    ENDED_STATES,
     ApplyOptions,
     AskedAgain,
     CancelReport,
@@ -284,7 +283,7 @@ class Queue:
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))
-                if summary.state in ENDED_STATES:
+                if summary.state in AT_REST:
                     return summary
         raise NoDriver(
             f"{job}/{item} is {summary.state}, and nobody drives {self.setting.queue} any more; `start` goes on"

@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from batchkiln.core.states import ItemState
-from batchkiln.store import ENDED_STATES, ItemEnded, ItemSummary, Reader, Store
+from batchkiln.core.states import AT_REST, ItemState
+from batchkiln.store import ItemEnded, ItemSummary, Reader, Store
 
 _EVENTS_AT_ONCE: Final = 1000
 
@@ -23,7 +23,7 @@ class Results:
 
     async def so_far(self) -> AsyncGenerator[ItemSummary]:
         """Give the items that have ended, state by state."""
-        for state in ENDED_STATES:
+        for state in AT_REST:
             last_ids, newest = self._pages.setdefault(state, ([], []))
             is_over = False
             while not is_over:

@@ -138,12 +138,12 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
     return WorkerState(
         account=f"{worker.viewpoint.profile}/{worker.viewpoint.account}",
         credits_today=usage.credits if usage else 0,
-        credits_limit=worker.limits.credits_per_day,
-        creates=worker.creates.used(now.monotonic),
-        creates_limit=worker.limits.creates_per_minute,
-        reads=worker.reads.used(now.monotonic),
-        reads_limit=worker.limits.reads_per_minute,
+        credits_limit=worker.rates.limits.credits_per_day,
+        creates=worker.rates.creates.window.used(now.monotonic),
+        creates_limit=worker.rates.limits.creates_per_minute,
+        reads=worker.rates.reads.window.used(now.monotonic),
+        reads_limit=worker.rates.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
-        trouble=worker.trouble,
+        trouble=worker.backoffs.trouble,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )

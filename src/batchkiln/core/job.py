@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 
 class Mode(StrEnum):
@@ -107,10 +108,9 @@ class AttemptState(StrEnum):
     DISPUTED = "disputed"  # not decided by the service, or its id is denied: a person decides
     ABANDONED = "abandoned"  # a person ended it
 
-    @property
-    def is_unresolved(self) -> bool:
-        """Whether the account's one slot is taken by it."""
-        return self in {AttemptState.SENT, AttemptState.ACTIVE}
+
+RESERVING: Final = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
+"""States in which the quote of an attempt without a generation's id still counts as reserved in its job."""
 
 
 @dataclass(frozen=True, slots=True)

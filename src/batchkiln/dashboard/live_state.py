@@ -56,6 +56,6 @@ def _told(worker: AccountWorker) -> AccountLive:
     said = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
         wait=None if due is None else wait_of(due, worker.ports.clock.now()),
-        said=sanitize(worker.trouble) if worker.trouble else None,
+        said=sanitize(worker.backoffs.trouble) if worker.backoffs.trouble else None,
         blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
     )

@@ -12,10 +12,11 @@ from typing import Final, TypeVar
 
 from batchkiln.api.engine import Engine
 from batchkiln.client import ObservingClient
+from batchkiln.core.calls import Call
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.planner import AccountView, WaitReason
-from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import Throttled, Unavailable
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_duration
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.run_state import RunState
@@ -78,10 +79,10 @@ class Counted:
 
     async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
         # By the windows of creates and reads alone: what rests, since it is not understood, is asked on purpose.
-        worker, due_of = self.worker, AccountView.create_due if kind.is_create else AccountView.read_due
+        worker, call = self.worker, Call.CREATE if kind.is_create else Call.READ
         now = worker.ports.clock.now()
         _, account, _ = await worker.snapshot(now)
-        due, limits, used = due_of(account, now), worker.limits, account.today.usage
+        due, limits, used = account.call_due(call, now), worker.rates.limits, account.rates.usage
         if due.at - now.monotonic > LONGEST_WAIT_SECONDS:
             how_long = "" if due.at == inf else f" {format_duration(due.at - now.monotonic)}"
             raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
@@ -89,5 +90,5 @@ class Counted:
             used.upload_bytes + size_bytes > limits.upload_bytes_per_day
         ):
             raise NoPlace("today's uploads of the account are used up")
-        if not await worker.wait_until_due(due_of):
+        if not await worker.wait_for_capacity(call):
             raise NoPlace("the program is being stopped")

@@ -36,6 +36,6 @@ def known_of(
             usage=usage_today(summary, profile, now),
             logged=tuple(reader.accounts.logged_requests(summary.profile, kept_seconds(profile.limits))),
             account_id=summary.id,
-            reads_held_until=summary.reads_held.until if summary.reads_held else None,
+            reads_held=summary.reads_held,
         )
     return known

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.core.queue_types import RequestKind, RequestNote
-from batchkiln.core.rate_limits import day_starts
+from batchkiln.core.rate_limits import RequestKind, RequestNote, day_starts
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store import ChangeNotifier, Store
 

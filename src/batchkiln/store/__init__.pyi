@@ -27,9 +27,6 @@ from batchkiln.store.database import (
     SQLITE_VERSION as SQLITE_VERSION,
 )
 from batchkiln.store.events import (
-    ENDED_STATES as ENDED_STATES,
-)
-from batchkiln.store.events import (
     ItemEnded as ItemEnded,
 )
 from batchkiln.store.events import (
@@ -135,9 +132,6 @@ from batchkiln.store.notification_cursor import (
     NotificationCursor as NotificationCursor,
 )
 from batchkiln.store.operations import (
-    RETRYABLE as RETRYABLE,
-)
-from batchkiln.store.operations import (
     CancelReport as CancelReport,
 )
 from batchkiln.store.operations import (
@@ -173,9 +167,6 @@ from batchkiln.store.reader import (
 )
 from batchkiln.store.reader import (
     open_reader as open_reader,
-)
-from batchkiln.store.resolution import (
-    IN_HAND as IN_HAND,
 )
 from batchkiln.store.resolution import (
     Decision as Decision,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.queue_types import HeldUntil, LoggedRequest, Snapshot, Viewpoint
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.queue_types import Snapshot, Viewpoint
+from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import misunderstood
@@ -47,7 +47,7 @@ class AccountStanding:
 
     account: str
     holder: SlotHolder | None
-    usage: DayUsage
+    usages: tuple[DayUsage, ...]
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     is_ready: bool
@@ -82,14 +82,14 @@ class Accounts:
         item = self._connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
         inputs = input_ids_of(item["inputs"])
         if row is None:
-            return AccountStanding(name, None, DayUsage(), None, None, is_ready=not inputs)
+            return AccountStanding(name, None, (DayUsage(),), None, None, is_ready=not inputs)
         holder = self._connection.execute(query("slot_holder"), {"account_id": row["id"]}).fetchone()
         return AccountStanding(
             account=name,
             holder=None
             if holder is None
             else SlotHolder(holder["item_id"], holder["job"], holder["item"], ItemState(holder["state"])),
-            usage=usages(self._connection, row["id"], [day])[0],
+            usages=usages(self._connection, row["id"], [day]),
             creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
             reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
             is_ready=_are_uploaded(self._connection, row["id"], inputs),

@@ -10,7 +10,8 @@ from batchkiln.core.duration_model import Observation
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt, AttemptState
 from batchkiln.core.outcomes import OUTCOMES, Answer, Stale
-from batchkiln.core.queue_types import NewAttempt, RequestNote
+from batchkiln.core.queue_types import NewAttempt
+from batchkiln.core.rate_limits import RequestNote
 from batchkiln.core.request import idempotency_key, request_body
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import Event, ItemState

@@ -15,7 +15,7 @@ from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.queue_types import Outstanding, Scope
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.planner_snapshot import outstanding
@@ -24,9 +24,6 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 UNDER_WAY_SHOWN: Final = 100
-
-
-_MOVING_STATES: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ class JobSummary:
     @property
     def is_finished(self) -> bool:
         """Whether only a person can still change anything: nothing is under way, and nothing queued may start."""
-        is_moving = any(self.items[state] for state in _MOVING_STATES)
+        is_moving = any(self.items[state] for state in UNDER_WAY)
         return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.core.errors import command_arguments
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
@@ -21,9 +21,6 @@ from batchkiln.store.staging import transaction
 from batchkiln.store.transitions import log_job_event, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
-
-RETRYABLE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.CANCELED})
-_RETRIED_UNNAMED: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)  # a cancel was a person's wish
 
 _NOT_RETRIED: Final = {
     ItemState.QUEUED: "it is queued already",
@@ -33,7 +30,7 @@ _NOT_RETRIED: Final = {
     ItemState.DONE: "it is done; its files are there",
     ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
-_NOT_CANCELED: Final = {
+_NOT_CANCELED: Final = {state: f"it has ended: {state}" for state in FINAL_STATES} | {
     ItemState.SUBMITTING: (
         "it was sent, and may be paid already; if so, it will be fetched. `batchkiln resolve --as failed {item}` gives "
         "it up while no process drives the queue"
@@ -44,9 +41,6 @@ _NOT_CANCELED: Final = {
     ),
     ItemState.DOWNLOADING: "downloading: it is paid already and will be fetched",
     ItemState.DONE: "it is done; its files are there",
-    ItemState.FAILED: "it has ended: failed",
-    ItemState.REJECTED: "it has ended: rejected",
-    ItemState.EXPIRED: "it has ended: expired",
     ItemState.CANCELED: "it is canceled already",
     ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
@@ -92,7 +86,7 @@ def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Seq
         rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
         found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
     else:
-        found = [_retried(connection, job_id, state) for state in _RETRIED_UNNAMED]
+        found = [_retried(connection, job_id, state) for state in NOT_DELIVERED]
     costs = [entry.cost for entry in found if entry.cost is not None]
     return RetryReport(
         requeued={entry.state: entry.count for entry in found if entry.count},
@@ -113,7 +107,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
         transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
-    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, _RETRIED_UNNAMED)
+    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, NOT_DELIVERED)
     counts = _each(connection, pages, RETRYABLE, requeue)
     return RetryReport(
         requeued=counts,

@@ -9,8 +9,7 @@ from datetime import datetime
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, AttemptState
-from batchkiln.core.planner import Candidate, QueueView
-from batchkiln.core.queue_types import Kind, Outstanding, Scope, Snapshot, Viewpoint
+from batchkiln.core.queue_types import Candidate, Kind, Outstanding, QueueView, Scope, Snapshot, Viewpoint
 from batchkiln.core.states import ItemState
 from batchkiln.store.misunderstood import misunderstood
 from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, order_of

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.job import SavedFile
-from batchkiln.core.planner import Candidate
-from batchkiln.core.queue_types import DownloadTask, WantedInput
+from batchkiln.core.queue_types import Candidate, DownloadTask, WantedInput
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds

@@ -5,9 +5,10 @@ import sqlite3
 from datetime import datetime
 
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.queue_types import HeldUntil, Viewpoint
+from batchkiln.core.queue_types import Viewpoint
+from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.core.waits import WaitReason
 
 
 def instant(milliseconds: int | None) -> datetime | None:

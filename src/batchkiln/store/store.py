@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -12,25 +11,23 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Candidate, WaitReason
 from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.queue_types import (
+    Candidate,
     Circumstances,
     DownloadTask,
     Kind,
-    LoggedRequest,
-    Look,
     NewAttempt,
     Progress,
-    RequestNote,
     Snapshot,
     Viewpoint,
     WantedInput,
 )
-from batchkiln.core.rate_limits import ServiceDay
+from batchkiln.core.rate_limits import LoggedRequest, RequestNote, ServiceDay
 from batchkiln.core.responses import ErrorInfo, GenerationRecord
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import LATEST, ClockReading, from_milliseconds, to_milliseconds
+from batchkiln.core.waits import WaitReason
 from batchkiln.store import attempts, misunderstood, planner_snapshot, preparations, usage
 from batchkiln.store.charges import charge_beyond
 from batchkiln.store.database import Database
@@ -47,24 +44,13 @@ class ChangeNotifier:
         """Begin with nothing new."""
         self._changed = asyncio.Event()
         self.version = 0
-        self.begun = 0  # changes that are being written, or that others have told of
-
-    def begin(self) -> int:
-        """Note that a change of ours is about to be written; return its number."""
-        self.begun += 1
-        return self.begun
 
     def change(self) -> None:
         """Note a change that nobody needs to wake for: another follows it at once."""
         self.version += 1
 
     def announce(self) -> None:
-        """Wake everybody who waits, for a change that others may have made."""
-        self.begun += 1
-        self.tell()
-
-    def tell(self) -> None:
-        """Wake everybody who waits, for a change of ours that is written."""
+        """Wake everybody who waits: something was changed, or may have been by others."""
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -105,33 +91,15 @@ class Store:
     async def _record(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        self._news.begin()
         try:
             return await self._database.write(work, *args, **kwargs)
         finally:
-            self._news.tell()
-
-    async def _record_and_look(
-        self,
-        look: Look,
-        work: Callable[Concatenate[sqlite3.Connection, P], Progress],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Progress:
-        """Record, and look at the queue in the same trip. What was begun before is in what is seen: it came first."""
-        number = self._news.begin()
-        try:
-            progress, snapshot = await self._database.write(_and_look, look, work, args, kwargs)
-        finally:
-            self._news.tell()
-        is_current = self._news.begun == number
-        return replace(progress, seen=(self.version, snapshot)) if is_current else progress
+            self._news.announce()
 
     async def _record_quietly(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Record what is only the first half of a step: the reply's record wakes everybody."""
-        self._news.begin()
         try:
             return await self._database.write(work, *args, **kwargs)
         finally:
@@ -246,27 +214,22 @@ class Store:
         """Note that an attempt that created nothing is not sent again."""
         await self._record(attempts.record_withdrawn, attempt.id, to_milliseconds(now.instant))
 
-    async def record_accepted(
-        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
-    ) -> Progress:
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: ClockReading) -> Progress:
         """Note the generation's id and price, and how far it is."""
         at = to_milliseconds(now.instant)
-        return await self._record_and_look(look, _accept, attempt.id, record, at, self._day_of(now))
+        return await self._record(_accept, attempt.id, record, at, self._day_of(now))
 
     async def record_generation(
         self,
         attempt: Attempt,
         record: GenerationRecord,
         now: ClockReading,
-        look: Look,
         *,
         sighting: Observation | None = None,
     ) -> Progress:
         """Take over what a poll said, and what was seen of the duration of a success."""
         at = to_milliseconds(now.instant)
-        return await self._record_and_look(
-            look, _take_over, attempt.id, record, at, self._day_of(now), sighting=sighting
-        )
+        return await self._record(_take_over, attempt.id, record, at, self._day_of(now), sighting=sighting)
 
     def _day_of(self, now: ClockReading) -> usage.DayOf:
         return lambda instant: self._day.start_of(instant or now.latest)
@@ -401,17 +364,6 @@ class Store:
         await self._record(preparations.record_retention_ended, task, to_milliseconds(now.instant))
 
 
-def _and_look(
-    connection: sqlite3.Connection,
-    look: Look,
-    work: Callable[..., Progress],
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-) -> tuple[Progress, Snapshot]:
-    progress = work(connection, *args, **kwargs)
-    return progress, planner_snapshot.snapshot(connection, look.viewpoint, look.days)
-
-
 def _accept(
     connection: sqlite3.Connection, attempt_id: int, record: GenerationRecord, now: int, day_of: usage.DayOf
 ) -> Progress:
@@ -440,10 +392,8 @@ def _attempt(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
 
 
 def _progress(connection: sqlite3.Connection, before: sqlite3.Row, state: ItemState) -> Progress:
-    """Read what the download needs while the attempt is at hand, which saves a hop of its own."""
-    task = preparations.download_task(connection, before["id"]) if state is ItemState.DOWNLOADING else None
     cost = _attempt(connection, before["id"])["cost_credits"]
-    return Progress(state, task, overcharged_credits=charge_beyond(before, cost))
+    return Progress(state, charge_beyond(before, cost))
 
 
 def _account(connection: sqlite3.Connection, profile: str, name: str) -> int:

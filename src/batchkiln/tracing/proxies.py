@@ -12,8 +12,8 @@ from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, SavedFile
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Candidate
-from batchkiln.core.queue_types import DownloadTask, Look, NewAttempt, Progress, RequestNote, WantedInput
+from batchkiln.core.queue_types import Candidate, DownloadTask, NewAttempt, Progress, WantedInput
+from batchkiln.core.rate_limits import RequestNote
 from batchkiln.core.responses import (
     CompleteReply,
     CreateReply,
@@ -178,11 +178,9 @@ class HeardQueue(_Heard):
         await self._inner.note_read(attempt_id, request)
         self._recorder.reading(attempt_id)
 
-    async def record_accepted(
-        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
-    ) -> Progress:
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: ClockReading) -> Progress:
         """Note the generation."""
-        progress: Progress = await self._inner.record_accepted(attempt, record, now, look)
+        progress: Progress = await self._inner.record_accepted(attempt, record, now)
         self._recorder.seen(attempt, record, progress)
         return progress
 
@@ -191,12 +189,11 @@ class HeardQueue(_Heard):
         attempt: Attempt,
         record: GenerationRecord,
         now: ClockReading,
-        look: Look,
         *,
         sighting: Observation | None = None,
     ) -> Progress:
         """Take over what a poll said."""
-        progress: Progress = await self._inner.record_generation(attempt, record, now, look, sighting=sighting)
+        progress: Progress = await self._inner.record_generation(attempt, record, now, sighting=sighting)
         self._recorder.seen(attempt, record, progress)
         return progress
 

@@ -22,7 +22,6 @@ import structlog
 
 from batchkiln.clock import ServiceClock
 from batchkiln.core.job import Attempt, SavedFile
-from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.queue_types import Progress
 from batchkiln.core.responses import (
     Accepted,
@@ -45,6 +44,7 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.tracing.span_data import (
     AttemptMayBeOver,
     Draft,

@@ -1,7 +1,6 @@
 """One coroutine per action on the slot: write down, send once, record what came back."""
 
-from functools import partial
-from typing import Final, assert_never
+from typing import assert_never
 
 import structlog
 
@@ -20,8 +19,9 @@ from batchkiln.core.outcomes import (
     replay_wait_seconds,
     was_in_doubt,
 )
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitReason, Withdraw
-from batchkiln.core.queue_types import NewAttempt, Progress, RequestKind, RequestNote
+from batchkiln.core.planner import Poll, Replay, SetAside, Submit, Withdraw
+from batchkiln.core.queue_types import NewAttempt, Progress
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
@@ -43,13 +43,11 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading
-from batchkiln.worker.account_worker import AccountWorker, Seen
+from batchkiln.core.waits import WaitReason
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import count_gone, is_gone
 
 log = structlog.get_logger()
-
-DENIED_IDS: Final = 2
-"""After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
 
 NotAccepted = Refused | IdempotencyConflict | Busy | TransientError
 
@@ -65,7 +63,7 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
     candidate, service = action.candidate, worker.ports.service
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
     request = worker.new_request(RequestKind.CREATE, now)
-    worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
+    worker.credits.take(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
     async with worker.rate_limited(request):
         attempt = await worker.ports.queue.record_attempt(
             NewAttempt(
@@ -77,13 +75,13 @@ async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> No
             )
         )
         if attempt is None:
-            worker.control.spend(-candidate.cost)
-            worker.count_stale_plan()
+            worker.credits.put_back(candidate.cost)
+            worker.plan_overtaken()
             worker.ports.queue.announce()
             return
-        worker.stale_plans = 0
-        worker.begun = attempt.id
-        await _send(worker, attempt, request)
+        worker.plan_carried_out()
+        worker.credits.began(attempt)
+        await _send(worker, attempt)
 
 
 async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> None:
@@ -93,24 +91,22 @@ async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> No
         await worker.ports.queue.record_key_missing(attempt, ItemState.SUBMITTING, now)
         return
     request = worker.new_request(RequestKind.CREATE, now)
-    if not attempt.is_in_doubt and worker.begun != attempt.id:  # of an earlier run, and charged in none
-        worker.begun = attempt.id
-        worker.control.spend(attempt.quote_credits)
+    worker.credits.resume(attempt)
     async with worker.rate_limited(request):
         counted = await worker.ports.queue.record_replay(attempt.id, request)
         if counted is None:
             worker.ports.queue.announce()
             return
-        await _send(worker, counted, request)
+        await _send(worker, counted)
 
 
 async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -> None:
     """Give an attempt back that created nothing; its item is free to be begun anew, or not."""
-    _give_back(worker, action.attempt)
+    worker.credits.free(action.attempt)
     await worker.ports.queue.record_withdrawn(action.attempt, now)
 
 
-async def _send(worker: AccountWorker, attempt: Attempt, request: RequestNote) -> None:
+async def _send(worker: AccountWorker, attempt: Attempt) -> None:
     log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
     reply = await worker.ports.service.create(
         is_video=attempt.is_video,
@@ -119,14 +115,13 @@ async def _send(worker: AccountWorker, attempt: Attempt, request: RequestNote) -
         key_fingerprint=attempt.key_fingerprint,
     )
     now = worker.ports.clock.now()
-    worker.last_request_at[attempt.id] = now.monotonic
+    worker.polls.touch(attempt.id, now.monotonic)
     if isinstance(reply, Accepted):
         worker.on_success(Call.CREATE, key=attempt.key_fingerprint)
-        worker.accepted(attempt)
-        async with worker.looking:
-            accept = partial(worker.ports.queue.record_accepted, attempt, reply.record, now)
-            progress = await worker.record(accept, now, request=request)
-            _follow(worker, attempt, reply.record, progress)
+        worker.brakes.create_accepted(attempt.id, attempt.item_id)
+        worker.downloads.keep_links(attempt.id, reply.record)  # before the record lets the downloads look for them
+        progress = await worker.ports.queue.record_accepted(attempt, reply.record, now)
+        _follow(worker, attempt, reply.record, progress)
         if progress.state is ItemState.HELD:  # what is read as an id may be none, and each further create be paid
             said = f"the service answered with the generation {reply.record.id}, which another item has"
             known = AccountBlocked(AccountProblem.IDS_UNKNOWN, ErrorInfo("generation_known", said))
@@ -139,7 +134,7 @@ async def _record_answer(worker: AccountWorker, attempt: Attempt, reply: NotAcce
     """Record a reply that names no generation; the wait is known to all tracks before the record wakes them."""
     answer, error = answer_of(reply), _error_of(reply)
     if OUTCOMES[answer, was_in_doubt(attempt)].credits is Credits.FREED:
-        _give_back(worker, attempt)
+        worker.credits.free(attempt)
     if not isinstance(reply, AccountBlocked):
         await _wait_after(worker, attempt, reply, now)
     gone = None if was_in_doubt(attempt) else is_gone(reply)
@@ -187,7 +182,7 @@ async def _block(worker: AccountWorker, attempt: Attempt, reply: AccountBlocked,
 
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
     """Brake where one create after the other is refused in the same words: the request is hardly at fault then."""
-    times = worker.count_alike(error.said)
+    times = worker.brakes.create_refused(error.said)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
@@ -201,19 +196,19 @@ async def _hold_after_long(worker: AccountWorker, attempt: Attempt, reply: NotAc
     """Hand an attempt to a person that the service answers and does not decide, so that the account can go on."""
     event = hold_after_long(reply, attempt)
     if event is None or not await _is_service_there(worker, attempt, reply):
-        worker.undecided.pop(attempt.id, None)
+        worker.brakes.decided(attempt.id)
         return
-    since = worker.undecided.setdefault(attempt.id, now.monotonic)
-    if attempt.sends < SENDS_BEFORE_HOLD or now.monotonic - since < UNDECIDED_FOR.total_seconds():
+    seconds = worker.brakes.undecided_seconds(attempt.id, now.monotonic)
+    if attempt.sends < SENDS_BEFORE_HOLD or seconds < UNDECIDED_FOR.total_seconds():
         return
     error = _error_of(reply)
     error = error if error.code else ErrorInfo("no_reply", error.message)
     state = await worker.ports.queue.record_hold(attempt, event, error, worker.ports.clock.now())
     if state is ItemState.SUBMITTING:
         return
-    worker.undecided.pop(attempt.id, None)
+    worker.brakes.decided(attempt.id)
     if state is ItemState.REJECTED:  # each send of it was refused by the firewall: it cost nothing
-        _give_back(worker, attempt)
+        worker.credits.free(attempt)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
     if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
@@ -275,20 +270,21 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
             attempt.generation_id, key_fingerprint=attempt.key_fingerprint
         )
     after = worker.ports.clock.now()
-    worker.last_request_at[attempt.id] = after.monotonic
+    worker.polls.touch(attempt.id, after.monotonic)
     match reply:
         case RecordRead(record=record):
             worker.on_success(Call.READ, key=attempt.key_fingerprint)
-            worker.denied_ids = 0
-            sighting = worker.watch(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
-            record = worker.unnamed.read(attempt.id, record, after.monotonic)
-            if _seen(record) != worker.seen.get(attempt.id):
-                async with worker.looking:
-                    take_over = partial(worker.ports.queue.record_generation, attempt, record, after, sighting=sighting)
-                    _follow(worker, attempt, record, await worker.record(take_over, after))
+            worker.brakes.id_known()
+            sighting = worker.polls.observe(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
+            record = worker.polls.interpret(attempt.id, record, after.monotonic)
+            if worker.polls.is_news(attempt.id, record):
+                worker.downloads.keep_links(attempt.id, record)  # before the record lets the downloads look for them
+                queue = worker.ports.queue
+                progress = await queue.record_generation(attempt, record, after, sighting=sighting)
+                _follow(worker, attempt, record, progress)
         case NotFound(error=error):
             worker.on_success(Call.READ)
-            worker.seen.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
+            worker.polls.denied(attempt.id)
             if await worker.ports.queue.record_lost(attempt, error, after) is ItemState.HELD:
                 _count_denied(worker, error)
         case AccountBlocked() if worker.is_of_older_key(attempt, reply):
@@ -302,33 +298,24 @@ async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
 
 def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
     """Brake where no id is known to the service: each further create is paid, and its result not found either."""
-    worker.denied_ids += 1
-    if worker.denied_ids >= DENIED_IDS:
+    if worker.brakes.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)
 
 
 def _follow(worker: AccountWorker, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:
-    """Keep in memory what the next step needs: the status seen, or the links that must not be stored (Law 8).
-
-    Nobody looks at the queue between the record and this: a download that did not find them here would read them.
-    """
+    """Keep in memory what the next step needs: the record of an active generation, or the links of one that ended."""
     account, status = worker.viewpoint.account, record.status_word
     log.info("generation_seen", account=account, generation_id=record.id, status=status, state=progress.state)
     _meet_overcharge(worker, attempt, progress.overcharged_credits)
     if progress.state is ItemState.ACTIVE:
-        worker.seen[attempt.id] = _seen(record)
-        return
-    worker.seen.pop(attempt.id, None)
-    worker.unnamed.forget(attempt.id)
-    if progress.task is not None:
-        worker.ready[attempt.id] = (progress.task, record)
+        worker.polls.recorded(attempt.id, record)
+    elif progress.state is ItemState.DOWNLOADING:
+        worker.polls.ended(attempt.id)
     else:
-        worker.last_request_at.pop(attempt.id, None)
-
-
-def _seen(record: GenerationRecord) -> Seen:
-    return record.status, record.status_word, record.cost_credits
+        worker.polls.forget(attempt.id)
+    if progress.state is not ItemState.DOWNLOADING:
+        worker.downloads.take_links(attempt.id)
 
 
 def _meet_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int) -> None:
@@ -338,19 +325,11 @@ def _meet_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int)
     """
     if credit_count <= 0:
         return
-    if worker.begun == attempt.id:
-        worker.control.spend(credit_count)
+    worker.credits.overcharged(attempt, credit_count)
     said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
     log.warning("overcharged", account=worker.viewpoint.account, attempt=attempt.id, reason=said)
     blocked = AccountBlocked(AccountProblem.OVERCHARGED, ErrorInfo("overcharged", said))
     worker.control.block(worker.account_id, blocked, is_cut_off=False)
-
-
-def _give_back(worker: AccountWorker, attempt: Attempt) -> None:
-    """Undo what an attempt took of --max-credits; one of an earlier run has taken nothing."""
-    if worker.begun == attempt.id:
-        worker.begun = None
-        worker.control.spend(-attempt.quote_credits)
 
 
 def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:

@@ -12,19 +12,17 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, InputFile, SavedFile
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Candidate, WaitReason
 from batchkiln.core.queue_types import (
+    Candidate,
     Circumstances,
     DownloadTask,
-    LoggedRequest,
-    Look,
     NewAttempt,
     Progress,
-    RequestNote,
     Snapshot,
     Viewpoint,
     WantedInput,
 )
+from batchkiln.core.rate_limits import LoggedRequest, RequestNote
 from batchkiln.core.responses import (
     CompleteReply,
     CreateReply,
@@ -41,6 +39,7 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.waits import WaitReason
 
 
 class Clock(Protocol):
@@ -232,21 +231,18 @@ class Queue(Protocol):
     async def record_withdrawn(self, attempt: Attempt, now: ClockReading) -> None:
         """Note that an attempt that created nothing is not sent again."""
 
-    async def record_accepted(
-        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
-    ) -> Progress:
-        """Note the generation's id and price, and how far it is; look at the queue on the way."""
+    async def record_accepted(self, attempt: Attempt, record: GenerationRecord, now: ClockReading) -> Progress:
+        """Note the generation's id and price, and how far it is."""
 
     async def record_generation(
         self,
         attempt: Attempt,
         record: GenerationRecord,
         now: ClockReading,
-        look: Look,
         *,
         sighting: Observation | None = None,
     ) -> Progress:
-        """Take over what a poll said; look at the queue on the way."""
+        """Take over what a poll said."""
 
     async def record_lost(self, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> ItemState:
         """Note that the service denies the id."""

@@ -18,7 +18,8 @@ from batchkiln.core.responses import (
     Refused,
     TicketRefused,
 )
-from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, AccountWorker
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.backoffs import MISUNDERSTOOD_AT_MOST
 
 FILES_IN_VAIN: Final = 3
 """So many files of a day without one that ever worked, and the first reply that is not understood ends it.
@@ -44,18 +45,17 @@ async def denial_of(
             denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
         case _:
             return None
-    has_worked = worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)
+    has_worked = worker.brakes.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)
     return None if has_worked else denial
 
 
 async def rest_if_in_vain(worker: AccountWorker, call: Call) -> None:
     """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
     _, account, _ = await worker.snapshot(worker.ports.clock.now())
-    if account.today.usage.upload_files < FILES_IN_VAIN:
+    if account.rates.usage.upload_files < FILES_IN_VAIN:
         return
-    if not (worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)):
-        own = worker.backoffs[call]
-        own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
+    if not (worker.brakes.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)):
+        worker.backoffs.wear_out(call)
 
 
 async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
@@ -63,8 +63,7 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
 
     They do after the second time, where no create of the account was ever accepted with an image.
     """
-    times = worker.gone_assets.get(item_id, 0) + 1
-    worker.gone_assets[item_id] = times
+    times = worker.brakes.asset_gone(item_id)
     if times < MISUNDERSTOOD_AT_MOST or not await worker.ports.queue.has_untried_images(item_id, worker.account_id):
         return False
     told = f"gave an address that the service itself denies ({error.said})"

@@ -11,7 +11,8 @@ import pytest
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.queue_types import Look, NewAttempt, RequestKind, RequestNote, Scope
+from batchkiln.core.queue_types import NewAttempt, Scope
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading, from_milliseconds, to_milliseconds
@@ -323,11 +324,10 @@ def test_plan_of_an_account_that_is_no_longer_first_is_stale(world: World) -> No
 
 async def test_reply_without_a_date_counts_in_the_day_that_may_have_begun(world: World, sent: Attempt) -> None:
     """Law 5: in the second in which the service's clock is not known, today may be over."""
-    look = Look(viewpoint_of(world), (day_of(NOON),))
     midnight = day_of(NOON) + timedelta(days=1)
     now = ClockReading(0.0, instant=midnight - timedelta(seconds=0.2), latest=midnight + timedelta(seconds=0.5))
 
-    await world.store.record_accepted(sent, generation(created_at=None), now, look)
+    await world.store.record_accepted(sent, generation(created_at=None), now)
 
     assert standing(world) == Standing("active", "active", (0, 10, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10})
 

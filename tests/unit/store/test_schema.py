@@ -9,7 +9,7 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.queue_types import RequestKind, RequestNote
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import GenerationStatus
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.store import attempts

@@ -1,6 +1,5 @@
 """The store's own part: news, waits and the service's time."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -9,15 +8,14 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.queue_types import HeldUntil, Look, Scope, Viewpoint
+from batchkiln.core.queue_types import Scope, Viewpoint
+from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import Event
-from batchkiln.store.database import Database
+from batchkiln.core.waits import WaitReason
 from batchkiln.store.misunderstood import end_waits
-from batchkiln.store.store import ChangeNotifier, Store
 from support.attempt_steps import begin
-from support.builders import NO, NOON, now_at, record
-from support.worker_world import PROFILE, World
+from support.builders import NO, NOON, now_at
+from support.worker_world import World
 
 
 @pytest.fixture
@@ -53,30 +51,6 @@ async def test_failed_fact_is_news_as_well(world: World) -> None:
         await world.store.record_hold(attempt, Event.KEY_CONFLICT, NO, now_at())
 
     assert world.store.version == version + 1
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-async def test_what_a_record_sees_is_told_only_while_it_is_true(world: World, *, is_first: bool) -> None:
-    """A change that was begun before a record is in what it sees; one that was begun after it makes that old."""
-    attempt = begin(world)
-    assert attempt is not None
-    database = await Database.open_for_writing(world.path)  # with a thread, for which both wait
-    store = Store(database, ChangeNotifier(), profile=PROFILE, day=world.day, keep_requests_seconds=60.0)
-    look = Look(Viewpoint(attempt.account_id, PROFILE, "main", is_first=True, scope=Scope()), (NOON,))
-    accepted = store.record_accepted(attempt, record(id="gen-1"), now_at(), look)
-    wait = store.hold(attempt.account_id, creates=True, until=NOON, reason=WaitReason.THROTTLED)
-
-    if is_first:
-        progress, _ = await asyncio.gather(accepted, wait)
-    else:
-        _, progress = await asyncio.gather(wait, accepted)
-
-    if is_first:
-        assert progress.seen is None
-    else:
-        assert progress.seen == (store.version, await store.snapshot(look.viewpoint, look.days))
-        assert progress.seen[1].creates_held is not None
-    await database.close()
 
 
 async def test_wait_is_kept(world: World) -> None:

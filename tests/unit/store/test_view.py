@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.planner import Candidate
-from batchkiln.core.queue_types import Scope, Snapshot, Viewpoint
+from batchkiln.core.queue_types import Candidate, Scope, Snapshot, Viewpoint
 from batchkiln.core.states import ItemState
 from batchkiln.store import attempts, planner_snapshot, preparations
 from support.attempt_steps import NOW_MS, account_of, begin
