@@ -290,7 +290,7 @@ def _digest(profile: Profile) -> str:
 
 @asynccontextmanager
 async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
-    """Hold the queue's lock and everything a drive needs. Raises `QueueInUse` where another process has it."""
+    """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
     async with store.locked(command=command, now=setting.surroundings.wall()):
         engine = Engine(store, setting, control)
         try:

@@ -70,7 +70,7 @@ class Queue:
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
 
-        Applying again is safe: known items are left alone, new ones are added. Raises `InputError` with all
+        Applying again is safe: known items are left alone, new ones are added. Raise `InputError` with all
         mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
@@ -141,7 +141,7 @@ class Queue:
     async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
         """Hold the queue's lock for a drive of one's own making, as the commands do.
 
-        Raises `QueueInUse` where anybody drives the queue already.
+        Raise `QueueInUse` where anybody drives the queue already.
         """
         from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
 
@@ -163,7 +163,7 @@ class Queue:
         """Begin to drive, beside the caller: the jobs named, or whatever is in the queue.
 
         `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
-        spent; `forever` waits for more. Raises `QueueInUse` where anybody drives the queue already, and
+        spent; `forever` waits for more. Raise `QueueInUse` where anybody drives the queue already, and
         `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
@@ -269,7 +269,7 @@ class Queue:
     async def wait_job(self, job: str) -> JobView:
         """Wait until nothing of a job can change any more without a person, whoever drives the queue.
 
-        Raises `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
+        Raise `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
         """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
@@ -290,7 +290,7 @@ class Queue:
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
-        """Give the history's events as they come, from now on, or those behind an event's id.
+        """Yield the history's events as they come, from now on, or those behind an event's id.
 
         Ends when nobody drives the queue any more and all is told.
         """
@@ -303,7 +303,7 @@ class Queue:
                         yield event
 
     async def results(self, job: str) -> AsyncGenerator[ItemSummary]:
-        """Give each item of a job when it has ended or needs a person; first those that did so before.
+        """Yield each item of a job when it has ended or needs a person; first those that did so before.
 
         Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
         """
@@ -321,7 +321,7 @@ class Queue:
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Give a turn now and after each change, and a last one when nobody drives the queue any more."""
+        """Yield a turn now and after each change, and a last one when nobody drives the queue any more."""
         ticker = ServiceClock()
         while True:
             if self._engine is not None:
@@ -340,11 +340,11 @@ class Queue:
     # --- looking ---
 
     async def status(self, job: str) -> JobView:
-        """Tell how far a job has come, and when it will end."""
+        """Return how far a job has come, and when it will end."""
         return (await self._overview([job])).jobs[0]
 
     async def overview(self) -> Overview:
-        """Tell of all jobs, of what the accounts have used today, and of who drives the queue."""
+        """Return all jobs, the accounts' usage of today, and the process that drives the queue."""
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
@@ -355,7 +355,7 @@ class Queue:
         return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Give a job's items in their order, page by page."""
+        """Yield a job's items in their order, page by page."""
         after = 0
         while page := await self.reader.read(_page, job, state, after):
             for item in page:
@@ -363,7 +363,7 @@ class Queue:
             after = page[-1].id
 
     async def show(self, job: str, item: str) -> ItemDetail:
-        """Tell all of one item: its request, attempts, files and history."""
+        """Return one item with its request, attempts, files and history."""
         return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
     # --- changing ---
@@ -408,7 +408,7 @@ class Queue:
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
-        """Give a connection for a change, one change at a time, and wake whoever drives the queue.
+        """Yield a connection for a change, one change at a time, and wake whoever drives the queue.
 
         While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
         """
@@ -429,6 +429,6 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
 
 
 def _is_driven(reader: Reader) -> bool:
-    """Tell whether a living process has written down that it drives the queue."""
+    """Return whether a living process holds the queue's lease."""
     held = reader.lease()
     return held is not None and held.is_alive

@@ -1,4 +1,4 @@
-"""What a queue is asked for without a change: the whole, a job, an item, its items page by page."""
+"""Reads of an open queue for commands and pages: all jobs, one job, one item, items page by page."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -90,7 +90,7 @@ class Run:
 
 
 def _has_work(overview: Overview) -> bool:
-    """Tell whether driving can change anything: a held item may have got its API key back."""
+    """Return whether driving can change anything: a held item may have got its API key back."""
     return any(
         not view.summary.is_finished or any(trouble.code == "key_missing" for trouble in view.summary.troubles)
         for view in overview.jobs

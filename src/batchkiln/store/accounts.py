@@ -72,12 +72,12 @@ class Accounts:
         self._connection = connection
 
     def summaries(self) -> tuple[AccountSummary, ...]:
-        """Give all accounts that the queue has worked with, by profile."""
+        """Return the accounts that sent requests, ordered by profile."""
         rows = self._connection.execute(query("account_usage")).fetchall()
         return tuple(_account(row, misunderstood(self._connection, row["id"])) for row in rows)
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
-        """Tell how an account stands on a service day; one that has not worked yet has used nothing."""
+        """Return an account's usage and waits on a service day. An account without requests has used nothing."""
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
         item = self._connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
         inputs = input_ids_of(item["inputs"])

@@ -64,7 +64,7 @@ class QueueLock:
             raise
 
     async def release(self, database: Database) -> None:
-        """Give the lock back. A full disk keeps the holder's name, as a kill does, but not the lock."""
+        """Release the lock. A full disk keeps the holder's name, as a kill does, but not the lock."""
         try:
             with suppress(QueueBusy):
                 await database.write(_drop_lease)
@@ -74,7 +74,7 @@ class QueueLock:
 
 @contextmanager
 def undriven(path: Path) -> Iterator[None]:
-    """Hold the lock for a change that no send may be under way beside. Raises `QueueInUse` where somebody drives."""
+    """Hold the lock for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
     from filelock import FileLock, Timeout  # noqa: PLC0415  as above
 
     lock = FileLock(f"{path}.lock", timeout=0)

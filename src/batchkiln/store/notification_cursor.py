@@ -91,7 +91,7 @@ def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str
 
 
 def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
-    """Keep how far a notifier was told. For `Database.write`."""
+    """Store how much of the event log a notifier has delivered."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
     connection.execute(query("set_meta"), {"key": f"told/{notifier}", "value": value})
 
