@@ -1,4 +1,4 @@
-"""What a person changes in a queue: first the question with its cost, then the change.
+"""Changes of a queue by a person: first the question with its cost, then the change.
 
 The commands and the dashboard use the same questions. Which time a change is recorded at is decided here alone.
 """

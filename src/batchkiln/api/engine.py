@@ -1,4 +1,4 @@
-"""The driver of one queue: its lock, its workers, and the services they talk to."""
+"""The engine that drives one queue: its lock, its workers, and the services they talk to."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,13 +24,14 @@ from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
 from batchkiln.core.rate_limits import HostRateLimit, RateLimits
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store import ChangeNotifier, Store, Work, WorkerStore
+from batchkiln.store import ChangeNotifier, Store, Work
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
 from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState
 
 if TYPE_CHECKING:
+    from batchkiln.store import WorkerStore
     from batchkiln.tracing.tracing import Listener
     from batchkiln_service import LocalService
 
@@ -47,7 +48,7 @@ class ServiceRuntime:
     profile: Profile
     base_url: str
     clock: ServiceClock
-    store: WorkerStore
+    store: "WorkerStore"
     host: HostState
     durations: DurationModels
     mapping: ReplyMapping
@@ -289,7 +290,7 @@ def _digest(profile: Profile) -> str:
 
 @asynccontextmanager
 async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
-    """Hold the queue's lock and everything a drive needs. Raises `QueueInUse` where another process has it."""
+    """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
     async with store.locked(command=command, now=setting.surroundings.wall()):
         engine = Engine(store, setting, control)
         try:

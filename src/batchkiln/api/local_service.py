@@ -108,7 +108,7 @@ def embedded_folder(queue: Path, profile: Profile) -> Path:
 def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
     """Return what the accounts of the embedded service have left, also while it runs; before its first start, all.
 
-    Raises `InputError` for books that cannot be read.
+    Raise `InputError` for books that cannot be read.
     """
     from batchkiln_service import DatabaseError, open_account_admin  # noqa: PLC0415  as above
 

@@ -1,4 +1,4 @@
-"""What a drive of the queue has come to, and the exit status that tells so (contract, section 4)."""
+"""The result of a run, and its exit status (contract, section 4)."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -46,7 +46,7 @@ class Trial:
     """The one paid picture of a profile's first account."""
 
     queue: Queue
-    driver: Engine
+    engine: Engine
     probe: Probe
     account: str
     person: Person
@@ -104,18 +104,18 @@ class Trial:
             budget={"credits": price},
             output={"dir": "out"},
         )
-        self.driver.control.scope = scope_of([applied])
+        self.engine.control.scope = scope_of([applied])
         self.person.hand_over(self._stop)
-        await Run(self.driver, self.queue.reader, RunOptions(max_credits=price), jobs=[job]).run()
+        await Run(self.engine, self.queue.reader, RunOptions(max_credits=price), jobs=[job]).run()
         return job
 
     def _stop(self) -> None:
-        self.driver.control.stop()
-        self.driver.announce()
+        self.engine.control.stop()
+        self.engine.announce()
 
     async def _again(self, story: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
         """Read the generation once more, and send its create once more."""
-        counted = await Counted.of(self.driver, self.probe.profile, self.account)
+        counted = await Counted.of(self.engine, self.probe.profile, self.account)
         try:
             await counted.begin()
             yield await _of_record(counted, story)

@@ -73,12 +73,12 @@ class Accounts:
         self._connection = connection
 
     def summaries(self) -> tuple[AccountSummary, ...]:
-        """Give all accounts that the queue has worked with, by profile."""
+        """Return the accounts that sent requests, ordered by profile."""
         rows = self._connection.execute(query("account_usage")).fetchall()
         return tuple(_account(row, misunderstood(self._connection, row["id"])) for row in rows)
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
-        """Tell how an account stands on a service day; one that has not worked yet has used nothing."""
+        """Return an account's usage and waits on a service day. An account without requests has used nothing."""
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
         item = item_request(self._connection, item_id)
         inputs = input_ids_of(item["inputs"])

@@ -88,6 +88,6 @@ def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str
 
 
 def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
-    """Keep how far a notifier was told. For `Database.write`."""
+    """Store how much of the event log a notifier has delivered."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
     write_meta(connection, f"told/{notifier}", value)

@@ -1,7 +1,7 @@
-"""What a person may ask of a job: retry, cancel, pause and unpause. `resolve` has a module of its own.
+"""Operations of a person on a job: retry, cancel, pause and unpause. `resolution` ends holds.
 
-`retry` and `cancel` make their own transactions, some thousands of items in each (for `Database.run`); the
-others run inside one (for `Database.write`), previews on a snapshot (for `Database.read`). `now` is
+`retry` and `cancel` make their own transactions, some thousands of items in each (for `Store.run`); the
+others run inside one (for `Store.write`), previews on a snapshot (for `Store.read`). `now` is
 milliseconds of service time. Names that are not there raise `InputError`, before anything is changed.
 """
 
@@ -79,7 +79,7 @@ class CancelReport:
 
 
 def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> RetryReport:
-    """Tell what `retry` would do and may cost, and change nothing."""
+    """Return what `retry` would do and may cost; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
@@ -119,7 +119,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
 
 
 def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> CancelReport:
-    """Tell what `cancel` would do, and change nothing."""
+    """Return what `cancel` would do; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     if item_names:
@@ -202,7 +202,7 @@ def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
-    """Give the ids of the items in some states, page by page, while they are being moved out of them."""
+    """Yield the ids of the items in some states, page by page, while they are being moved out of them."""
     for state in states:
         after = 0
         while True:

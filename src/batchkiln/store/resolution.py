@@ -72,7 +72,7 @@ def resolve(
     is_undriven: bool = False,
     now: int,
 ) -> Resolved:
-    """End a hold inside the caller's transaction. Raises `InputError` where the decision does not apply.
+    """End a hold inside the caller's transaction. Raise `InputError` where the decision does not apply.
 
     `is_undriven` tells that the caller holds the queue's lock, so that what is under way may be ended as well.
 

@@ -44,7 +44,7 @@ def attempt_of(row: sqlite3.Row) -> Attempt:
 
 
 def is_for(viewpoint: Viewpoint, job: sqlite3.Row) -> bool:
-    """Tell whether a job is an account's to work on, in its run: a person may change that at any time."""
+    """Return whether a job is an account's to work on, in its run: a person may change that at any time."""
     is_its_profile = bool(job["profile"] == viewpoint.profile)
     return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 
