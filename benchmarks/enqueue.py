@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from figure import Figure, at_most, below
 
-from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.store.apply import ITEMS_AT_ONCE, ApplyOptions, apply_manifest

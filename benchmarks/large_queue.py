@@ -26,7 +26,7 @@ from pathlib import Path
 from figure import Figure, below
 
 from batchkiln.core.account_view import account_view
-from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.planner import choose_action

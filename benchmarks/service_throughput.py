@@ -266,7 +266,7 @@ def generation(identifier: str, key_sha256: str, now_ms: int) -> NewGeneration:
         finish_at_ms=now_ms,
         outcome="success",
         rehearsed_prompt=None,
-        drawing=RenderSpec(
+        render_spec=RenderSpec(
             kind="image",
             mode="text-to-image",
             model="epsilon-2",

@@ -1,4 +1,4 @@
-"""The only module that reads a clock, sleeps, draws randomness or knows `time_scale`."""
+"""The only module that reads a clock, sleeps, draws random numbers or knows `time_scale`."""
 
 import asyncio
 import random
@@ -12,35 +12,34 @@ from typing import Final
 from batchkiln.core.timestamps import EPOCH, LATEST, WITNESS_GAP_SECONDS, ClockOffset, ClockReading
 
 LONGEST_SLEEP_SECONDS: Final = 15 * 60.0
-"""After how many real seconds a wait looks whether the machine was suspended meanwhile: its timers stand still then."""
+"""Real seconds after which a wait checks for a suspend of the machine, which stops its timers."""
 
 _SUSPENDED_AT_LEAST_SECONDS: Final = 1.0  # less is the time between two readings
 
 
 def machine_now() -> datetime:
-    """Return what this machine's clock shows."""
+    """Return this machine's time."""
     return datetime.fromtimestamp(time.time(), UTC)
 
 
 def machine_suspended() -> float:
-    """Return for how many seconds this machine has been suspended since it started; 0 where it does not tell.
+    """Return how many seconds this machine has been suspended since it started; 0 if the system does not say.
 
-    A clock on the wall that was merely set is no suspend.
+    Setting the machine's clock does not count.
     """
-    for counts_all, stands_still in (("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"), ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")):
-        if hasattr(time, counts_all) and hasattr(time, stands_still):  # Linux, macOS
-            return time.clock_gettime(getattr(time, counts_all)) - time.clock_gettime(getattr(time, stands_still))
+    for total_clock, running_clock in (("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"), ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")):
+        if hasattr(time, total_clock) and hasattr(time, running_clock):  # Linux, macOS
+            return time.clock_gettime(getattr(time, total_clock)) - time.clock_gettime(getattr(time, running_clock))
     return 0.0
 
 
 class ServiceClock:
-    """One service's time as seen from here: monotonic seconds and instants, both in its own scale.
+    """One service's time: monotonic seconds and instants, both in service time.
 
-    `time_scale` is service seconds per real second. Until the first `Date` header the machine's clock serves,
-    but never below `floor`, the latest instant that the service was known to have reached. What replies say of the
-    time replaces both, however far away it is, once two of them agree or the machine's clock agrees with one.
-    `suspended` tells for how many seconds this machine has been suspended, while the service went on; None where the
-    service stops with it.
+    `time_scale` is service seconds per real second. Until the first `Date` header, the machine's clock is used, but
+    never below `floor`, the latest instant that the service is known to have reached. `Date` headers replace both,
+    however much they differ, once two of them agree or the machine's clock agrees with one. `suspended` returns for how
+    many seconds this machine has been suspended while the service went on; None if the service stops with the machine.
     """
 
     def __init__(
@@ -52,14 +51,14 @@ class ServiceClock:
         suspended: Callable[[], float] | None = None,
         seed: int | None = None,
     ) -> None:
-        """Begin at the machine's time; `seed` makes the draws repeatable."""
+        """Start at the machine's time; `seed` makes the random numbers repeatable."""
         self.time_scale = time_scale
         self._suspended = suspended
         self._suspended_seconds = suspended() if suspended is not None else 0.0
         self._random = random.Random(seed)  # noqa: S311  spreads retries, guards nothing
         self._wall = wall
-        self._believed_at = began_at = wall()  # of this machine, and what it was for the service just then
-        self._believed = (began_at - EPOCH).total_seconds()
+        self._accepted_at = began_at = wall()  # this machine's time, and the service's time at that moment
+        self._accepted = (began_at - EPOCH).total_seconds()
         if floor is not None and began_at < floor < LATEST:
             began_at = floor
         began_seconds = (began_at - EPOCH).total_seconds() - self.monotonic()
@@ -67,18 +66,18 @@ class ServiceClock:
 
     @property
     def is_observed(self) -> bool:
-        """Whether the service itself has told its time."""
+        """Whether the time is known from a `Date` header."""
         return self._offset.is_observed
 
     @property
     def is_doubted(self) -> bool:
-        """Whether the last word of the service contradicts what is known, and waits for another to agree."""
+        """Whether the last `Date` header contradicts the known time and waits for another to confirm it."""
         return self._offset.doubted is not None
 
     def monotonic(self) -> float:
-        """Return monotonic service seconds; the event loop's clock is the source, real or virtual.
+        """Return monotonic service seconds, from the event loop's clock, real or virtual.
 
-        Time in which the machine was suspended counts: it has passed for the service, and for its windows.
+        Time in which the machine was suspended counts, because it has passed for the service and its limits.
         """
         if self._suspended is not None:
             seconds = self._suspended()
@@ -91,32 +90,32 @@ class ServiceClock:
         return self._offset.now(self.monotonic())
 
     def observe_date(self, date: datetime, *, sent_at: float, received_at: float) -> None:
-        """Learn from a reply's `Date` header; both moments are monotonic.
+        """Learn from a reply's `Date` header; `sent_at` and `received_at` are monotonic.
 
-        A jump is believed at once where this machine's clock made the same one, as after a suspend.
+        A jump is accepted at once if this machine's clock made the same jump, as after a suspend.
         """
         before, wall, monotonic = self._offset, self._wall(), self.monotonic()
-        expected = self._believed + (wall - self._believed_at).total_seconds() * self.time_scale - monotonic
+        expected = self._accepted + (wall - self._accepted_at).total_seconds() * self.time_scale - monotonic
         self._offset = before.observe(date, sent_at=sent_at, received_at=received_at, expected=expected)
-        is_news = self._offset.doubted is not None and before.doubted is None
-        if is_news and self.time_scale == 1:  # a sped-up service shows any time, and stops with its process
-            _tell_doubt(date, before.now(monotonic).instant)
+        is_new_doubt = self._offset.doubted is not None and before.doubted is None
+        if is_new_doubt and self.time_scale == 1:  # a sped-up service shows any time
+            _log_doubt(date, before.now(monotonic).instant)
         elif self._offset.is_observed and self._offset.doubted is None:
-            self._believed_at, self._believed = wall, self._offset.lowest + monotonic
+            self._accepted_at, self._accepted = wall, self._offset.lowest + monotonic
 
     async def await_witness(self) -> None:
-        """Wait until another reply can settle what one reply said of the time; not at all where none is doubted."""
+        """Wait until another reply can confirm a doubted `Date`; return at once if none is doubted."""
         if self.is_doubted:
             await self.sleep_until(self.monotonic() + WITNESS_GAP_SECONDS, asyncio.Event())
 
     def draw(self) -> float:
-        """Return a number from 0 to 1, to spread retries."""
+        """Return a random number from 0 to 1, to spread retries."""
         return self._random.random()
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a monotonic moment, or until `wake` is set; an infinite moment waits for `wake` alone.
+        """Wait until the monotonic moment `at`, or until `wake` is set; an infinite moment waits for `wake` alone.
 
-        After a suspend of the machine it ends at most `LONGEST_SLEEP_SECONDS` late.
+        After a suspend of the machine, the wait ends at most `LONGEST_SLEEP_SECONDS` late.
         """
         if at == inf:
             await wake.wait()
@@ -132,8 +131,8 @@ class ServiceClock:
                 return
 
 
-def _tell_doubt(told: datetime, known: datetime) -> None:
-    import structlog  # noqa: PLC0415  commands that only look have no use for it
+def _log_doubt(received: datetime, known: datetime) -> None:
+    import structlog  # noqa: PLC0415  slow to import, and read-only commands do not need it
 
-    reason = f"a reply says {told.isoformat()}, where {known.isoformat()} is known; another one has to agree"
+    reason = f"a reply is dated {received.isoformat()}, but the time is {known.isoformat()}; another has to confirm it"
     structlog.get_logger().warning("service_time_doubted", reason=reason)

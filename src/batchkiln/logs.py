@@ -1,7 +1,7 @@
-"""Logging, set up once: an event a line on standard error, with known fields only (Law 8).
+"""Sets up logging: one event per line on standard error, with known fields only (Law 8).
 
-Fields that are not on the list are dropped and named, so that a new call site cannot leak a key or a signed
-URL by accident; what is on the list is bounded in length and searched for what looks like one all the same.
+Fields that are not listed are dropped and named, so that a new log call cannot leak a key or a signed URL by accident.
+Values of listed fields are cut to a maximum length, and URLs with queries and tokens in them are removed.
 """
 
 import logging
@@ -26,12 +26,11 @@ ALLOWED: Final = frozenset(
         "status", "timestamp", "until",
     }
 )  # fmt: skip
-"""Names of fields that may be written."""
+"""The fields that may be logged."""
 
 MAX_CHARACTERS: Final = 300
-_SERVICE: Final = "batchkiln_service"  # logs by the standard library, with fields in `extra`
-_OF_EVERY_RECORD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-_KEPT_WHOLE: Final = frozenset({"event", "level", "timestamp", "dropped"})
+_SERVICE: Final = "batchkiln_service"  # its logger of the standard library; fields are in `extra`
+_STANDARD_ATTRIBUTES: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _SEARCHED_MAX_CHARACTERS: Final = 5_000
 _URL_WITH_QUERY: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>]*[?#][^\s\"'<>]*", re.IGNORECASE)
 _USER_IN_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s/\"'<>]*@[^\s\"'<>]*", re.IGNORECASE)
@@ -43,9 +42,9 @@ EventDict = MutableMapping[str, Any]
 
 
 def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is_server: bool = False) -> None:
-    """Set up logging for this process; people see warnings, `verbosity` moves that a level up or down.
+    """Set up logging for this process.
 
-    A server says one thing more by itself, without being asked: each request that it served.
+    The default level is WARNING; `verbosity` raises or lowers the amount. A server also logs each request by default.
     """
     level = _level(verbosity + is_server)
     is_for_people = log_format == "auto" and _is_terminal()
@@ -64,17 +63,17 @@ def configure_logging(*, verbosity: int, log_format: Literal["auto", "json"], is
         logger_factory=lambda *_: _StandardError(),
         cache_logger_on_first_use=False,
     )
-    logging.root.handlers[:] = [_Forward()]
+    logging.root.handlers[:] = [_StructlogHandler()]
     logging.root.setLevel(max(level, logging.WARNING))
     logging.getLogger(_SERVICE).setLevel(level if is_server else logging.NOTSET)
-    # A collector that is down is told in one line of ours, not in one for each of its SDK's tries.
+    # An unreachable collector is logged once by us, not by the SDK for each retry.
     logging.getLogger("opentelemetry").setLevel(logging.NOTSET if level == logging.DEBUG else logging.CRITICAL)
 
 
-def hand_to_standard_logging() -> None:
-    """Let a program that imports batchkiln decide by `logging.getLogger("batchkiln")`; fields are kept as above.
+def use_standard_logging() -> None:
+    """Log through `logging.getLogger("batchkiln")`, for programs that import batchkiln; fields are filtered alike.
 
-    A program that has set up structlog itself is left alone.
+    A program that has configured structlog itself keeps its configuration.
     """
     if structlog.is_configured():
         return
@@ -87,7 +86,7 @@ def hand_to_standard_logging() -> None:
 
 
 def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:
-    """Drop every field that is not on the list, and name those dropped."""
+    """Drop every field that is not listed, and add the names of the dropped ones."""
     del logger, name
     dropped = sorted(field for field in event if field not in ALLOWED)
     for field in dropped:
@@ -98,7 +97,7 @@ def keep_known_fields(logger: object, name: str, event: EventDict) -> EventDict:
 
 
 def redact_values(logger: object, name: str, event: EventDict) -> EventDict:
-    """Bound every value, on one line, and cut out URLs with a query and bearer tokens."""
+    """Cut every value to one bounded line, without URLs with a query and without bearer tokens."""
     del logger, name
     for field, value in event.items():
         if value is not None and not isinstance(value, bool | int | float) and field != "dropped":
@@ -125,7 +124,7 @@ def _is_terminal() -> bool:
 
 
 class _StandardError:
-    """Writes finished lines to standard error as it is at that moment: a live display may stand in for it."""
+    """Writes lines to the standard error of that moment, which a live display may have replaced."""
 
     def msg(self, line: str) -> None:
         sys.stderr.write(line + "\n")
@@ -135,7 +134,7 @@ class _StandardError:
 
 
 def _frames(trace: TracebackType | None) -> str:
-    """Say where an error was raised, and on which way; the innermost first, since a long text loses its end."""
+    """Return where an error was raised and on which path, innermost first, because a long text loses its end."""
     places = [
         f"{Path(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(trace)
@@ -143,18 +142,19 @@ def _frames(trace: TracebackType | None) -> str:
     return ", from ".join(reversed(places))
 
 
-class _Forward(logging.Handler):
-    """Brings what libraries log into the same lines; of an exception only its type, since texts may hold links.
+class _StructlogHandler(logging.Handler):
+    """Forwards records of the standard library's logging to structlog.
 
-    Of the local service's own accidents also where they happened, by file, line and function.
+    Of an exception only the type is logged, because texts may contain links. For the local service's errors, files,
+    lines and functions are logged too.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
+        """Forward one record."""
         error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
         fields: dict[str, Any] = {"error": error} if error else {}
         if record.name.startswith(_SERVICE):
             if record.exc_info and (frames := _frames(record.exc_info[2])):
                 fields["frames"] = frames
-            fields |= {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
+            fields |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD_ATTRIBUTES}
         structlog.get_logger().log(record.levelno, record.getMessage(), **fields)

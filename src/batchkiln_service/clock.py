@@ -1,7 +1,7 @@
-"""The local service's own time and chance: the one module here that may read a clock or draw numbers.
+"""The service's clocks and random numbers: the only module that reads a clock or draws numbers.
 
-Service time = anchor + (real time - real anchor) * time_scale. The anchor is kept in the service's
-database, so service time goes on while the server is down and never goes back over a restart.
+Service time = anchor + (real time - real anchor) * time_scale. The anchor is stored in the service's database, so
+service time continues while the server is down and never goes back over a restart.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from typing import Protocol
 
 
 class ServiceClock(Protocol):
-    """What the service asks of time."""
+    """A source of service time."""
 
     def now_ms(self) -> int:
-        """Return the instant of service time, in milliseconds since 1970, never less than before."""
+        """Return the instant of service time in milliseconds since 1970; it never decreases."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -30,7 +30,7 @@ class ServiceClock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A pair of instants that belong together, and how much faster service time runs from there."""
+    """A service instant, the real instant it corresponds to, and the speed of service time from there on."""
 
     service_ms: int
     real_ms: int
@@ -38,7 +38,7 @@ class Anchor:
 
 
 class RunningClock:
-    """Service time for a served process; within one run it follows the monotonic clock."""
+    """Service time of a running server; within one run it follows the monotonic clock."""
 
     def __init__(self, anchor: Anchor) -> None:
         self.anchor = anchor
@@ -55,7 +55,7 @@ class RunningClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to; for tests and simulations."""
+    """A clock that only `advance` moves; for tests and simulations."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -63,11 +63,11 @@ class ManualClock:
         self._tickets = itertools.count()
 
     def now_ms(self) -> int:
-        """Return the instant that was set last."""
+        """Return the current instant."""
         return self._now_ms
 
     def advance(self, seconds: float) -> None:
-        """Move on by that many service seconds and wake who has waited long enough."""
+        """Advance the clock by that many service seconds and wake the sleepers that are due."""
         self._now_ms += round(seconds * 1000)
         while self._sleepers and self._sleepers[0][0] <= self._now_ms:
             _, _, waiting = heapq.heappop(self._sleepers)
@@ -84,11 +84,11 @@ class ManualClock:
 
 
 def resume(stored: Anchor | None, *, time_scale: float, start_at_ms: int | None, last_seen_ms: int) -> Anchor:
-    """Make the anchor for a run that begins now.
+    """Return the anchor for a run that starts now.
 
-    `stored` is the anchor of the run before, None at the first start, which begins at `start_at_ms`
-    or at the real time. `last_seen_ms` is the latest instant on record: a real clock that was set
-    back while the server was down must not take service time with it.
+    `stored` is the anchor of the previous run; None at the first start, which begins at `start_at_ms` or at the real
+    time. `last_seen_ms` is the latest recorded instant: service time does not go back if the real clock was set back
+    while the server was down.
     """
     real_ms = time.time_ns() // 1_000_000
     if stored is None:
@@ -100,20 +100,20 @@ def resume(stored: Anchor | None, *, time_scale: float, start_at_ms: int | None,
 
 
 class RandomStream:
-    """Seeded chance: the same seed gives the same durations and the same faults."""
+    """A seeded random stream: the same seed gives the same durations and the same faults."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._stream = random.Random(seed)  # noqa: S311 - simulated durations and faults, nothing secret
 
     def happens(self, probability: float) -> bool:
-        """Draw once: true with that probability."""
+        """Draw a number and return True with that probability."""
         return self._stream.random() < probability
 
     def duration_seconds(self, subject: str, *, mean: float, spread: float) -> float:
-        """Draw a log-normal duration with that mean and standard deviation.
+        """Return a log-normal duration in seconds with that mean and standard deviation.
 
-        It depends on the seed and `subject` alone, so that it does not change with the order of requests.
+        It depends only on the seed and `subject`, so it does not change with the order of requests.
         """
         if mean <= 0:
             return 0.0

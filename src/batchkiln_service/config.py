@@ -1,4 +1,4 @@
-"""What an operator may set for the local service, and how it is read from YAML."""
+"""The configuration of the local service, and how it is read from YAML."""
 
 import os
 from datetime import UTC, datetime
@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from batchkiln_service.faults import MAX_COUNT, MAX_FACTOR, MAX_SECONDS, FaultRule
 
-# Everything has an end, so that instants and sums stay what a calendar and a database can hold; a millisecond is the
-# least that the service's clock tells.
+# All numbers are bounded, so that instants and sums fit a calendar and a database. A millisecond is the smallest
+# step of the service's clock.
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seconds = Annotated[float, Field(ge=0.001, le=MAX_SECONDS, allow_inf_nan=False)]
 MAX_KEYS_PER_ACCOUNT: Final = 10  # Service rule 5.3
@@ -23,7 +23,7 @@ class _Strict(BaseModel):
 
 
 class Limits(_Strict):
-    """The limits of an account; names and defaults as in the configuration of the client. Service section 8."""
+    """The limits of an account. Names and defaults are those of the client's configuration. Service section 8."""
 
     active_generations: Count = 1
     creates_per_minute: Count = 10
@@ -39,7 +39,7 @@ class Limits(_Strict):
 
     @classmethod
     def lifted(cls) -> Self:
-        """Return limits that nobody reaches, for benchmarks."""
+        """Return limits that are never reached, for benchmarks."""
         never = MAX_COUNT
         return cls(
             active_generations=never,
@@ -56,7 +56,7 @@ class Limits(_Strict):
 
 
 class KeyConfig(_Strict):
-    """An API key: its value, or the environment variable that holds it. A legacy key is refused (rule 5.4)."""
+    """An API key, by its value or by the environment variable that holds it. Legacy keys are refused (rule 5.4)."""
 
     value: str | None = None
     env: str | None = None
@@ -69,7 +69,7 @@ class KeyConfig(_Strict):
         return self
 
     def reveal(self) -> str:
-        """Return the key in clear. Raises ValueError when the environment variable is not set."""
+        """Return the key in plain text. Raises ValueError if the environment variable is not set."""
         if self.value is not None:
             return self.value
         assert self.env is not None
@@ -80,7 +80,7 @@ class KeyConfig(_Strict):
 
 
 class AccountConfig(_Strict):
-    """An account; `credits` are those bought at its first start, and `keys` none to have one made."""
+    """An account. `credits` are bought at its first start; without `keys`, a key is created for it."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     credits: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 1_000_000
@@ -89,46 +89,46 @@ class AccountConfig(_Strict):
 
     @property
     def key_configs(self) -> tuple[KeyConfig, ...]:
-        """The keys, each in the long form."""
+        """The keys, each as a `KeyConfig`."""
         return tuple(KeyConfig(value=key) if isinstance(key, str) else key for key in self.keys)
 
 
 class ServiceConfig(_Strict):
-    """Everything that can be set. Durations are service time, unless they are said to be real."""
+    """The whole configuration. Durations are service time unless a comment says real time."""
 
     state_dir: Path
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: the port of the last run, or any free one
-    # Where clients reach it, when that is not where it listens; links to files begin with it.
+    # The origin for clients, if it differs from the bound address; links to files begin with it.
     public_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
-    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # on loopback; 0 as for port; None: not opened
+    operator_port: Annotated[int, Field(ge=0, le=65535)] | None = None  # on loopback; 0: as for `port`; None: closed
     time_scale: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 1.0
-    start_at: datetime | None = None  # service time at the very first start; default: the real time
+    start_at: datetime | None = None  # service time at the first start; default: the real time
     day_seconds: Seconds = 86_400.0
     day_start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     limits: Limits = Limits()
     seed: int = 0
     accounts: Annotated[tuple[AccountConfig, ...], Field(min_length=1)] = (AccountConfig(name="main"),)
     faults: tuple[FaultRule, ...] = ()
-    dialect: int | None = None  # the seed of what the service's description leaves open; None: the plain service
-    dialect_without: tuple[str, ...] = ()  # traits of the dialect that stay plain
-    request_faults: bool = True  # a request may ask for a fault by the header X-Batchkiln-Fault
-    # Times the drawn duration of every generation.
+    dialect: int | None = None  # the seed of a dialect; None: the plain service
+    dialect_without: tuple[str, ...] = ()  # traits in which the dialect is like the plain service
+    request_faults: bool = True  # requests may ask for a fault with the header X-Batchkiln-Fault
+    # Multiplies the random duration of every generation.
     duration_scale: Annotated[float, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False)] = 1.0
-    instant: bool = False  # generations end as they begin, and all have the same small file
-    tiny_media: bool = False  # durations as usual, but nothing is drawn: all have the same small file
-    keep_requests: bool = True  # False: rows older than two days are dropped
+    instant: bool = False  # generations end at once, and all outputs of a format are the same small file
+    tiny_media: bool = False  # normal durations, but all outputs of a format are the same small file
+    keep_requests: bool = True  # False: rows older than two days are deleted
     media_retention_seconds: Seconds = 14 * 86_400.0
     asset_retention_seconds: Seconds = 14 * 86_400.0
     link_seconds: Annotated[float, Field(gt=0, le=900)] = 900.0
     upload_link_seconds: Seconds = 300.0
-    max_connections: Count = 1000  # more are closed at once; likewise what the process may not open
-    # Real time, as they protect the process: how long a request's head may take, a connection may be idle, and a
-    # reply may go unread.
+    max_connections: Count = 1000  # further connections are closed at once, also those beyond the limit of open files
+    # Real time, because these bounds protect the process: for receiving a request's head, for an idle connection, and
+    # for a client to read a reply.
     head_seconds: Seconds = 20.0
     idle_seconds: Seconds = 75.0
     unread_seconds: Seconds = 60.0
-    upload_silence_seconds: Seconds = 30.0  # how long the sender of a file may send nothing
+    upload_silence_seconds: Seconds = 30.0  # the longest pause of a client that uploads a file
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
@@ -148,12 +148,12 @@ class ServiceConfig(_Strict):
 
 
 def load_config(path: Path) -> ServiceConfig:
-    """Read a YAML file. Raises what `read_fields` does, or pydantic.ValidationError (a ValueError)."""
+    """Return the configuration in a YAML file. Raises as `read_fields`, and pydantic.ValidationError (a ValueError)."""
     return ServiceConfig.model_validate(read_fields(path))
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """Read the fields that a YAML file gives, unchecked. Raises OSError, yaml.YAMLError or ValueError."""
+    """Return the unchecked fields in a YAML file. Raises OSError, yaml.YAMLError or ValueError."""
     fields = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     if not isinstance(fields, dict):
         raise ValueError("the service's configuration is a mapping of fields")  # noqa: TRY004 - a person's mistake

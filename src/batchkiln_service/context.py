@@ -1,4 +1,4 @@
-"""What every route of the service works with, in one place."""
+"""The objects that all routes use."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -26,13 +26,13 @@ PREFIX: Final = "/api/v1"
 
 
 def new_id(prefix: str) -> str:
-    """Return an identifier that cannot be guessed, like gen_0123 and so on."""
+    """Return an unguessable identifier, such as `gen_0123...`."""
     return f"{prefix}_{secrets.token_hex(12)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The collaborators of the routes. `origin` is where the client of a request reaches the storage."""
+    """The objects that all routes use. `origin` returns the URL origin of the storage for a request's client."""
 
     config: ServiceConfig
     clock: ServiceClock
@@ -42,11 +42,11 @@ class Context:
     creates: CreateStore
     assets: AssetStore
     renderer: Renderer
-    examining: WorkerPool  # of its own, so that no upload waits behind what is being drawn
+    examining: WorkerPool  # a separate pool, so that uploads do not wait for rendering
     faults: Faults
     dice: RandomStream
     links: Links
-    edge: Firewall
+    firewall: Firewall
     asset_dir: Path
     origin: Callable[[web.BaseRequest], str]
     asset_locks: AssetLocks = field(default_factory=AssetLocks)
@@ -54,7 +54,7 @@ class Context:
 
     @property
     def retention_ms(self) -> int:
-        """How long media are kept."""
+        """The retention of media in milliseconds."""
         return round(self.config.media_retention_seconds * 1000)
 
 

@@ -1,18 +1,18 @@
-"""What the API answers when it refuses: one exception, turned into a JSON body in one place. And other refusals."""
+"""Errors of the service: `ApiError` for the replies of the API, and errors of configuration and storage."""
 
 import errno
 from typing import Final
 
 from pydantic_core import ErrorDetails
 
-# What a later try of the same may not meet: no room, no memory, no descriptors, a disk that fails or is locked.
+# Errors that may disappear on a later try: no space, memory or descriptors; a failing or locked disk.
 PASSING_TROUBLES: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 )
 
 
 class ApiError(Exception):
-    """A refusal with its HTTP status, machine-readable code and a message for people.
+    """An error reply: HTTP status, machine-readable code, and a message for people.
 
     `retry_after_seconds` is in service seconds and becomes the Retry-After header.
     """
@@ -26,8 +26,8 @@ class ApiError(Exception):
 
 
 def sentence_of(detail: ErrorDetails) -> str:
-    """Say what is wrong in one field that a person wrote, without the value, which may be a key."""
-    # A key has a short form, a text, and a long one: pydantic names the forms among the fields.
+    """Return what is wrong in one configured field, without the value, because it may be a key."""
+    # Pydantic includes the names of a key's two forms, text and mapping, in the location.
     field = ".".join(str(part) for part in detail["loc"] if "KeyConfig" not in str(part))
     match detail["type"]:
         case "extra_forbidden":
@@ -42,12 +42,12 @@ def sentence_of(detail: ErrorDetails) -> str:
 
 
 class StateFolderInUseError(Exception):
-    """Another process serves from the same state folder."""
+    """Another process is serving from the same state folder."""
 
 
 class KeyRefusedError(Exception):
-    """A key cannot be made or revoked; the message says why, and what would be possible."""
+    """A key cannot be created or revoked; the message says why and what is possible instead."""
 
 
 class DatabaseVersionError(ValueError):
-    """The state folder belongs to another version of the local service."""
+    """The state folder was written by another version of the service."""

@@ -1,8 +1,8 @@
-"""What nobody asks for and has to be done all the same: deleting what is kept no longer. Service section 2.1.
+"""Deletes expired files and marks their rows. Service section 2.1.
 
-It sleeps on the service's clock until something is due. Files go before the books say so: a crash in between leaves a
-row whose file is deleted once more, which does no harm, and never a file that no row knows. What cannot be deleted is
-tried again later, and keeps nothing else from being deleted.
+The task sleeps on the service's clock until something is due. A file is deleted before its row is marked: after a
+crash in between, the file is deleted again, which is harmless, and no file is left without a row. A file that cannot
+be deleted is tried again later and does not delay others.
 """
 
 import asyncio
@@ -31,19 +31,19 @@ from batchkiln_service.media.renderer import is_shared
 
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
-# How long after its link an upload that was never completed is kept: a client may come back to complete it.
+# How long an abandoned upload is kept after its link expires: the client may still complete it.
 ABANDONED_AFTER_SECONDS: Final = 86_400.0
-# When to look again at what could not be deleted, or is still being drawn from.
+# The delay before another try for files that could not be deleted or are still needed for rendering.
 PAUSE_SECONDS: Final = 60.0
-# A generation's file, an asset, and what is half written of either or of the shared small files.
+# File names of outputs, assets, shared small files, and their temporary files.
 _OURS: Final = re.compile(r"(?:gen|ast)_[0-9a-f]{24}(?:\..+)?|instant\..+\.part")
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long things are kept, in milliseconds: media after their end, an incomplete upload after its link died.
+    """Retention periods in milliseconds: of media after their generation's end, of incomplete uploads after their link.
 
-    `shortest_ms` bounds how soon something that does not exist yet can be due.
+    `shortest_ms` is a lower bound on the time until a file that does not exist yet expires.
     """
 
     media_ms: int
@@ -52,7 +52,7 @@ class Retention:
 
     @classmethod
     def of(cls, config: ServiceConfig) -> Self:
-        """Take it from the configuration."""
+        """Return the periods of a configuration."""
         abandoned_seconds = ABANDONED_AFTER_SECONDS
         shortest_seconds = min(
             config.media_retention_seconds,
@@ -67,7 +67,7 @@ class Retention:
 
 
 class RetentionSweeper:
-    """Deletes expired media, expired assets and abandoned uploads; one task, for as long as the service runs."""
+    """Deletes expired media, expired assets and abandoned uploads, in one task that runs as long as the service."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class RetentionSweeper:
         self._turn = asyncio.Condition()
 
     async def run(self) -> None:
-        """Work and rest, for ever. An accident is logged, and tried again later."""
+        """Delete what is due and sleep, until cancelled. Errors are logged, and the work is tried again."""
         while True:
             now_ms = self._clock.now_ms()
             try:
                 await self._tidy(now_ms)
                 due_at_ms = await self._due_at_ms(now_ms)
             except (OSError, sqlite3.Error):
-                _log.exception("housekeeping_failed")
+                _log.exception("retention_failed")
                 due_at_ms = now_ms
-            # It never turns in circles: what was due already could not be done now.
+            # Do not retry at once what was already due and could not be deleted.
             rests_until_ms = due_at_ms if due_at_ms > now_ms else now_ms + round(PAUSE_SECONDS * 1000)
             async with self._turn:
                 self._rests_until_ms = rests_until_ms
@@ -106,20 +106,20 @@ class RetentionSweeper:
             await self._clock.sleep((rests_until_ms - self._clock.now_ms()) / 1000)
 
     async def done(self) -> None:
-        """Wait until nothing is left to do at the present instant of service time."""
+        """Wait until everything that has expired by now is deleted."""
         async with self._turn:
             await self._turn.wait_for(
                 lambda: self._rests_until_ms is not None and self._clock.now_ms() < self._rests_until_ms
             )
 
     async def _tidy(self, now_ms: int) -> None:
-        """Delete all that is due, some at a time, so that requests get their turn in between."""
+        """Delete everything that is due, in batches, so that requests are served in between."""
         ended_before_ms = now_ms - self._retention.media_ms
         try:
             await self._run(lambda connection: settle_unseen(connection, ended_before_ms, now_ms))
         except sqlite3.Error:
-            # A disk that is too full for the books is no reason not to delete, but one more to do it.
-            _log.exception("housekeeping_failed")
+            # Deletion goes on when the database cannot be written for lack of space.
+            _log.exception("retention_failed")
         await self._purge_media(ended_before_ms)
         await self._purge_assets(now_ms)
 
@@ -135,7 +135,7 @@ class RetentionSweeper:
     async def _purge_assets(self, now_ms: int) -> None:
         stuck = 0
         while found := await self._run(partial(self._expired_assets, now_ms=now_ms, skipped=stuck)):
-            # Who completes one of them first keeps it, and nobody puts bytes in its place once it is given up.
+            # The locks keep a client from completing or replacing an upload while it is deleted.
             async with self._asset_locks.held(found):
                 still = await self._run(partial(self._expired_assets, now_ms=now_ms, skipped=stuck))
                 due = [asset_id for asset_id in found if asset_id in still]
@@ -153,7 +153,7 @@ class RetentionSweeper:
         )
 
     async def _due_at_ms(self, now_ms: int) -> int:
-        """Return when there may be something to do again."""
+        """Return the instant in milliseconds at which something may be due next."""
 
         def first(connection: sqlite3.Connection) -> list[int]:
             end = first_end_kept(connection)
@@ -172,26 +172,26 @@ class RetentionSweeper:
 
 
 async def ended(task: "asyncio.Task[None]") -> None:
-    """End the task, and wait until it is."""
+    """Cancel the task and wait for its end."""
     task.cancel()
     await asyncio.wait([task])
 
 
 def delete_strays(folder: Path, kept: Collection[str]) -> None:
-    """Delete what a crash left: files half written, and those that the books do not know. Before anybody writes.
+    """Delete temporary files and files without a row, left by a crash. Call it before anything writes to the folder.
 
-    Only a name that the service gives is looked at: the folder may be shared, by mistake or not.
+    Only files with names that the service gives are deleted, because the folder may contain others.
     """
     _delete(folder, [path.name for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in kept])
 
 
 def _delete(folder: Path, names: Collection[str]) -> set[str]:
-    """Delete files, or find them gone; log and return those that cannot be deleted."""
+    """Delete files, if they exist; log and return the names of those that cannot be deleted."""
     left = set()
     for name in names:
         try:
             (folder / name).unlink(missing_ok=True)
         except OSError:
-            _log.exception("housekeeping_failed", extra={"file": name})
+            _log.exception("retention_failed", extra={"file": name})
             left.add(name)
     return left

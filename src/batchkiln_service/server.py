@@ -1,4 +1,4 @@
-"""The service as others use it: `LocalService`."""
+"""`LocalService`: starts and stops the service in this process."""
 
 import asyncio
 import logging
@@ -62,9 +62,9 @@ _log = logging.getLogger(__name__)
 class LocalService:
     """The service in this process: `async with LocalService(config) as service`.
 
-    Raises `StateFolderInUseError` on entering when another process serves from the same folder,
-    ValueError when a key's environment variable is not set, OSError when the port is taken.
-    `is_inline`: without threads, for an event loop in virtual time, and without the disk's promise to keep the books.
+    Entering raises `StateFolderInUseError` if another process serves from the same folder, ValueError if a key's
+    environment variable is not set, and OSError if the port is in use. `is_inline` runs without threads, for an event
+    loop in virtual time, and without flushing the database to disk.
     """
 
     faults: Faults
@@ -85,7 +85,7 @@ class LocalService:
         self.config = config if self._dialect is None else self._dialect.in_configuration(config)
         self._is_inline = is_inline
         self._report_file = report_file
-        self._reporting = asyncio.Lock()  # one report at a time: each takes a thread for seconds
+        self._reporting = asyncio.Lock()  # one report at a time, because each occupies a thread for seconds
         self._has_served = False
         self._given_clock = clock
         self._port_file = port_file
@@ -100,7 +100,7 @@ class LocalService:
                 await self._start_clock()
                 await self._open_accounts()
             context = await self._build(stack)
-            # Both are written when nobody is answered any more, and before the books are closed.
+            # Both are written after the last reply and before the database is closed.
             stack.push_async_callback(self._write_last_report)
             stack.push_async_callback(self._save_tallies)
             await self._listen(stack, context)
@@ -118,41 +118,42 @@ class LocalService:
         await self._stack.aclose()
 
     def api_key(self, account: str = "main") -> str:
-        """Return a key of an account in clear: its first configured one, or the one made for it."""
+        """Return a working key of an account in plain text: the first configured one, or the one created for it."""
         return self._keys_in_clear[account]
 
     async def idle(self) -> None:
-        """Wait until every output that is owed has been drawn."""
+        """Wait until every pending output is rendered."""
         await self._renderer.idle()
 
     async def retention_done(self) -> None:
-        """Wait until everything is deleted whose retention is over by now."""
-        await self._housekeeping.done()
+        """Wait until everything that has expired by now is deleted."""
+        await self._retention.done()
 
-    async def help_pending(self, generation_id: str, outcome: Outcome = "success") -> bool:
-        """End a generation that stays pending, as the service's support would; false while it has yet to be drawn.
+    async def end_pending_generation(self, generation_id: str, outcome: Outcome = "success") -> bool:
+        """End a generation that stays pending, as the service's support would.
 
-        Raises `ApiError` when there is no such generation, or when it has ended.
+        Return False if a success is not rendered yet; it ends when it is. Raises `ApiError` if the generation does not
+        exist or has ended.
         """
         now_ms = self.clock.now_ms()
         has_ended = await self._run(lambda connection: end_pending(connection, generation_id, outcome, now_ms))
         if not has_ended:
-            await self._renderer.start_owed()  # nobody has begun to draw what was to fail
+            await self._renderer.start_pending()  # a generation that was to fail has no rendering task yet
         return has_ended
 
     async def report(self) -> Report:
-        """Report what clients did, as far as the request log goes back; takes seconds for a million requests."""
+        """Return the report on what clients did, from the whole request log; takes seconds for a million requests."""
         async with self._reporting:
             now_ms = self.clock.now_ms()
             await self._run(lambda connection: settle_all(connection, now_ms))
             return await asyncio.to_thread(read_report, self.config, now_ms=now_ms)
 
     async def requests(self) -> list[dict[str, object]]:
-        """Return the request log, oldest first: what proves that no client overstepped a limit."""
+        """Return the rows of the request log, oldest first."""
         return await self.query("SELECT * FROM requests ORDER BY id")
 
     async def query(self, sql: str) -> list[dict[str, object]]:
-        """Read the books; for tests. The tables are those of `schema.sql`."""
+        """Run a query on the database, for tests. `schema.sql` defines the tables."""
         return await self._run(lambda connection: [dict(row) for row in connection.execute(sql)])
 
     async def _run(self, job: Callable[[sqlite3.Connection], Result]) -> Result:
@@ -175,14 +176,14 @@ class LocalService:
         return database
 
     async def _start_clock(self) -> None:
-        """Take up service time where the last run left it, unless a clock was given."""
+        """Continue service time from the last run, unless a clock was passed in."""
         if self._given_clock is not None:
             self.clock = self._given_clock
             return
         self.clock = RunningClock(await self._run(lambda connection: resume_clock(connection, self.config)))
 
     async def _open_accounts(self) -> None:
-        """Enter the accounts and keys of the configuration; a key that has left it is revoked."""
+        """Create configured accounts and keys, and revoke keys that are no longer configured."""
         now_ms = self.clock.now_ms()
 
         def enter(connection: sqlite3.Connection) -> dict[str, str]:
@@ -235,17 +236,17 @@ class LocalService:
             faults=self.faults,
             dice=RandomStream(config.seed),
             links=Links(bytes.fromhex(await self._run(_secret))),
-            edge=await self._edge(),
+            firewall=await self._firewall(),
             asset_dir=asset_dir,
             origin=self._origin_for,
             new_id=new_id if self._dialect is None else self._dialect.new_id,
         )
-        await self._renderer.start_owed()
-        await self._keep_house(stack, context, media_dir)
+        await self._renderer.start_pending()
+        await self._start_retention(stack, context, media_dir)
         return context
 
-    async def _keep_house(self, stack: AsyncExitStack, context: Context, media_dir: Path) -> None:
-        self._housekeeping = RetentionSweeper(
+    async def _start_retention(self, stack: AsyncExitStack, context: Context, media_dir: Path) -> None:
+        self._retention = RetentionSweeper(
             database=self._database,
             clock=self.clock,
             retention=Retention.of(self.config),
@@ -253,28 +254,28 @@ class LocalService:
             asset_dir=context.asset_dir,
             asset_locks=context.asset_locks,
         )
-        task = asyncio.get_running_loop().create_task(self._housekeeping.run(), name="service-housekeeping")
+        task = asyncio.get_running_loop().create_task(self._retention.run(), name="service-retention")
         stack.push_async_callback(ended, task)
 
     def _origin_for(self, request: web.BaseRequest) -> str:
         return self._address.for_request(request)
 
-    async def _edge(self) -> Firewall:
-        """Make the firewall, with what it had counted in the minute before a restart."""
+    async def _firewall(self) -> Firewall:
+        """Return the firewall, with the requests of the last minute before a restart counted."""
         minute_ms = round(self.config.limits.minute_seconds * 1000)
         since_ms = self.clock.now_ms() - minute_ms
-        edge = Firewall(self.config.limits.requests_per_minute_per_ip, minute_ms)
+        firewall = Firewall(self.config.limits.requests_per_minute_per_ip, minute_ms)
         rows = await self._run(lambda connection: recent_arrivals(connection, since_ms))
-        edge.restore(rows)
-        return edge
+        firewall.restore(rows)
+        return firewall
 
     async def _listen(self, stack: AsyncExitStack, context: Context) -> None:
-        """Open the port; when the stack is closed, who is being answered still gets the answer."""
+        """Open the port; when the stack is closed, replies under way are completed."""
         app = build_app(context)
         if self._dialect is not None:
-            from batchkiln_service.dialects.dialect_middleware import dress  # noqa: PLC0415  only where there is a dialect
+            from batchkiln_service.dialects.dialect_middleware import install_dialect  # noqa: PLC0415  only where there is a dialect
 
-            dress(app, context, self._dialect)
+            install_dialect(app, context, self._dialect)
         port = await listen(stack, app, self.config, now_ms=self.clock.now_ms)
         self._address = address_of(self.config, port)
         self.base_url = self._address.origin + PREFIX
@@ -284,21 +285,21 @@ class LocalService:
     async def _listen_to_operator(self, stack: AsyncExitStack) -> None:
         if self.config.operator_port is None:
             return
-        operated = AdminContext(
+        admin = AdminContext(
             base_url=self.base_url,
             time_scale=self.config.time_scale,
             clock=self.clock,
             database=self._database,
             faults=self.faults,
-            end=self.help_pending,
+            end=self.end_pending_generation,
             report=self.report,
         )
         self.operator_url = await listen_for_admin(
-            stack, build_admin_app(operated), state_dir=self.config.state_dir, port=self.config.operator_port
+            stack, build_admin_app(admin), state_dir=self.config.state_dir, port=self.config.operator_port
         )
 
     async def _save_tallies(self) -> None:
-        """Remember what the rules have met since they struck last."""
+        """Save the counts of the fault rules since their last application."""
         try:
             await self._run(lambda connection: save_tallies(connection, self.faults.tallies()))
         except sqlite3.Error:
@@ -310,7 +311,7 @@ class LocalService:
 
 
 def _secret(connection: sqlite3.Connection) -> str:
-    """Return the key that links are signed with, made at the first start."""
+    """Return the key that signs links; it is created at the first start."""
     secret = read_setting(connection, "link_secret")
     if secret is None:
         secret = secrets.token_hex(32)

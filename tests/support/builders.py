@@ -10,7 +10,7 @@ from typing import Any
 
 from batchkiln.core.account_view import AccountView, CallWaits, Permission
 from batchkiln.core.budget import JobCredits
-from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import Attempt, AttemptState, InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.queue_types import Candidate

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
 from batchkiln.core.responses import ErrorInfo

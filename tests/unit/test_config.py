@@ -93,7 +93,7 @@ def test_environment_makes_a_profile_of_its_own(tmp_path: Path, monkeypatch: pyt
         ("profiles: {a: {accounts: [{name: m, keys: [{env: A}]}, {name: m, keys: [{env: A}]}]}}", "same"),
         ("profiles: {a: {time_scale: 0}}", "time_scale"),
         ("profiles: {a: {replies: {fields: {asset: id}}}}", "asset"),
-        ("profiles: {a: {replies: {fields: {asset_id: 'a['}}}}", "no JMESPath"),
+        ("profiles: {a: {replies: {fields: {asset_id: 'a['}}}}", "not a JMESPath"),
         ("profiles: {a: {replies: {fields: {asset_id: /data/id}}}}", "JSON Pointer"),
         ("profiles: {a: {replies: {refusals: [{means: busy}]}}}", "at least one of"),
         ("profiles: {a: {replies: {refusals: [{status: 422, means: over}]}}}", "means"),
@@ -213,10 +213,10 @@ def test_notifiers_are_read_with_the_places_of_their_addresses(tmp_path: Path, m
     ("notifier", "reason"),
     [
         ("{}", "exactly one of apprise and webhook"),
-        ("{apprise: ntfy}", "a URL, or where one stands"),
+        ("{apprise: ntfy}", "a URL, or where it is stored"),
         ("{apprise: {env: A, file: b}}", "exactly one of env, file and keyring"),
         ("{apprise: 'ntfy://x', events: [job_endet]}", "job_ended"),
-        ("{webhook: {secret_env: A}}", "this field is needed"),
+        ("{webhook: {secret_env: A}}", "this field is required"),
     ],
 )
 def test_mistaken_notifiers_are_told(notifier: str, reason: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.config import Profile
-from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope

@@ -14,8 +14,9 @@ from aiohttp import ClientSession, TraceConfig
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.api.local_service import embedded_config, embedded_folder, local_service
+from batchkiln.api.service_clients import new_service_client
 from batchkiln.api.shared_keys import refuse_shared_keys
-from batchkiln.client import Guide, RequestMeter, ServiceClient, fingerprint, new_session
+from batchkiln.client import ReplyMapping, RequestMeter, ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy
@@ -48,7 +49,7 @@ class ServiceRuntime:
     store: WorkerStore
     host: HostState
     durations: DurationModels
-    guide: Guide
+    mapping: ReplyMapping
     embedded: "LocalService | None" = None
 
     def keys(self, account: str) -> dict[str, str]:
@@ -207,14 +208,15 @@ class Engine:
         service = await self._service(profile_name)
         profile = service.profile
         keys = self._keys(service, account, needs_key=needs_key)
-        client = client_type(
+        client = new_service_client(
+            client_type,
+            profile,
             await self._http(),
             base_url=service.base_url,
             keys=keys,
             clock=service.clock,
             meter=self.meter,
-            allows_http_links=profile.allow_http_links,
-            guide=service.guide,
+            mapping=service.mapping,
         )
         outputs = OutputFiles(self.setting.surroundings.files())
         viewpoint = Viewpoint(
@@ -249,7 +251,7 @@ class Engine:
     async def _http(self) -> ClientSession:
         if self._session is None:
             traced = [self.listener.http] if self.listener else []
-            made = new_session(self.setting.surroundings.connector(), listening=traced)
+            made = new_session(self.setting.surroundings.connector(), trace_configs=traced)
             self._session = await self._stack.enter_async_context(made)
         return self._session
 
@@ -284,7 +286,7 @@ class Engine:
             store=store,
             host=HostState(HostRateLimit.of(profile.limits)),
             durations=durations,
-            guide=Guide(profile.replies),
+            mapping=ReplyMapping(profile.replies),
             embedded=embedded,
         )
         return self.services[name]

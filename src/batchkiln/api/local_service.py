@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from batchkiln.config import Profile
-from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import Limits as ClientLimits
 from batchkiln.core.responses import ModelEntry

@@ -29,10 +29,10 @@ def channels_of(setting: AppContext, session: Callable[[], ClientSession]) -> "l
 
 
 def _channel(notifier: Notifier, session: Callable[[], ClientSession], wall: Callable[[], datetime]) -> "Channel":
-    from batchkiln.notifications import AppriseChannel, WebhookChannel, key_of  # noqa: PLC0415  only who is told needs it
+    from batchkiln.notifications import AppriseChannel, WebhookChannel, signing_key  # noqa: PLC0415  only who is told needs it
 
     if notifier.apprise is not None:
         return AppriseChannel.open(notifier.name, notifier.url())
     secret = notifier.secret_text()
-    key = key_of(secret) if secret is not None else None
+    key = signing_key(secret) if secret is not None else None
     return WebhookChannel(notifier.name, url=notifier.url(), key=key, session=session(), wall=wall)

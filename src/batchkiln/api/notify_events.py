@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.presentation.formatting import plural
 from batchkiln.store import JobSummary, LoggedEvent, Reader
@@ -91,10 +91,10 @@ def _held(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str]
         title=f"{job}: {plural(found.held, 'item needs', 'items need')} you",
         text=(
             f"{', '.join(found.items)}{more} ({reasons}). Nothing is lost; "
-            f"`batchkiln show {item_arguments(job, found.items[0])}` says why, and what to do."
+            f"`batchkiln show {command_arguments(job, found.items[0])}` says why, and what to do."
         ),
-        audience=audience,
-        facts={"job": job, "held": found.held, "items": found.items, "codes": found.codes},
+        recipients=audience,
+        data={"job": job, "held": found.held, "items": found.items, "codes": found.codes},
     )
 
 
@@ -110,8 +110,8 @@ def _ended(summary: JobSummary, found: _OfJob, uid: str, audience: frozenset[str
         at=found.at,
         title=f"{job}: ended, {items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done",
         text=(f"{ended}; {plural(spent.charged, 'credit')} charged{refunded}. `batchkiln status {job}` tells more."),
-        audience=audience,
-        facts={
+        recipients=audience,
+        data={
             "job": job,
             "items": counts | {"total": summary.total},
             "credits": {"charged": spent.charged, "refunded": spent.refunded, "reserved": spent.reserved},

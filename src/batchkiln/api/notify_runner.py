@@ -143,7 +143,7 @@ class QueueOutbox:
         )  # from now on, also where nothing is told soon
         return cls(driver, reader, channel, uid=uid, told=told)
 
-    async def look(self) -> Sequence[Notification]:
+    async def pending(self) -> Sequence[Notification]:
         """Return what has happened since, and what stands now, but for what was told."""
         self._advance()
         happened = await self._reader.read(notifications_since, self._told.cursor, self._uid)
@@ -153,21 +153,21 @@ class QueueOutbox:
         self._waiting = {notice.id for notice in wanted}
         return wanted
 
-    async def told(self, notice: Notification) -> None:
+    async def mark_delivered(self, notification: Notification) -> None:
         """Keep that this one was told: durable, so that a crash from here on does not tell it again."""
-        self._waiting.discard(notice.id)
-        self._told = self._told.also(notice.id)
+        self._waiting.discard(notification.id)
+        self._told = self._told.also(notification.id)
         self._advance()
-        await self.keep()
+        await self.save_position()
 
-    async def keep(self) -> None:
+    async def save_position(self) -> None:
         """Keep how far it has looked."""
         self._advance()
         if self._told != self._kept:
             await self._driver.store.write(lambda writer: writer.write_cursor(self._name, self._told))
             self._kept = self._told
 
-    def news(self) -> asyncio.Event:
+    def next_change(self) -> asyncio.Event:
         """Return an event that the queue's next change sets."""
         return self._driver.news.next()
 

@@ -71,8 +71,8 @@ def _blocked(worker: AccountWorker, driver: Engine, uid: str, audience: frozense
         at=now,
         title=f"{account} cannot work: {problem}",
         text=text,
-        audience=audience,
-        facts={"profile": worker.viewpoint.profile, "account": worker.viewpoint.account, "problem": problem.value},
+        recipients=audience,
+        data={"profile": worker.viewpoint.profile, "account": worker.viewpoint.account, "problem": problem.value},
     )
 
 
@@ -86,8 +86,8 @@ def _not_understood(
         at=worker.ports.clock.now().instant,
         title=f"{account}: not understood: {CALLS[entry.call]}",
         text=f"{misunderstanding(entry, account)}.",
-        audience=audience,
-        facts={
+        recipients=audience,
+        data={
             "profile": worker.viewpoint.profile,
             "account": worker.viewpoint.account,
             "call": entry.call.value,
@@ -115,8 +115,8 @@ def _spent(
             + (f"; new ones come at {format_minute(resumes_at)}." if resumes_at else ".")
             + " Nothing needs to be done."
         ),
-        audience=audience,
-        facts={
+        recipients=audience,
+        data={
             "profile": worker.viewpoint.profile,
             "account": worker.viewpoint.account,
             "left": outstanding.total,
@@ -157,6 +157,6 @@ def _expiring(
             f"{', '.join(names)}{more}: paid, and not fetched yet. The service may delete the first from "
             f"{format_minute(ends_at)} on. `batchkiln status {job}` says what keeps the files from coming."
         ),
-        audience=audience,
-        facts={"job": job, "count": len(entries), "items": names, "first_ends_at": ends_at},
+        recipients=audience,
+        data={"job": job, "count": len(entries), "items": names, "first_ends_at": ends_at},
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.queue import Queue
 from batchkiln.config import Config, config_of, load_config, queue_path
-from batchkiln.logs import hand_to_standard_logging
+from batchkiln.logs import use_standard_logging
 from batchkiln.store import Store
 
 
@@ -31,7 +31,7 @@ async def open_queue(
     over a manifest's. Outputs and inputs are relative to `working_dir`, the current folder unless it is given.
     Raises `InputError` for a wrong configuration, `QueueUnusable` and `QueueBusy` for a file that cannot serve.
     """
-    hand_to_standard_logging()
+    use_standard_logging()
     setting = AppContext(
         queue=queue_path(Path(path)),
         config=_config(config),

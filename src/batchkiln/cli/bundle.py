@@ -21,6 +21,7 @@ from batchkiln.cli.redaction import known_keys, redacted, strip_query
 from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
+from batchkiln.core.provider import create_path
 from batchkiln.presentation.formatting import plural
 from batchkiln.store import SCHEMA_VERSION, SQLITE_VERSION, RequestRecord
 
@@ -97,7 +98,7 @@ def _entries(
 
 def _request_document(request: RequestRecord, *, is_exact: bool) -> dict[str, Any]:
     return {
-        "endpoint": "POST /videos" if request.is_video else "POST /images",
+        "endpoint": f"POST {create_path(is_video=request.is_video)}",
         "body_file": f"request-{request.number}.json",
         "body_bytes": len(request.body),
         "body_sha256": hashlib.sha256(request.body).hexdigest(),

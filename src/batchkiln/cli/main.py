@@ -14,7 +14,7 @@ from batchkiln.cli.options import common_options
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ReaderGone
 from batchkiln.core.errors import BatchkilnError, ExitStatus
-from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 
 _VERBOSE: Final = re.compile("-q*v+")
 _COMMANDS: Final = {
@@ -147,8 +147,8 @@ def _told(error: BaseException, arguments: Sequence[str]) -> int:
         case BatchkilnError():
             print_status(f"batchkiln: {error}")
             return error.exit_status
-        case UnicodeEncodeError() if not can_spell_names():
-            print_status(f"batchkiln: {NAMES_UNSPELLED}; what was recorded is not lost")
+        case UnicodeEncodeError() if not can_encode_filenames():
+            print_status(f"batchkiln: {FILENAME_ENCODING_ERROR}; what was recorded is not lost")
             return ExitStatus.USAGE
         case SystemExit():
             return error.code if isinstance(error.code, int) else ExitStatus.UNEXPECTED

@@ -15,7 +15,7 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, print_result, print_status
 from batchkiln.config import Profile
-from batchkiln.core.catalogue import Catalogue, in_order
+from batchkiln.core.catalog_checks import Catalogue, in_order
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import ModelEntry
 from batchkiln.planning.catalogues import Catalogues

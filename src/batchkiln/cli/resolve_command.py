@@ -9,8 +9,7 @@ from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
 from batchkiln.clock import machine_now
-from batchkiln.core.errors import Diagnostic, ExitStatus, InputError
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import Diagnostic, ExitStatus, InputError, command_arguments
 from batchkiln.core.states import WITH_SERVICE
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.presentation.confirmations import cost_of_resolve
@@ -74,7 +73,7 @@ def _end(writer: Writer, asked: ItemDetail, decision: Decision, generation_id: s
     job, item = asked.job, asked.item.name
     if writer.items.detail(job, item).hold_asked != asked.hold_asked:
         reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
-        remedy = f"`batchkiln show {item_arguments(job, item)}` tells how it stands now"
+        remedy = f"`batchkiln show {command_arguments(job, item)}` tells how it stands now"
         raise InputError([Diagnostic(reason, remedy=remedy)])
     now = to_milliseconds(writer.jobs.service_time(job, machine_now()))
     return writer.resolve(

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import printable
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
@@ -104,7 +104,7 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         yield Text(_problem(trouble), style=STYLES[trouble.state])
         item = view.examples.get((trouble.state, trouble.code))
         if item is not None:
-            yield Text(f"    batchkiln show {item_arguments(name, item)}", style="dim")
+            yield Text(f"    batchkiln show {command_arguments(name, item)}", style="dim")
     states = {trouble.state for trouble in view.summary.troubles}
     if states.intersection(NOT_DELIVERED):
         yield Text(f"    batchkiln retry {name}", style="dim")

@@ -39,7 +39,7 @@ from batchkiln.worker.run_state import RunState
 _CONFIGURATION: Final = "batchkiln.yaml"
 
 
-class QueueDesk:
+class QueueSink:
     """Brings manifests to the queue, on a connection of its own: a large one does not hold up what is driven."""
 
     def __init__(self, store: Store, setting: AppContext, driver: Engine) -> None:
@@ -124,8 +124,8 @@ async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashbo
         async with opened(setting) as queue, queue.driving(RunState(), command="watch") as driver:
             intake = await Store.open_for_writing(common.queue)
             try:
-                desk = QueueDesk(intake, setting, driver)
-                watcher = Watcher(folder, desk, ServiceClock(), ignored=_ignored(common))
+                sink = QueueSink(intake, setting, driver)
+                watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
                 drive = Run(driver, queue.reader, wishes, jobs=None)
                 play = _forever if wishes.is_forever else _once
                 async with dashboard_beside(driver, is_wanted=has_dashboard):
@@ -137,14 +137,14 @@ async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashbo
 async def _once(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run what lies in the folder to its end; a manifest that was refused makes the exit status of one."""
     newest = await reader.read(lambda reader: reader.events.last_id())
-    await watcher.settle()
+    await watcher.drain()
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
         ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
         drive.driver.control.scope = Scope(frozenset(ids))
         drive.jobs = jobs
         status = await Session(common, drive, reader, signals, after_event=newest).run()
-    await watcher.tell_ends()
+    await watcher.report_ended()
     if watcher.refused:
         print_status(f"{plural(watcher.refused, 'manifest')} refused: each *.result.json says why.")
         return ExitStatus.USAGE if status in {ExitStatus.OK, ExitStatus.ITEMS_NOT_DONE} else status
@@ -159,7 +159,7 @@ async def _forever(common: Common, drive: Run, reader: Store, signals: Signals, 
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(watcher.run(), name="watcher"),
-                group.create_task(watcher.follow(drive.driver.news.next), name="ends"),
+                group.create_task(watcher.report_as_they_end(drive.driver.news.next), name="ends"),
                 group.create_task(watch_events(watcher), name="news"),
             ]
             status = await session.run()
@@ -167,7 +167,7 @@ async def _forever(common: Common, drive: Run, reader: Store, signals: Signals, 
                 task.cancel()
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
-    await watcher.tell_ends()
+    await watcher.report_ended()
     return status
 
 

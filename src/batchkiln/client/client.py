@@ -1,7 +1,7 @@
-"""The service's API for one account: sends each request once, and gives back a reply as a value.
+"""The client of one account: sends each request once, and returns its reply as a value.
 
-Nothing here retries, waits or follows redirects: a hidden second request would spend limits (Service section 8)
-behind the planner. Every fault of the network is a `NoResponse`; only cancellation passes through.
+Nothing here retries, waits or follows redirects, because a hidden second request would use up limits (Service section
+8) that the planner counts. Network errors become `NoResponse`; only cancellation is raised.
 """
 
 import json
@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Final, Protocol
-from urllib.parse import quote as percent_encoded
 
 import aiohttp
 import structlog
@@ -17,15 +16,15 @@ from multidict import MultiMapping
 from yarl import URL
 
 from batchkiln.client import parse, transfers
-from batchkiln.client.api_keys import Keys
-from batchkiln.client.catalog import parse_catalog
-from batchkiln.client.described import learned_hints
-from batchkiln.client.guide import Guide
+from batchkiln.client.api_keys import ApiKeys
 from batchkiln.client.http_response import RawReply, read_date
-from batchkiln.client.http_session import Timeouts
-from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.client.http_session import NETWORK_ERRORS, Timeouts, describe_network_error
+from batchkiln.client.model_catalog import parse_catalog
+from batchkiln.client.openapi_fields import hints_from_openapi
+from batchkiln.client.reply_mapping import ReplyMapping
 from batchkiln.client.request_metrics import NO_REPLY, RequestMeter
-from batchkiln.client.uploads import told_as_numbers
+from batchkiln.client.uploads import numeric_ids
+from batchkiln.core import provider
 from batchkiln.core.errors import InputError, InvariantBroken
 from batchkiln.core.responses import (
     BalanceReply,
@@ -48,7 +47,6 @@ from batchkiln.core.responses import (
 
 REPLY_MAX_BYTES: Final = 4 * 1024 * 1024
 CATALOG_MAX_BYTES: Final = 16 * 1024 * 1024
-UPLOADS_MAX_FILES: Final = 5  # Service section 8
 _READ_BYTES: Final = 64 * 1024
 _NUMBERS_MAX: Final = 1000
 
@@ -56,17 +54,17 @@ _log = structlog.get_logger(__name__)
 
 
 class ReplyClock(Protocol):
-    """What the client asks of the clock: an instant to measure with, and to learn the service's time."""
+    """The clock that requests are timed with, and that learns the service's time."""
 
     def monotonic(self) -> float:
-        """Give seconds that never go back."""
+        """Return monotonic seconds."""
 
     def observe_date(self, date: datetime, *, sent_at: float, received_at: float) -> None:
-        """Take the `Date` of a reply; the other two are readings of `monotonic` around the request."""
+        """Record a reply's `Date`; `sent_at` and `received_at` are readings of `monotonic`."""
 
 
 class ServiceClient:
-    """One account of one service. Its API keys are named by fingerprint and never shown (Law 8)."""
+    """A client of one account of one service. API keys are named by fingerprint and never shown (Law 8)."""
 
     def __init__(
         self,
@@ -75,24 +73,23 @@ class ServiceClient:
         base_url: str,
         keys: Mapping[str, str],
         clock: ReplyClock,
-        timeouts: Timeouts = Timeouts(),  # noqa: B008 - frozen, so sharing one default is safe
+        timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen, so a shared default is safe
         meter: RequestMeter | None = None,
         allows_http_links: bool = False,
-        guide: Guide | None = None,
+        mapping: ReplyMapping | None = None,
     ) -> None:
-        """Take a session of `new_session` and fingerprint -> key, the newest first. Raises `InputError`.
+        """Take an open session, and API keys by fingerprint, newest first. Raises `InputError`.
 
-        Links of a service with https may lead to plain http only with `allows_http_links`. `guide` is what a person
-        says of the service's replies; the clients of one service share it, since what its description says is learned
-        by one of them (`describe`).
+        A service with https may give links with plain http only if `allows_http_links`. `mapping` holds the user's
+        rules for reading replies; clients of one service share it, because `describe` adds hints to it.
         """
-        self._guide = guide or Guide()
-        self._numbers: frozenset[str] = frozenset()  # identifiers of the last preparations that came as numbers
+        self._mapping = mapping or ReplyMapping()
+        self._numbers: frozenset[str] = frozenset()  # ids of recent upload tickets that were numbers
         self._meter = meter or RequestMeter()
         self._session = session
         self._base = _checked_base(base_url)
         self._guard = transfers.LinkGuard(URL(self._base).origin(), allows_http=allows_http_links)
-        self._keys = Keys(keys)
+        self._keys = ApiKeys(keys)
         self._clock = clock
         self._timeouts = timeouts
 
@@ -101,105 +98,107 @@ class ServiceClient:
 
     @property
     def newest_key(self) -> str:
-        """The fingerprint of the key that new attempts are bound to."""
+        """The fingerprint of the key that new attempts use."""
         return self._keys.newest
 
     @property
     def fingerprints(self) -> frozenset[str]:
         """The fingerprints of all configured keys."""
-        return self._keys.names
+        return self._keys.fingerprints
 
     def has_key(self, fingerprint: str) -> bool:
-        """Whether the key that an attempt is bound to is configured (Law 2)."""
+        """Return whether the key with this fingerprint is configured (Law 2)."""
         return fingerprint in self._keys
 
     async def create(self, *, is_video: bool, body: bytes, idempotency_key: str, key_fingerprint: str) -> CreateReply:
-        """Send exactly these bytes under this key, once (Service rules 4.1 and 4.2).
+        """Send these exact bytes under this idempotency key, once (Service rules 4.1 and 4.2).
 
-        `Throttled`, `EdgeBlocked`, `AccountBlocked`, `KeyConflict` and `Refused` say that this send created
-        nothing; after `NoResponse` and `Unavailable` the outcome is unknown.
+        After `Throttled`, `EdgeBlocked`, `AccountBlocked`, `IdempotencyConflict`, `Busy` and `Refused`, this send
+        created nothing. After `NoResponse`, `Unavailable` and `NotUnderstood`, the outcome is unknown.
         """
-        headers = self._keys.authorization(key_fingerprint) | {"Idempotency-Key": idempotency_key}
-        raw = await self._call("POST", "/videos" if is_video else "/images", headers=headers, body=body)
-        return raw if isinstance(raw, NoResponse) else parse.parse_create(raw, self._guide)
+        headers = self._keys.authorization(key_fingerprint) | {provider.IDEMPOTENCY_HEADER: idempotency_key}
+        raw = await self._call("POST", provider.create_path(is_video=is_video), headers=headers, body=body)
+        return raw if isinstance(raw, NoResponse) else parse.parse_create(raw, self._mapping)
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
         """Poll a generation with the API key that created it (Service rule 5.7)."""
-        path = f"/generations/{_segment(generation_id)}"
+        path = provider.generation_path(generation_id)
         raw = await self._call("GET", path, headers=self._keys.authorization(key_fingerprint))
-        return raw if isinstance(raw, NoResponse) else parse.parse_read(raw, generation_id, self._guide)
+        return raw if isinstance(raw, NoResponse) else parse.parse_read(raw, generation_id, self._mapping)
 
     async def quote(self, body: bytes) -> QuoteReply:
-        """Ask what a request would cost; nothing is generated or charged (Service section 2.4)."""
-        raw = await self._call("POST", "/quotes", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoResponse) else parse.parse_quote(raw, self._guide)
+        """Ask for the cost of a request; nothing is generated or charged (Service section 2.4)."""
+        raw = await self._call("POST", provider.QUOTES, headers=self._newest_authorization(), body=body)
+        return raw if isinstance(raw, NoResponse) else parse.parse_quote(raw, self._mapping)
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
-        """Ask where to put files, given as (name, media type, size in bytes), at most five (Service section 8)."""
-        if not 0 < len(files) <= UPLOADS_MAX_FILES:
-            raise InvariantBroken(f"An upload request takes one to {UPLOADS_MAX_FILES} files, not {len(files)}.")
+        """Request upload tickets for one to five files of (name, media type, size in bytes) (Service section 8)."""
+        if not 0 < len(files) <= provider.UPLOADS_MAX_FILES:
+            raise InvariantBroken(
+                f"An upload request takes one to {provider.UPLOADS_MAX_FILES} files, not {len(files)}."
+            )
         body = _json({"files": [{"name": name, "type": kind, "size": size} for name, kind, size in files]})
-        raw = await self._call("POST", "/uploads", headers=self._newest_authorization(), body=body)
+        raw = await self._call("POST", provider.UPLOADS, headers=self._newest_authorization(), body=body)
         if isinstance(raw, NoResponse):
             return raw
-        reply = parse.parse_prepare(raw, [name for name, _, _ in files], self._guide)
+        reply = parse.parse_prepare(raw, [name for name, _, _ in files], self._mapping)
         if isinstance(reply, UploadsPrepared):
-            numbers = told_as_numbers(raw.document(), [ticket.asset_id for ticket in reply.tickets])
+            numbers = numeric_ids(raw.document(), [ticket.asset_id for ticket in reply.tickets])
             self._numbers = numbers | (self._numbers if len(self._numbers) < _NUMBERS_MAX else frozenset())
         return reply
 
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
     ) -> PutReply:
-        """Send a file's bytes to its upload url with the ticket's headers and no key of ours.
+        """Upload a file's bytes with the ticket's headers and without an API key.
 
-        What `content` raises passes through.
+        Exceptions raised by `content` propagate.
         """
         url = self._absolute(ticket.url)
         if url is None:
-            return NoResponse("the upload url is not an address")
-        if (barred := self._guard.bars(self._guard.origin, url)) is not None:
-            return TicketRefused(barred.reason)
+            return NoResponse("the upload URL is malformed")
+        if (rejection := self._guard.rejection(self._guard.origin, url)) is not None:
+            return TicketRefused(rejection.reason)
         return await transfers.put(
             self._session,
             url,
             headers=ticket.headers,
             content=content,
             size_bytes=size_bytes,
-            timeout=self._timeouts.of_uploads(),
+            timeout=self._timeouts.for_uploads(),
         )
 
     async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
-        """Ask for the urls of uploaded assets, for use in `inputs`."""
-        told = [int(asset_id) if asset_id in self._numbers else asset_id for asset_id in asset_ids]
-        body = _json({"asset_ids": told})
-        raw = await self._call("POST", "/uploads/complete", headers=self._newest_authorization(), body=body)
-        return raw if isinstance(raw, NoResponse) else parse.parse_complete(raw, asset_ids, self._guide)
+        """Exchange asset ids for the URLs to use in `inputs`."""
+        ids = [int(asset_id) if asset_id in self._numbers else asset_id for asset_id in asset_ids]
+        body = _json({"asset_ids": ids})
+        raw = await self._call("POST", provider.UPLOADS_COMPLETE, headers=self._newest_authorization(), body=body)
+        return raw if isinstance(raw, NoResponse) else parse.parse_complete(raw, asset_ids, self._mapping)
 
     async def models(self) -> CatalogReply:
-        """Read the catalog."""
+        """Read the model catalog."""
         headers = self._newest_authorization()
-        raw = await self._call("GET", "/models", headers=headers, max_bytes=CATALOG_MAX_BYTES)
-        return raw if isinstance(raw, NoResponse) else parse_catalog(raw, self._guide)
+        raw = await self._call("GET", provider.MODELS, headers=headers, max_bytes=CATALOG_MAX_BYTES)
+        return raw if isinstance(raw, NoResponse) else parse_catalog(raw, self._mapping)
 
     async def balance(self) -> BalanceReply:
         """Read the account's remaining credits."""
-        raw = await self._call("GET", "/credits/balance", headers=self._newest_authorization())
-        return raw if isinstance(raw, NoResponse) else parse.parse_balance(raw, self._guide)
+        raw = await self._call("GET", provider.BALANCE, headers=self._newest_authorization())
+        return raw if isinstance(raw, NoResponse) else parse.parse_balance(raw, self._mapping)
 
     async def describe(self) -> DescribeReply:
-        """Read the service's description, without a key (Service rule 5.9), and learn where fields stand."""
-        headers = {"Cache-Control": "no-cache"}  # its Date is the first word on the time, and a stored one is too old
-        raw = await self._call("GET", "/openapi.json", headers=headers, max_bytes=CATALOG_MAX_BYTES)
+        """Read the OpenAPI document without an API key (Service rule 5.9), and add its hints to the mapping."""
+        headers = {"Cache-Control": "no-cache"}  # its Date sets the clock first, and a cached one would be too old
+        raw = await self._call("GET", provider.DESCRIPTION, headers=headers, max_bytes=CATALOG_MAX_BYTES)
         reply = raw if isinstance(raw, NoResponse) else parse.parse_describe(raw)
         if isinstance(reply, Described):
-            self._guide.hints = learned_hints(reply.document)
+            self._mapping.hints = hints_from_openapi(reply.document)
         return reply
 
     def download(
         self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None
     ) -> AbstractAsyncContextManager[DownloadReply]:
-        """Fetch an output, from `offset_bytes` on where its `etag` is known; without our key (it is a signed link)."""
+        """Download an output without an API key (its link is signed), from `offset_bytes` on if `etag` is known."""
         return transfers.download(
             self._session,
             self._absolute(link.url),
@@ -221,7 +220,18 @@ class ServiceClient:
         body: bytes | None = None,
         max_bytes: int = REPLY_MAX_BYTES,
     ) -> RawReply | NoResponse:
-        """Send one request and read its whole reply; tell the clock the service's date."""
+        """Send one request and read its whole reply."""
+        reply = await self._send(method, path, headers=headers, body=body, max_bytes=max_bytes)
+        self._on_reply(reply)
+        return reply
+
+    def _on_reply(self, reply: RawReply | NoResponse) -> None:
+        """Handle each reply before it is parsed; for subclasses."""
+
+    async def _send(
+        self, method: str, path: str, *, headers: Mapping[str, str], body: bytes | None, max_bytes: int
+    ) -> RawReply | NoResponse:
+        """Send one request, record its latency, and report the reply's date to the clock."""
         sent = {"Accept": "application/json", **headers}
         if body is not None:
             sent["Content-Type"] = "application/json"
@@ -233,29 +243,29 @@ class ServiceClient:
                 data=body,
                 headers=sent,
                 allow_redirects=False,
-                timeout=self._timeouts.of_calls(),
+                timeout=self._timeouts.for_calls(),
             ) as response:
                 came_at = self._clock.monotonic()
                 content = await _read_bounded(response, max_bytes)
-        except FAULTS as fault:
-            reply = NoResponse(describe_fault(fault))
+        except NETWORK_ERRORS as fault:
+            reply = NoResponse(describe_network_error(fault))
             _log.debug("reply_lost", call=f"{method} {path.split('/')[1]}", reason=reply.reason)
-            self._meter.note(path, NO_REPLY, self._clock.monotonic() - sent_at)
+            self._meter.record(path, NO_REPLY, self._clock.monotonic() - sent_at)
             return reply
-        self._meter.note(path, str(response.status), self._clock.monotonic() - sent_at)
+        self._meter.record(path, str(response.status), self._clock.monotonic() - sent_at)
         if content is None:
             return NoResponse(f"the reply is longer than {max_bytes} bytes")
         names = {name.lower(): value for name, value in response.headers.items()}
         raw = RawReply(response.status, names, content, self._keys.secrets)
-        self._tell_date(raw, response.headers, sent_at, came_at)
+        self._observe_date(raw, response.headers, sent_at, came_at)
         return raw
 
-    def _tell_date(self, raw: RawReply, headers: MultiMapping[str], sent_at: float, came_at: float) -> None:
-        """Tell the clock the service's date, unless a cache answered with a copy: its date is that of the copy.
+    def _observe_date(self, raw: RawReply, headers: MultiMapping[str], sent_at: float, came_at: float) -> None:
+        """Report the service's date to the clock, unless a cache or a proxy answered.
 
-        Nor does a page of a proxy tell it: only a JSON object is a reply of the API (Service sections 2 and 7).
-        An Age says so (RFC 9111), and zero is said of replies that were just fetched. It is not added to the date: it
-        is the cache's own reckoning, by a clock that nobody knows, and the next reply about money tells the time.
+        A cached copy carries the copy's date; RFC 9111 marks it with `Age`, where 0 means a reply that was just
+        fetched. The age is not added to the date, because it is computed by an unknown clock, and the next reply about
+        money carries a date of its own. A page of a proxy is no JSON object (Service sections 2 and 7).
         """
         date = read_date(headers.get("Date"))
         is_fresh = set(headers.getall("Age", ["0"])) == {"0"}
@@ -263,7 +273,7 @@ class ServiceClient:
             self._clock.observe_date(date, sent_at=sent_at, received_at=came_at)
 
     def _absolute(self, link: str) -> URL | None:
-        """Give a link of the service as a URL, byte for byte: any other quoting would break its signature."""
+        """Return a link of the service as a URL, byte for byte, because re-encoding would break its signature."""
         try:
             url = URL(link, encoded=True)
             return url if url.absolute else URL(self._base).origin().join(url)
@@ -272,7 +282,7 @@ class ServiceClient:
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """Read the whole body; None, and the connection closed, where it is longer than `max_bytes`."""
+    """Return the whole body; close the connection and return None if it is longer than `max_bytes`."""
     pieces: list[bytes] = []
     size_bytes = 0
     async for piece in response.content.iter_chunked(_READ_BYTES):
@@ -292,12 +302,6 @@ def _checked_base(base_url: str) -> str:
     if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.user:
         raise InputError("The base URL must look like https://host/api/v1, without a user name or a query.")
     return str(url).rstrip("/")
-
-
-def _segment(generation_id: str) -> str:
-    """Write an id as one path segment; a dot segment would be another address."""
-    segment = percent_encoded(generation_id, safe="")
-    return segment.replace(".", "%2E") if segment in {".", ".."} else segment
 
 
 def _json(document: object) -> bytes:

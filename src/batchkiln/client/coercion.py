@@ -1,33 +1,33 @@
-"""Single values as services are known to write them. Each reader gives None instead of raising."""
+"""Reads single values in the spellings that services use. Readers return None instead of raising."""
 
 import math
 import re
 from datetime import UTC, datetime
 from typing import Final
 
-# Beyond these a figure is an error of the reply, not a price or an instant.
+# Larger numbers are errors of the reply, not prices or times.
 _NUMBER_MAX: Final = 10**15
 _EPOCH_SECONDS_MAX: Final = 10**11  # the year 5138; anything larger counts milliseconds
 _NUMERAL: Final = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?")
 
 
 def read_number(value: object) -> float | int | None:
-    """Read a number or a numeric text; never a truth value, nor one beyond any sensible amount."""
+    """Return a number or numeric text as a number; None for booleans and amounts beyond 10^15."""
     if isinstance(value, str) and _NUMERAL.fullmatch(value.strip()):
         value = float(value) if not value.strip().lstrip("+-").isdecimal() else int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if abs(value) <= _NUMBER_MAX else None  # false for NaN too
+    return value if abs(value) <= _NUMBER_MAX else None  # also false for NaN
 
 
 def read_cost(value: object) -> int | None:
-    """Read a price in credits: a fraction is rounded up, so that a reservation is never too small."""
+    """Return a price in credits; a fraction is rounded up, so that a reservation is never too small."""
     number = read_number(value)
     return None if number is None or number < 0 else math.ceil(number)
 
 
 def read_text(value: object) -> str | None:
-    """Read a text that is not blank; a whole number is one too (ids)."""
+    """Return a text without surrounding blanks; None if nothing is left. A whole number is a text too (ids)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if abs(value) < 10**24 else None
     if not isinstance(value, str) or not value.strip():
@@ -36,7 +36,7 @@ def read_text(value: object) -> str | None:
 
 
 def read_instant(value: object) -> datetime | None:
-    """Read ISO 8601 (UTC where it names no zone) or a count of seconds or milliseconds since 1970."""
+    """Return a time from ISO 8601 (UTC if it names no zone) or from seconds or milliseconds since 1970."""
     number = read_number(value)
     try:
         if number is not None:
@@ -50,7 +50,7 @@ def read_instant(value: object) -> datetime | None:
 
 
 def read_url(value: object) -> str | None:
-    """Read an http(s) address, or a path below the service's own; None for anything else."""
+    """Return an http or https URL, or a path on the service's own host; None for anything else."""
     if not isinstance(value, str) or any(character <= " " or character == "\x7f" for character in value):
         return None
     is_path = value.startswith("/") and not value.startswith("//")

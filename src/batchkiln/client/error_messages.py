@@ -1,6 +1,6 @@
-"""What an error body says, as code words and as sentences, in any of the usual shapes (Service section 7).
+"""Extracts code words and sentences from an error body of any usual shape (Service section 7).
 
-What a service repeats of the request is left out: a prompt that speaks of credits is no lack of credits.
+What a service repeats of the request is left out: a prompt about credits is no lack of credits.
 """
 
 import json
@@ -12,81 +12,81 @@ from typing import Final
 
 from batchkiln.client.coercion import read_text
 from batchkiln.client.http_response import NOT_JSON, RawReply
-from batchkiln.client.json_tree import squash, squashed
+from batchkiln.client.json_tree import normalize_fields, normalize_name
 
 _DEPTH_MAX: Final = 6
 _ENTRIES_MAX: Final = 8
 _PARTS_MAX: Final = 40
 _TEXT_MAX_CHARACTERS: Final = 2000
 _TITLE: Final = re.compile(r"<title[^>]{0,200}>(.{0,500}?)</title", re.IGNORECASE | re.DOTALL)
-_CODES: Final = (
+_CODE_NAMES: Final = (
     *("code", "errorcode", "errcode", "__type", "type", "errortype", "status", "declinecode", "subcode", "kind"),
 )
-_MESSAGES: Final = (
+_MESSAGE_NAMES: Final = (
     *("message", "msg", "errormessage", "errormsg", "detail", "errordescription", "description", "reason", "title"),
 )
-_INNER: Final = (
+_CONTAINER_NAMES: Final = (
     *("error", "errors", "detail", "details", "fault", "extensions", "data", "result", "response", "cause", "body"),
 )
-# A word for programs, as `insufficient_credits`, `InsufficientCredits`, `credits.insufficient` or `CREDITS-LOW`.
+# A code, as `insufficient_credits`, `InsufficientCredits`, `credits.insufficient` or `CREDITS-LOW`.
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.:\-/#]+[A-Za-z0-9]+)*")
 _CODE_MAX_CHARACTERS: Final = 80
-# Typographic quotes and apostrophes become plain ones first.
+# Typographic quotes and apostrophes are replaced first.
 _PLAIN: Final = str.maketrans({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
 _QUOTED: Final = re.compile(r"""(?<!\w)["'`](?=\S+\s)[^"'`]{3,2000}["'`](?!\w)""")
-_NAMES_OF_NOTHING: Final = frozenset({"aboutblank", "error", "errors", "failed", "failure", "fail", "false", "object"})
+_EMPTY_CODES: Final = frozenset({"aboutblank", "error", "errors", "failed", "failure", "fail", "false", "object"})
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """The words of an error body: codes in lower case with spaces between their words, and one line of sentences."""
+class ErrorTexts:
+    """The texts of an error body: codes as lower-case words, and all sentences on one line."""
 
     codes: tuple[str, ...]
     prose: str
 
 
-def said_by(raw: RawReply) -> Said:
-    """Return all that a body says of the failure, without what it repeats of the request."""
+def error_texts(raw: RawReply) -> ErrorTexts:
+    """Return all codes and sentences of an error body, without what it repeats of the request."""
     document = raw.document()
     if document is NOT_JSON:
-        return Said((), _line(plain_text(raw)))
+        return ErrorTexts((), _normalized_prose(plain_text(raw)))
     codes: list[str] = []
     texts: list[str] = []
-    for is_code, text in _parts(document, 0):
+    for is_code, text in _labelled_texts(document, 0):
         (codes if is_code else texts).append(text)
         if len(codes) + len(texts) >= _PARTS_MAX:
             break
-    return Said(tuple(dict.fromkeys(map(_spaced, codes))), _line(" . ".join(texts)))
+    return ErrorTexts(tuple(dict.fromkeys(map(_code_words, codes))), _normalized_prose(" . ".join(texts)))
 
 
-def words_of(document: object, depth: int = 0) -> tuple[str, str]:
+def code_and_message(document: object, depth: int = 0) -> tuple[str, str]:
     """Return code and message of an error of any usual shape; either may be empty."""
     if isinstance(document, list):
-        parts = [words_of(entry, depth + 1) for entry in document[:_ENTRIES_MAX]] if depth < _DEPTH_MAX else []
+        parts = [code_and_message(entry, depth + 1) for entry in document[:_ENTRIES_MAX]] if depth < _DEPTH_MAX else []
         codes = [code for code, _ in parts if code]
         return (codes[0] if codes else ""), "; ".join(message for _, message in parts if message)
-    if isinstance(document, str) and (inner := _nested(document)) is not None and depth < _DEPTH_MAX:
-        return words_of(inner, depth + 1)
+    if isinstance(document, str) and (inner := _nested_json(document)) is not None and depth < _DEPTH_MAX:
+        return code_and_message(inner, depth + 1)
     if not isinstance(document, Mapping) or depth >= _DEPTH_MAX:
         return "", read_text(document) or ""
-    fields = squashed(document)
+    fields = normalize_fields(document)
     code, message = _code(fields), _message(fields, depth)
-    for name in _INNER:
+    for name in _CONTAINER_NAMES:
         if name in fields and not (code and message and not code.isdecimal()):
-            inner_code, inner_message = words_of(fields[name], depth + 1)
-            # {"error": "invalid_request", "message": "…"}: the bare text is the code.
+            inner_code, inner_message = code_and_message(fields[name], depth + 1)
+            # {"error": "invalid_request", "message": "…"}: here `error` is the code.
             if isinstance(fields[name], str) and name == "error" and message and not code:
                 inner_code, inner_message = inner_message, ""
             is_specific = inner_code and (name == "error" or not code or code.isdecimal())
             code = inner_code if is_specific else code
             message = message or inner_message
     if not message and not code:
-        message = _by_field(document)
+        message = _field_messages(document)
     return code, message
 
 
 def plain_text(raw: RawReply) -> str:
-    """Return a plain text as it is, of an HTML page the title only."""
+    """Return the text of a body that is no JSON; of an HTML page, its title."""
     text = raw.body[:20_000].decode(errors="replace")
     if "html" in raw.media_type or text.lstrip()[:1] == "<":
         title = _TITLE.search(text)
@@ -95,14 +95,14 @@ def plain_text(raw: RawReply) -> str:
 
 
 def _code(fields: Mapping[str, object]) -> str:
-    """Return the code; a word before a number, since many repeat the status as a code."""
-    told = [text for name in _CODES if (text := _short_code(read_text(fields.get(squash(name)))))]
-    telling = [text for text in told if not text.isdecimal() and squash(text) not in _NAMES_OF_NOTHING]
-    return next(iter(telling), next(iter(text for text in told if squash(text) not in _NAMES_OF_NOTHING), ""))
+    """Return the code; a word is preferred to a number, because many services repeat the status as a code."""
+    found = [text for name in _CODE_NAMES if (text := _short_code(read_text(fields.get(normalize_name(name)))))]
+    telling = [text for text in found if not text.isdecimal() and normalize_name(text) not in _EMPTY_CODES]
+    return next(iter(telling), next(iter(text for text in found if normalize_name(text) not in _EMPTY_CODES), ""))
 
 
 def _short_code(text: str | None) -> str:
-    """Return the last part of a problem type that is an address."""
+    """Return the last segment of a problem type that is a URL; any other code unchanged."""
     if text is None:
         return ""
     is_address = "://" in text and " " not in text
@@ -110,60 +110,60 @@ def _short_code(text: str | None) -> str:
 
 
 def _message(fields: Mapping[str, object], depth: int) -> str:
-    message = next((text for name in _MESSAGES if (text := read_text(fields.get(name)))), "")
-    if message and depth < _DEPTH_MAX and (inner := _nested(message)) is not None:
-        message = words_of(inner, depth + 1)[1] or message
-    place = fields.get("loc")
-    if message and isinstance(place, list):
-        message = f"{'.'.join(str(step) for step in place[:_ENTRIES_MAX])}: {message}"
+    message = next((text for name in _MESSAGE_NAMES if (text := read_text(fields.get(name)))), "")
+    if message and depth < _DEPTH_MAX and (inner := _nested_json(message)) is not None:
+        message = code_and_message(inner, depth + 1)[1] or message
+    node = fields.get("loc")
+    if message and isinstance(node, list):
+        message = f"{'.'.join(str(step) for step in node[:_ENTRIES_MAX])}: {message}"
     return message
 
 
-def _by_field(document: Mapping[str, object]) -> str:
-    """Return the messages of a map of fields, as `{"prompt": ["can't be blank"]}`."""
-    told = []
+def _field_messages(document: Mapping[str, object]) -> str:
+    """Return the messages of a map by field, as `{"prompt": ["can't be blank"]}`."""
+    found = []
     for name, value in list(document.items())[:_ENTRIES_MAX]:
         texts = value[:_ENTRIES_MAX] if isinstance(value, list) else []
-        told += [f"{name}: {text}" for text in texts if isinstance(text, str) and text.strip()]
-    return "; ".join(told)
+        found += [f"{name}: {text}" for text in texts if isinstance(text, str) and text.strip()]
+    return "; ".join(found)
 
 
-def _parts(document: object, depth: int) -> Iterator[tuple[bool, str]]:
-    """Give every code word and every sentence, the outermost first: (whether it is a code, its text)."""
+def _labelled_texts(document: object, depth: int) -> Iterator[tuple[bool, str]]:
+    """Yield every code and every sentence, outermost first, as (is a code, text)."""
     if depth > _DEPTH_MAX:
         return
     match document:
         case list():
             for entry in document[:_ENTRIES_MAX]:
-                yield from _parts(entry, depth + 1)
+                yield from _labelled_texts(entry, depth + 1)
         case Mapping():
-            yield from _parts_of_object(document, depth)
-        case str() if (inner := _nested(document)) is not None:
-            yield from _parts(inner, depth + 1)
+            yield from _labelled_texts_of_object(document, depth)
+        case str() if (inner := _nested_json(document)) is not None:
+            yield from _labelled_texts(inner, depth + 1)
         case str() if text := document.strip()[:_TEXT_MAX_CHARACTERS]:
             yield _is_code(text), text
         case _:
             pass
 
 
-def _parts_of_object(document: Mapping[str, object], depth: int) -> Iterator[tuple[bool, str]]:
-    fields = squashed(document)
-    for name in (*_CODES, *_MESSAGES):
-        text = fields.get(squash(name))
+def _labelled_texts_of_object(document: Mapping[str, object], depth: int) -> Iterator[tuple[bool, str]]:
+    fields = normalize_fields(document)
+    for name in (*_CODE_NAMES, *_MESSAGE_NAMES):
+        text = fields.get(normalize_name(name))
         if isinstance(text, str):
-            yield from _parts(_short_code(text), depth + 1)
-    known = {squash(name) for name in (*_CODES, *_MESSAGES)}
-    for name in _INNER:
+            yield from _labelled_texts(_short_code(text), depth + 1)
+    known = {normalize_name(name) for name in (*_CODE_NAMES, *_MESSAGE_NAMES)}
+    for name in _CONTAINER_NAMES:
         if name in fields and (name not in known or not isinstance(fields[name], str)):
-            yield from _parts(fields[name], depth + 1)
+            yield from _labelled_texts(fields[name], depth + 1)
     for value in list(document.values())[:_PARTS_MAX]:
-        # {"prompt": ["can't be blank"]}: sentences of a field; a map or text under another name may be the request.
+        # {"prompt": ["can't be blank"]}: sentences of a field; a map or text under another name may repeat the request.
         if isinstance(value, list) and value and all(isinstance(entry, str) and " " in entry for entry in value):
             yield from ((False, entry[:_TEXT_MAX_CHARACTERS]) for entry in value[:_ENTRIES_MAX])
 
 
-def _nested(text: str) -> object | None:
-    """Read JSON that was put into a text; None where it is none."""
+def _nested_json(text: str) -> object | None:
+    """Return JSON that is embedded in a text; None if there is none."""
     if text.lstrip()[:1] not in {"{", "["} or len(text) > 20_000:  # noqa: PLR2004
         return None
     try:
@@ -177,13 +177,13 @@ def _is_code(text: str) -> bool:
     return len(text) <= _CODE_MAX_CHARACTERS and _CODE.fullmatch(text) is not None
 
 
-def _spaced(code: str) -> str:
-    """Write a code as words: `InsufficientCredits` and `INSUFFICIENT_CREDITS` are `insufficient credits`."""
+def _code_words(code: str) -> str:
+    """Return a code as words: `InsufficientCredits` and `INSUFFICIENT_CREDITS` are `insufficient credits`."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", code)
     return re.sub(r"[^A-Za-z0-9]+", " ", apart).strip().lower()
 
 
-def _line(text: str) -> str:
-    """Write sentences in lower case on one line, without what they quote at length."""
+def _normalized_prose(text: str) -> str:
+    """Return sentences in lower case on one line, without long quotations."""
     text = _QUOTED.sub(" ", text[:20_000].translate(_PLAIN))
     return re.sub(r"[_\-\s]+", " ", text).lower()

@@ -1,16 +1,17 @@
-"""What a reply that is not a success means. Pure: a person's rules decide first, then the status, then the words."""
+"""Maps replies that are no success to values. Pure: the user's rules decide first, then the words, then the status."""
 
 import re
 from http import HTTPStatus
 from typing import Final
 
 from batchkiln.client.coercion import read_text
-from batchkiln.client.error_messages import Said, plain_text, said_by, words_of
-from batchkiln.client.guide import UNGUIDED, Guide
+from batchkiln.client.error_messages import ErrorTexts, code_and_message, error_texts, plain_text
 from batchkiln.client.http_response import NOT_JSON, RawReply
-from batchkiln.client.meanings import Meaning, meaning_by_code, meaning_by_prose
 from batchkiln.client.redact import CODE_MAX_CHARACTERS, MESSAGE_MAX_CHARACTERS, safe_text
+from batchkiln.client.refusal_words import ErrorMeaning, meaning_by_code, meaning_by_prose
+from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping
 from batchkiln.client.retry_after import retry_after
+from batchkiln.core.provider import UPGRADE_CODE
 from batchkiln.core.response_rules import RefusalMeaning, ReplyField
 from batchkiln.core.responses import (
     AccountBlocked,
@@ -27,16 +28,15 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 
-# These say themselves what they mean: "cost exceeds the daily budget" under a 429 is a limit, and no refusal.
-_NEVER_A_REFUSAL: Final = frozenset(
+# The status alone decides: "cost exceeds the daily budget" under a 429 is a limit, not a refusal.
+_LIMIT_STATUSES: Final = frozenset(
     {HTTPStatus.UNAUTHORIZED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
-# Of these three the words have to name the caller's limit itself.
-_OWN: Final = frozenset({HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT})
+# For these statuses, the words have to name the request's own maximum.
+_EXPLICIT_PRICE_STATUSES: Final = frozenset({HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT})
 _LOCKED: Final = frozenset({HTTPStatus.LOCKED, HTTPStatus.TOO_EARLY})
 _WRONG_ADDRESS: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.METHOD_NOT_ALLOWED})
-_UPGRADE_CODE: Final = "api_key_upgrade_required"
-_OF_ACCOUNT: Final = re.compile(r"credit|subscri|balance|payment|billing|purchas")
+_ACCOUNT_WORDS: Final = re.compile(r"credit|subscri|balance|payment|billing|purchas")
 _COMPARED: Final = re.compile(r"exceed|higher|above|greater|more than|\bover\b|too low|below|lower|changed")
 _PRICE: Final = re.compile(r"max\w* cost|max\w* price|\bquoted?\b|\bcost\b|\bprice\b")
 _PRICE_LIMIT: Final = re.compile(r"max\w* (cost|price|charge)|\bover quote\b|\bquote (is )?(exceed|higher|above|over)")
@@ -53,59 +53,59 @@ _ABOUT_REQUEST: Final = re.compile(r"\b(model|mode|field|parameter|prompt|resolu
 RefusedOrBusy = Refused | IdempotencyConflict | Busy | TransientError
 
 
-def read_error(raw: RawReply, guide: Guide = UNGUIDED) -> ErrorInfo:
-    """Say what the body tells of the failure, in any of the usual shapes; the status' own words otherwise."""
+def read_error(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> ErrorInfo:
+    """Return the code and message of an error body in any usual shape; else those of the status."""
     document = raw.document()
     if document is NOT_JSON:
         code, message = "", plain_text(raw)
     else:
-        code, message = words_of(document)
-        code = read_text(guide.find(ReplyField.ERROR_CODE, document)) or code
-        message = read_text(guide.find(ReplyField.ERROR_MESSAGE, document)) or message
+        code, message = code_and_message(document)
+        code = read_text(mapping.find(ReplyField.ERROR_CODE, document)) or code
+        message = read_text(mapping.find(ReplyField.ERROR_MESSAGE, document)) or message
     if not message:
         message = HTTPStatus(raw.status).phrase if raw.status in set(HTTPStatus) else f"status {raw.status}"
-    return _service_error(code or f"http_{raw.status}", message, raw.secrets)
+    return _error_info(code or f"http_{raw.status}", message, raw.secrets)
 
 
 def read_error_object(document: object, secrets: tuple[str, ...]) -> ErrorInfo | None:
-    """Read the `error` of a record; None where there is none."""
+    """Return the code and message of a record's `error`; None if it has none."""
     if document is None or document in ({}, [], "", False):
         return None
-    code, message = words_of(document)
-    return _service_error(code, message or code or "the service gave no reason", secrets)
+    code, message = code_and_message(document)
+    return _error_info(code, message or code or "the service gave no reason", secrets)
 
 
-def create_refusal(raw: RawReply, guide: Guide = UNGUIDED) -> RefusedOrBusy:
-    """Read a create's reply that is no success."""
-    error = read_error(raw, guide)
-    met: RefusedOrBusy | None = configured(raw, guide) or _by_words(raw, error)
+def read_create_error(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> RefusedOrBusy:
+    """Map a create's reply that is no success."""
+    error = read_error(raw, mapping)
+    reply: RefusedOrBusy | None = configured_meaning(raw, mapping) or _by_words(raw, error)
     is_locked = raw.status in _LOCKED or error.code.lower() == "locked"
-    if met is None and is_locked and is_api_error(raw):
-        met = Busy(retry_after(raw), error)
-    met = met or trouble(raw)
-    if met is not None:
-        return met
-    return IdempotencyConflict(error) if raw.status == HTTPStatus.CONFLICT else _about_request(raw, error)
+    if reply is None and is_locked and is_api_error(raw):
+        reply = Busy(retry_after(raw), error)
+    reply = reply or transient_error(raw)
+    if reply is not None:
+        return reply
+    return IdempotencyConflict(error) if raw.status == HTTPStatus.CONFLICT else _request_error(raw, error)
 
 
-def refusal(raw: RawReply, guide: Guide = UNGUIDED) -> Refused | TransientError:
-    """Read the refusal of a call that creates nothing: there a busy account is only a wait."""
-    met = create_refusal(raw, guide)
-    match met:
+def read_refusal(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> Refused | TransientError:
+    """Map an unsuccessful reply to a call that creates nothing; there a busy account is only throttled."""
+    reply = read_create_error(raw, mapping)
+    match reply:
         case Busy(retry_after=wait, error=error):
             return Throttled(wait, error)
         case IdempotencyConflict(error=error):
-            return Refused(RefusalKind.INVALID, error) if is_api_error(raw) else unlike_api(raw)
+            return Refused(RefusalKind.INVALID, error) if is_api_error(raw) else not_an_api_reply(raw)
         case _:
-            return met
+            return reply
 
 
-def configured(raw: RawReply, guide: Guide) -> Refused | Busy | AccountBlocked | None:
-    """Return what a person says of this reply, None for nothing. Of a success a rule has to name status or code."""
-    if raw.is_success and not any(rule.status == raw.status or rule.code for rule in guide.rules.refusals):
+def configured_meaning(raw: RawReply, mapping: ReplyMapping) -> Refused | Busy | AccountBlocked | None:
+    """Return the configured meaning of a reply, or None. For a 2xx, a rule has to name a status or a code."""
+    if raw.is_success and not any(rule.status == raw.status or rule.code for rule in mapping.rules.refusals):
         return None
-    error = read_error(raw, guide)
-    match guide.meaning(raw.status, error.code, error.message):
+    error = read_error(raw, mapping)
+    match mapping.meaning(raw.status, error.code, error.message):
         case None:
             return None
         case RefusalMeaning.BUSY:
@@ -116,143 +116,145 @@ def configured(raw: RawReply, guide: Guide) -> Refused | Busy | AccountBlocked |
             return Refused(RefusalKind(meaning.value), error)
 
 
-def trouble(raw: RawReply, guide: Guide = UNGUIDED) -> TransientError | None:
-    """Name the trouble that any call may meet; None for the 4xx that speak of this one request."""
-    error = read_error(raw, guide)
-    said = configured(raw, guide)
-    if isinstance(said, AccountBlocked):
-        return said
-    if isinstance(said, Busy):
-        return Throttled(said.retry_after, error)
+def transient_error(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> TransientError | None:
+    """Return the error that any call may meet; None for a 4xx about this one request."""
+    error = read_error(raw, mapping)
+    texts = configured_meaning(raw, mapping)
+    if isinstance(texts, AccountBlocked):
+        return texts
+    if isinstance(texts, Busy):
+        return Throttled(texts.retry_after, error)
     return _by_status(raw, error)
 
 
 def _by_status(raw: RawReply, error: ErrorInfo) -> TransientError | None:
-    met: TransientError | None = None
+    reply: TransientError | None = None
     match raw.status:
         case HTTPStatus.UNAUTHORIZED:
-            met = AccountBlocked(AccountProblem.KEY_REFUSED, error)
+            reply = AccountBlocked(AccountProblem.KEY_REFUSED, error)
         case HTTPStatus.PAYMENT_REQUIRED:
-            met = AccountBlocked(AccountProblem.NO_CREDITS, error)
+            reply = AccountBlocked(AccountProblem.NO_CREDITS, error)
         case HTTPStatus.FORBIDDEN:
-            met = _forbidden(raw, error)
+            reply = _forbidden(raw, error)
         case HTTPStatus.TOO_MANY_REQUESTS:
-            met = Throttled(retry_after(raw), error)
+            reply = Throttled(retry_after(raw), error)
         case HTTPStatus.LOCKED | HTTPStatus.TOO_EARLY:
-            met = Throttled(retry_after(raw), error) if is_api_error(raw) else unlike_api(raw)
+            reply = Throttled(retry_after(raw), error) if is_api_error(raw) else not_an_api_reply(raw)
         case HTTPStatus.REQUEST_TIMEOUT:
-            met = NoResponse(f"the service answered {raw.status} before it had taken the request")
+            reply = NoResponse(f"the service answered {raw.status} before it had received the whole request")
         case status if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            met = Unavailable(retry_after(raw), error)
+            reply = Unavailable(retry_after(raw), error)
         case status if status < HTTPStatus.BAD_REQUEST:
-            met = unlike_api(raw)
+            reply = not_an_api_reply(raw)
         case _:
             pass  # a 4xx about the request itself
-    return met
+    return reply
 
 
 def is_api_error(raw: RawReply) -> bool:
-    """Whether the body is a JSON object: what tells the API from a proxy or the firewall (Service section 7)."""
+    """Return whether the body is a JSON object, as errors of the API are, unlike a proxy's (Service section 7)."""
     return isinstance(raw.document(), dict)
 
 
-def unlike_api(raw: RawReply) -> NoResponse:
-    """Say that an address does not answer like this API, without repeating what it said at length."""
-    said = read_error(raw)
+def not_an_api_reply(raw: RawReply) -> NoResponse:
+    """Return an error for an address that does not answer like this API; its text is cut short."""
+    texts = read_error(raw)
     kind = safe_text(raw.media_type, CODE_MAX_CHARACTERS, raw.secrets) or "no content type"
     return NoResponse(
-        f"the address does not answer like this API (status {raw.status}, {kind}: {said.message}); check the base URL",
+        f"the address does not answer like this API (status {raw.status}, {kind}: {texts.message}); check the base URL",
         raw.status,
     )
 
 
 def _by_words(raw: RawReply, error: ErrorInfo) -> RefusedOrBusy | None:
-    """Read what the API says in its own words; None where the status decides."""
+    """Return the meaning of the API's own words; None if the status decides."""
     is_about_request = HTTPStatus.BAD_REQUEST <= raw.status < HTTPStatus.INTERNAL_SERVER_ERROR
     if not is_about_request or not is_api_error(raw) or raw.status == HTTPStatus.UNAUTHORIZED:
         return None
-    said = said_by(raw)
-    meaning = meaning_by_code(said)
+    texts = error_texts(raw)
+    meaning = meaning_by_code(texts)
     if raw.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT}:
-        # Whatever it speaks of is a limit, but for missing credits, which no waiting brings.
-        is_lack = meaning is Meaning.NO_CREDITS and raw.status == HTTPStatus.TOO_MANY_REQUESTS
-        return AccountBlocked(AccountProblem.NO_CREDITS, error) if is_lack and not _is_quota(said) else None
-    if meaning is None and _is_over_quote(raw.status, said):
-        meaning = Meaning.OVER_QUOTE
+        # All these are limits, except for missing credits, which waiting does not bring.
+        is_lack = meaning is ErrorMeaning.NO_CREDITS and raw.status == HTTPStatus.TOO_MANY_REQUESTS
+        return AccountBlocked(AccountProblem.NO_CREDITS, error) if is_lack and not _is_quota(texts) else None
+    if meaning is None and _is_over_quote(raw.status, texts):
+        meaning = ErrorMeaning.OVER_QUOTE
     if meaning is None:
-        meaning = meaning_by_prose(said)
-    return None if meaning is None else _as_meant(raw, meaning, error)
+        meaning = meaning_by_prose(texts)
+    return None if meaning is None else _reply_of_meaning(raw, meaning, error)
 
 
-def _as_meant(raw: RawReply, meaning: Meaning, error: ErrorInfo) -> RefusedOrBusy | None:
-    """Return the reply of a meaning; None where the status is to decide after all."""
+def _reply_of_meaning(raw: RawReply, meaning: ErrorMeaning, error: ErrorInfo) -> RefusedOrBusy | None:
+    """Return the reply of a meaning; None if the status decides after all."""
     is_paid = raw.status == HTTPStatus.PAYMENT_REQUIRED
-    met: RefusedOrBusy | None = None
+    reply: RefusedOrBusy | None = None
     match meaning:
-        case Meaning.BUSY:
-            met = None if is_paid else Busy(retry_after(raw), error)
-        case Meaning.LIMIT:
-            met = None if is_paid else Throttled(retry_after(raw), error)
-        case Meaning.KEY_MISMATCH:
-            met = IdempotencyConflict(error)
-        case Meaning.NO_CREDITS:
-            met = AccountBlocked(AccountProblem.NO_CREDITS, error)
-        case Meaning.LOCKED_OUT:
-            met = AccountBlocked(AccountProblem.FORBIDDEN, error)
-        case Meaning.OVER_QUOTE:
-            met = Refused(RefusalKind.OVER_QUOTE, error)
-        case Meaning.ASSET_GONE:
-            is_told = raw.status != HTTPStatus.FORBIDDEN or meaning_by_code(said_by(raw)) is meaning
-            met = Refused(RefusalKind.ASSET_GONE, error) if is_told else None
-        case Meaning.CONTENT:
-            met = Refused(RefusalKind.INVALID, error)
-        case Meaning.UNCERTAIN:
-            met = None if is_paid or raw.status == HTTPStatus.FORBIDDEN else Unavailable(retry_after(raw), error)
-    return met
+        case ErrorMeaning.BUSY:
+            reply = None if is_paid else Busy(retry_after(raw), error)
+        case ErrorMeaning.LIMIT:
+            reply = None if is_paid else Throttled(retry_after(raw), error)
+        case ErrorMeaning.KEY_MISMATCH:
+            reply = IdempotencyConflict(error)
+        case ErrorMeaning.NO_CREDITS:
+            reply = AccountBlocked(AccountProblem.NO_CREDITS, error)
+        case ErrorMeaning.LOCKED_OUT:
+            reply = AccountBlocked(AccountProblem.FORBIDDEN, error)
+        case ErrorMeaning.OVER_QUOTE:
+            reply = Refused(RefusalKind.OVER_QUOTE, error)
+        case ErrorMeaning.ASSET_GONE:
+            is_told = raw.status != HTTPStatus.FORBIDDEN or meaning_by_code(error_texts(raw)) is meaning
+            reply = Refused(RefusalKind.ASSET_GONE, error) if is_told else None
+        case ErrorMeaning.CONTENT:
+            reply = Refused(RefusalKind.INVALID, error)
+        case ErrorMeaning.UNCERTAIN:
+            reply = None if is_paid or raw.status == HTTPStatus.FORBIDDEN else Unavailable(retry_after(raw), error)
+    return reply
 
 
-def _about_request(raw: RawReply, error: ErrorInfo) -> Refused | NoResponse:
-    """Read a 4xx whose words tell nothing special: a refusal only where the API itself said so, in a JSON object.
+def _request_error(raw: RawReply, error: ErrorInfo) -> Refused | NoResponse:
+    """Map a 4xx without special words: a refusal only if the API itself answered, in a JSON object.
 
-    Anything else may be a proxy speaking, and says nothing about what happened to the request.
+    Anything else may be a proxy's page, and says nothing about the request's outcome.
     """
     if not is_api_error(raw):
-        return unlike_api(raw)
-    said = said_by(raw)
-    words = " ".join((*said.codes, said.prose))
+        return not_an_api_reply(raw)
+    texts = error_texts(raw)
+    words = " ".join((*texts.codes, texts.prose))
     is_input = _INPUT.search(words) and not re.search(r"\bmodel\b|external|field required|unknown field", words)
     if is_input:
         return Refused(RefusalKind.ASSET_GONE, error)
     if raw.status in _WRONG_ADDRESS and not _ABOUT_REQUEST.search(words):
-        return unlike_api(raw)
+        return not_an_api_reply(raw)
     return Refused(RefusalKind.INVALID, error)
 
 
-def _is_over_quote(status: int, said: Said) -> bool:
-    """Whether the refusal is about the price being above what the caller allowed (Service rule 4.6)."""
-    words = " ".join((*said.codes, said.prose))
-    if status in _NEVER_A_REFUSAL or _MUST_BE.search(words):
+def _is_over_quote(status: int, texts: ErrorTexts) -> bool:
+    """Return whether a refusal says that the price exceeds the allowed maximum (Service rule 4.6)."""
+    words = " ".join((*texts.codes, texts.prose))
+    if status in _LIMIT_STATUSES or _MUST_BE.search(words):
         return False
-    return bool(_COMPARED.search(words) and (_PRICE_LIMIT if status in _OWN else _PRICE).search(words))
+    return bool(
+        _COMPARED.search(words) and (_PRICE_LIMIT if status in _EXPLICIT_PRICE_STATUSES else _PRICE).search(words)
+    )
 
 
-def _is_quota(said: Said) -> bool:
-    return any("quota" in code for code in said.codes)
+def _is_quota(texts: ErrorTexts) -> bool:
+    return any("quota" in code for code in texts.codes)
 
 
 def _forbidden(raw: RawReply, error: ErrorInfo) -> AccountBlocked | EdgeBlocked:
     if not is_api_error(raw):
         return EdgeBlocked()
-    said = said_by(raw)
-    words = " ".join((*said.codes, said.prose))
-    if error.code.lower() == _UPGRADE_CODE or _UPGRADE_CODE in raw.body.decode(errors="replace").lower():
+    texts = error_texts(raw)
+    words = " ".join((*texts.codes, texts.prose))
+    if error.code.lower() == UPGRADE_CODE or UPGRADE_CODE in raw.body.decode(errors="replace").lower():
         return AccountBlocked(AccountProblem.UPGRADE_REQUIRED, error)
-    if _OF_ACCOUNT.search(words):
+    if _ACCOUNT_WORDS.search(words):
         return AccountBlocked(AccountProblem.NO_CREDITS, error)
     return AccountBlocked(AccountProblem.FORBIDDEN, error)
 
 
-def _service_error(code: str, message: str, secrets: tuple[str, ...]) -> ErrorInfo:
+def _error_info(code: str, message: str, secrets: tuple[str, ...]) -> ErrorInfo:
     return ErrorInfo(
         safe_text(code, CODE_MAX_CHARACTERS, secrets),
         safe_text(message, MESSAGE_MAX_CHARACTERS, secrets),

@@ -1,4 +1,4 @@
-"""A reply as it came: status, headers, body. What the parser takes, so that it needs no network."""
+"""A reply as it came: status, headers and body, so that parsing needs no network."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class NotJson(Enum):
-    """The mark for a body that is no JSON; None would be mistaken for a JSON null."""
+    """The marker for a body that is not JSON, as distinct from a JSON null."""
 
     NOT_JSON = "not json"
 
@@ -21,7 +21,7 @@ NOT_JSON: Final = NotJson.NOT_JSON
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """Status, headers (names in lower case) and the whole body. `secrets` are removed from kept texts."""
+    """A reply's status, headers (lower-case names) and whole body. `secrets` are removed from texts that are kept."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -30,18 +30,18 @@ class RawReply:
 
     @property
     def is_success(self) -> bool:
-        """Whether the status is one of the 2xx."""
+        """Whether the status is 2xx."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def media_type(self) -> str:
-        """The content type without its parameters, in lower case; empty where none was sent."""
+        """The content type in lower case without parameters; empty if the reply has none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def document(self) -> object:
-        """Read the body as JSON, whatever its content type says; `NOT_JSON` where it is none.
+        """Return the body parsed as JSON, whatever its content type; `NOT_JSON` if it is none.
 
-        A text that holds an object in JSON, as some gateways answer, is that object.
+        A JSON string that holds a JSON object, as some gateways send, is returned as that object.
         """
         try:
             document = json.loads(self.body, parse_constant=lambda _: None)
@@ -54,7 +54,7 @@ class RawReply:
 
 
 def read_date(value: str | None) -> datetime | None:
-    """Read an HTTP date as an aware instant; None where it is missing or no date."""
+    """Parse an HTTP date into an aware `datetime`; None if it is missing or malformed."""
     if value is None:
         return None
     try:

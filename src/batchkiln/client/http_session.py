@@ -1,5 +1,6 @@
-"""The HTTP session that every request goes through, and how long each may take."""
+"""The HTTP session of all requests: its timeouts, its connector, and its network errors in words."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -9,73 +10,73 @@ import aiohttp
 
 import batchkiln
 
-# The scheduler bounds what runs at the same time; this only keeps a bug from exhausting file descriptors.
+# The worker bounds concurrency; this limit only keeps a bug from exhausting file descriptors.
 _CONNECTIONS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long to wait, in real seconds: networks do not speed up with a rehearsal's clock."""
+    """Timeouts in real seconds: networks do not run at a rehearsal's speed."""
 
     connect_seconds: float = 10
-    read_seconds: float = 30  # between two pieces of a reply
-    total_seconds: float = 60  # of a call to the API
-    upload_seconds: float = 600  # of one upload: a storage that stops reading gives no other sign
-    least_seconds: float = 30  # of a download: in so long a wait,
-    least_bytes: int = 64 * 1024  # so many bytes have to come, or it is broken off
+    read_seconds: float = 30  # between two chunks of a reply
+    total_seconds: float = 60  # of an API call
+    upload_seconds: float = 600  # of an upload: a storage that stops reading is noticed in no other way
+    stall_seconds: float = 30  # a download is broken off if within this time
+    stall_min_bytes: int = 64 * 1024  # fewer bytes than this arrive
 
-    def of_calls(self) -> aiohttp.ClientTimeout:
-        """Bound a call to the API as a whole."""
+    def for_calls(self) -> aiohttp.ClientTimeout:
+        """Return the timeout of an API call, bounded as a whole."""
         return aiohttp.ClientTimeout(
             total=self.total_seconds, sock_connect=self.connect_seconds, sock_read=self.read_seconds
         )
 
-    def of_downloads(self) -> aiohttp.ClientTimeout:
-        """Bound the pauses of a download, not its length."""
+    def for_downloads(self) -> aiohttp.ClientTimeout:
+        """Return the timeout of a download: its pauses are bounded, its length is not."""
         return aiohttp.ClientTimeout(
             total=None, connect=self.total_seconds, sock_connect=self.connect_seconds, sock_read=self.read_seconds
         )
 
-    def of_uploads(self) -> aiohttp.ClientTimeout:
-        """Bound an upload as a whole: a file has at most 30 MiB (Service section 8)."""
+    def for_uploads(self) -> aiohttp.ClientTimeout:
+        """Return the timeout of an upload, bounded as a whole: a file has at most 30 MiB (Service section 8)."""
         return aiohttp.ClientTimeout(
             total=self.upload_seconds, sock_connect=self.connect_seconds, sock_read=self.read_seconds
         )
 
 
-class SentTwice(aiohttp.ClientConnectionError):
-    """aiohttp was about to send a request a second time by itself."""
+class DuplicateSend(aiohttp.ClientConnectionError):
+    """aiohttp was about to resend a request on its own."""
 
 
 def new_connector() -> aiohttp.BaseConnector:
-    """Make what opens connections of TCP. Needs a running loop."""
+    """Return a TCP connector. Needs a running event loop."""
     return aiohttp.TCPConnector(limit=_CONNECTIONS_MAX)
 
 
 def new_session(
-    connector: aiohttp.BaseConnector | None = None, *, listening: Sequence[aiohttp.TraceConfig] = ()
+    connector: aiohttp.BaseConnector | None = None, *, trace_configs: Sequence[aiohttp.TraceConfig] = ()
 ) -> aiohttp.ClientSession:
-    """Make a session without cookies, environment proxies, or requests sent twice. Needs a running loop."""
+    """Return a session without cookies, environment proxies or resends. Needs a running event loop."""
     return aiohttp.ClientSession(
         connector=connector or new_connector(),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"batchkiln/{batchkiln.__version__}"},
         trust_env=False,
-        trace_configs=[_send_once(), *listening],
+        trace_configs=[_send_once(), *trace_configs],
     )
 
 
 def _send_once() -> aiohttp.TraceConfig:
-    """Refuse the second connection that aiohttp takes for one request after the first was closed on it.
+    """Return a trace config that refuses a second connection for one request.
 
-    aiohttp resends GET and PUT once, silently: a poll would arrive twice within ten seconds (Service rule 4.4)
-    and count twice against the windows. Its switch for that is private; tracing is public, and every attempt
-    passes here before its first byte is sent. A redirect (of a download) is a new request and starts over.
+    aiohttp silently resends GET and PUT once when the connection was closed. A poll would then arrive twice within ten
+    seconds (Service rule 4.4) and count twice against the limits. Its switch is private, but tracing is public and sees
+    each attempt before the first byte is sent. A redirect of a download is a new request.
     """
 
     async def refuse_second(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:
         if getattr(request, "has_connected", False):
-            raise SentTwice
+            raise DuplicateSend
         request.has_connected = True
 
     async def start_over(_: aiohttp.ClientSession, request: SimpleNamespace, __: object) -> None:
@@ -86,3 +87,35 @@ def _send_once() -> aiohttp.TraceConfig:
     trace.on_connection_reuseconn.append(refuse_second)
     trace.on_request_redirect.append(start_over)
     return trace
+
+
+# What a request may raise: errors of aiohttp, sockets, TLS and timeouts, and `ValueError` for unsendable values.
+NETWORK_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+
+# Most specific first: the first type that matches names the error.
+_WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (aiohttp.ClientConnectorDNSError, "the host name could not be resolved"),
+    (aiohttp.ClientConnectorCertificateError, "the server's certificate was not accepted"),
+    (aiohttp.ServerFingerprintMismatch, "the server's certificate was not accepted"),
+    (aiohttp.ClientConnectorSSLError, "no secure connection could be made"),
+    (aiohttp.ConnectionTimeoutError, "connecting took too long"),
+    (aiohttp.ClientConnectorError, "could not connect"),
+    (TimeoutError, "no answer came in time"),
+    (ConnectionError, "the connection was closed before the reply"),
+    (aiohttp.ClientOSError, "the connection failed"),
+    (aiohttp.ClientPayloadError, "the reply was cut off"),
+    (aiohttp.ClientResponseError, "the reply is not valid HTTP"),
+    (aiohttp.InvalidURL, "the URL cannot be requested"),
+    (aiohttp.NonHttpUrlClientError, "the URL cannot be requested"),
+    (aiohttp.ClientConnectionError, "the connection was closed before the reply"),
+    (OSError, "the connection failed"),
+)
+
+
+def describe_network_error(fault: BaseException) -> str:
+    """Return an error in words for logs and replies, without addresses, headers or keys."""
+    words = next((words for kind, words in _WORDS if isinstance(fault, kind)), "the request failed")
+    number = fault.errno if isinstance(fault, OSError) else None
+    # The system's text for the number, because the exception's own text may contain the address (Law 8).
+    cause = os.strerror(number) if isinstance(number, int) and number > 0 else type(fault).__name__
+    return f"{words} ({cause})"

@@ -1,7 +1,7 @@
-"""A JSON document as a tree of places, walked with bounds: where a name stands, whatever is around it.
+"""Walks a JSON document as a tree of nodes, with bounds on depth and size.
 
-The document of the service fixes a few names; envelopes, nesting and spelling are open (contract, section 8). All
-readers of replies find those names by this walk. Nothing here raises, whatever the document.
+The service documents a few field names; envelopes, nesting and spelling are open. All readers of replies find fields by
+this walk. Nothing here raises, whatever the document.
 """
 
 import re
@@ -15,58 +15,64 @@ NODES_MAX: Final = 5000
 _NAME_MAX_CHARACTERS: Final = 100
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$@.\-]{0,39}")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ENOUGH_DIGITS: Final = 3  # v1 and x2 are names, ast_98f1a2 is an id
+_ID_MIN_DIGITS: Final = 3  # v1 and x2 are names, ast_98f1a2 is an id
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WRAPPED: Final = ("value", "text", "name", "state", "code", "$oid", "$numberlong")
 
 Path = tuple[str | int, ...]
 
 
-def squash(name: object) -> str:
-    """Bring a name to one spelling: `uploadUrl`, `upload-url`, `UPLOAD_URL` and `uploadurl` are the same."""
+def normalize_name(name: object) -> str:
+    """Return a name in one spelling: `uploadUrl`, `upload-url`, `UPLOAD_URL` and `uploadurl` are the same."""
     return "".join(character for character in str(name)[:_NAME_MAX_CHARACTERS].lower() if character.isalnum())
 
 
-def squashed(document: Mapping[str, object]) -> dict[str, object]:
-    """Return an object with its names squashed and without its nulls; the first of equal names wins."""
+def words_in(name: object) -> frozenset[str]:
+    """Return the words of a name in lower case, without digits: `uploadUrl` and `upload_url` have two."""
+    return frozenset(word.lower() for word in _WORD.findall(str(name)[:_NAME_MAX_CHARACTERS]))
+
+
+def normalize_fields(document: Mapping[str, object]) -> dict[str, object]:
+    """Return an object with normalized names and without nulls; the first of equal names wins."""
     fields: dict[str, object] = {}
     for name, value in document.items():
         if value is not None:
-            fields.setdefault(squash(name), value)
+            fields.setdefault(normalize_name(name), value)
     return fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """A value and where it stands; `name` is the nearest field's name, squashed: a list's entries have the list's."""
+class JsonNode:
+    """A value and its path. `name` is the normalized name of the nearest field; entries of lists have the list's."""
 
     path: Path
     value: object
-    parent: "Place | None"
+    parent: "JsonNode | None"
     name: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The squashed names from the root down, without positions in lists."""
-        return tuple(squash(step) for step in self.path if isinstance(step, str))
+        """The normalized names from the root down, without positions in lists."""
+        return tuple(normalize_name(step) for step in self.path if isinstance(step, str))
 
-    def climb(self) -> Iterator["Place"]:
-        """Give the place itself, then what is above it, the root last."""
-        here: Place | None = self
+    def self_and_ancestors(self) -> Iterator["JsonNode"]:
+        """Yield this node and the nodes above it, the root last."""
+        here: JsonNode | None = self
         while here is not None:
             yield here
             here = here.parent
 
 
-def walk(document: object, *, skip: Callable[[Place], bool] = lambda _: False) -> Iterator[Place]:
-    """Give every place of a document, the nearest to the root first, within bounds; nulls are left out.
+def walk(document: object, *, skip: Callable[[JsonNode], bool] = lambda _: False) -> Iterator[JsonNode]:
+    """Yield every node of a document, those nearer to the root first; nulls are left out.
 
-    Where `skip` is true of a place, neither it nor what is below is given.
+    A node for which `skip` is true is left out with all that is below it.
     """
-    return walk_below(Place((), document, None, ""), skip=skip)
+    return walk_below(JsonNode((), document, None, ""), skip=skip)
 
 
-def walk_below(root: Place, *, skip: Callable[[Place], bool] = lambda _: False) -> Iterator[Place]:
-    """Give a place and all that is below it, as `walk` does."""
+def walk_below(root: JsonNode, *, skip: Callable[[JsonNode], bool] = lambda _: False) -> Iterator[JsonNode]:
+    """Yield a node and all nodes below it, as `walk` does."""
     waiting, seen = deque([root]), 0
     while waiting and seen < NODES_MAX:
         here = waiting.popleft()
@@ -78,39 +84,39 @@ def walk_below(root: Place, *, skip: Callable[[Place], bool] = lambda _: False) 
             waiting.extend(children(here))
 
 
-def children(here: Place) -> Iterator[Place]:
-    """Give what stands directly below a place, without nulls."""
+def children(here: JsonNode) -> Iterator[JsonNode]:
+    """Yield the nodes directly below a node, without nulls."""
     if isinstance(here.value, Mapping):
         for step, value in here.value.items():
             if value is not None:
-                yield Place((*here.path, str(step)), value, here, squash(step))
+                yield JsonNode((*here.path, str(step)), value, here, normalize_name(step))
     elif isinstance(here.value, list):
         for step, value in enumerate(here.value[:NODES_MAX]):
             if value is not None:
-                yield Place((*here.path, step), value, here, here.name)
+                yield JsonNode((*here.path, step), value, here, here.name)
 
 
-def plain(value: object) -> object:
-    """Return what an object such as `{"value": 12}` wraps; anything else as it is."""
+def unwrap(value: object) -> object:
+    """Return the value inside an object such as `{"value": 12}`; anything else unchanged."""
     if isinstance(value, Mapping):
-        fields = squashed(value)
+        fields = normalize_fields(value)
         for name in _WRAPPED:
-            inner = fields.get(squash(name))
+            inner = fields.get(normalize_name(name))
             if isinstance(inner, str | int | float):
                 return inner
     return value
 
 
 def is_field_name(name: object) -> bool:
-    """Whether a name looks like a field's, and not like an id, a link or a file: only such names are ever told."""
+    """Return whether a name looks like a field's, and not like an id, link or file. Only field names are shown."""
     text = str(name)
-    return sum(character.isdigit() for character in text) < _ENOUGH_DIGITS and bool(_FIELD_NAME.fullmatch(text))
+    return sum(character.isdigit() for character in text) < _ID_MIN_DIGITS and bool(_FIELD_NAME.fullmatch(text))
 
 
 def as_jmespath(path: Path) -> str:
-    """Write a path as a JMESPath: each position in a list as `[]`, what may be an id or a file's name as any value.
+    """Return a path as a JMESPath: positions in lists as `[]`, names that may be ids as any value.
 
-    Any value is `values(…)[]`: behind `*` the library finds one more name at most.
+    Any value is `values(…)[]`, because after `*` the library finds one more name at most.
     """
     shown = ""
     for step in path:
@@ -125,7 +131,7 @@ def as_jmespath(path: Path) -> str:
 
 
 def keys_as_jmespath(path: Path) -> str:
-    """Write a JMESPath to the names of all fields of the object at a path."""
+    """Return a JMESPath of all keys of the object at a path."""
     shown = as_jmespath(path)
     return _of_each("keys", shown) + ("[]" if "[]" in shown else "")
 

@@ -1,4 +1,4 @@
-"""From a reply's status, headers and body to a value of `core.responses`. Pure, and total: nothing here raises."""
+"""Parses replies: status, headers and body become a value of `core.responses`. Pure; nothing here raises."""
 
 import math
 import re
@@ -6,28 +6,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
+from batchkiln.client.amounts import find_balance, find_price, price_candidates
+from batchkiln.client.asset_ids import candidate_paths
 from batchkiln.client.coercion import read_number, read_text, read_url
-from batchkiln.client.error_messages import said_by
+from batchkiln.client.error_messages import error_texts
 from batchkiln.client.error_responses import (
-    configured,
-    create_refusal,
+    configured_meaning,
     is_api_error,
+    not_an_api_reply,
+    read_create_error,
     read_error,
     read_error_object,
-    refusal,
-    trouble,
-    unlike_api,
+    read_refusal,
+    transient_error,
 )
-from batchkiln.client.figures import find_balance, find_price, prices_by_name
-from batchkiln.client.guide import UNGUIDED, Guide, search
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.identifiers import guesses
-from batchkiln.client.json_tree import Place, as_jmespath, keys_as_jmespath, squash, squashed, walk
+from batchkiln.client.json_tree import JsonNode, as_jmespath, keys_as_jmespath, normalize_fields, normalize_name, walk
 from batchkiln.client.list_entries import entries_around
 from batchkiln.client.records import find_record
-from batchkiln.client.redact import safe_text
-from batchkiln.client.shape import describe_shape
-from batchkiln.client.uploads import Lacking, is_other_link, read_asset_urls, read_tickets
+from batchkiln.client.redact import describe_shape, safe_text
+from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping, search_path
+from batchkiln.client.uploads import MissingField, is_unrelated_link, read_asset_urls, read_tickets
 from batchkiln.core.response_rules import ReplyField, remedy_line
 from batchkiln.core.responses import (
     Accepted,
@@ -58,112 +57,124 @@ from batchkiln.core.responses import (
 )
 
 _TITLE_MAX_CHARACTERS: Final = 120
-_OTHER: Final = "is about another generation"
-_NOT_THERE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
-_REFUSED: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
-_DENIAL: Final = re.compile(
+_OTHER_GENERATION: Final = "is about another generation"
+_NOT_FOUND_STATUSES: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.GONE})
+_REFUSAL_STATUSES: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+_UNKNOWN_ID: Final = re.compile(
     r"\b(?:id|uuid|generation|task|job)\b[^.;]{0,30}\b"
     r"(?:not found|invalid|malformed|unknown|(?:does )?not exist|not valid)"
     r"|\b(?:invalid|malformed|unknown|no such|not a valid) (?:\w+ )?(?:id|uuid|generation|task|job)\b"
 )
-_CREATED: Final = frozenset({GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.SUCCESS})
+_ONGOING_OR_DONE: Final = frozenset({GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.SUCCESS})
 
 
-def parse_create(raw: RawReply, guide: Guide = UNGUIDED) -> CreateReply:
-    """Read the reply to a create. A 2xx without an id is `NotUnderstood`: its outcome is unknown (Law 2)."""
+def parse_create(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> CreateReply:
+    """Parse the reply to a create. A 2xx without an id is `NotUnderstood`: its outcome is unknown (Law 2)."""
     if not raw.is_success:
-        met = create_refusal(raw, guide)
-        if isinstance(met, Refused) and configured(raw, guide) is None and _tells_generation(raw, guide):
-            return IdempotencyConflict(met.error)
-        return met
-    record = find_record(raw, guide)
+        reply = read_create_error(raw, mapping)
+        if (
+            isinstance(reply, Refused)
+            and configured_meaning(raw, mapping) is None
+            and _names_running_generation(raw, mapping)
+        ):
+            return IdempotencyConflict(reply.error)
+        return reply
+    record = find_record(raw, mapping)
     if record is not None:
         return Accepted(record)
-    return configured(raw, guide) or _not_understood(raw, "names no generation", ReplyField.GENERATION_ID, guide)
+    return configured_meaning(raw, mapping) or _not_understood(
+        raw, "names no generation", ReplyField.GENERATION_ID, mapping
+    )
 
 
-def _tells_generation(raw: RawReply, guide: Guide) -> bool:
-    """Tell whether a refusal holds the record of a generation that goes on, or succeeded: then one was created."""
+def _names_running_generation(raw: RawReply, mapping: ReplyMapping) -> bool:
+    """Return whether a refusal holds the record of a generation that runs or succeeded: then one was created."""
     if not is_api_error(raw):
         return False
-    record = find_record(raw, guide)
-    return record is not None and record.status in _CREATED
+    record = find_record(raw, mapping)
+    return record is not None and record.status in _ONGOING_OR_DONE
 
 
-def parse_read(raw: RawReply, generation_id: str, guide: Guide = UNGUIDED) -> ReadReply:
-    """Read the reply to a poll. A record that names plainly another id than the one asked for is not believed."""
+def parse_read(raw: RawReply, generation_id: str, mapping: ReplyMapping = NO_MAPPING) -> ReadReply:
+    """Parse the reply to a poll. A record with another id than the requested one is not accepted."""
     if raw.is_success:
-        record = find_record(raw, guide, generation_id)
+        record = find_record(raw, mapping, generation_id)
         if record is None:
-            return _not_understood(raw, "is no generation record", ReplyField.GENERATION, guide)
+            return _not_understood(raw, "is no generation record", ReplyField.GENERATION, mapping)
         if record.id != generation_id:
-            return _not_understood(raw, _OTHER, ReplyField.GENERATION_ID, guide)
+            return _not_understood(raw, _OTHER_GENERATION, ReplyField.GENERATION_ID, mapping)
         return RecordRead(record)
-    if (met := trouble(raw, guide)) is not None:
-        return met
-    if is_api_error(raw) and (raw.status in _NOT_THERE or (raw.status in _REFUSED and _denies_id(raw))):
-        return NotFound(read_error(raw, guide))
-    return unlike_api(raw)
+    if (reply := transient_error(raw, mapping)) is not None:
+        return reply
+    if is_api_error(raw) and (
+        raw.status in _NOT_FOUND_STATUSES or (raw.status in _REFUSAL_STATUSES and _denies_id(raw))
+    ):
+        return NotFound(read_error(raw, mapping))
+    return not_an_api_reply(raw)
 
 
 def _denies_id(raw: RawReply) -> bool:
-    """Tell whether a refusal of a read says of the id itself that it is none."""
-    said = said_by(raw)
-    return _DENIAL.search(" ".join((*said.codes, said.prose))) is not None
+    """Return whether a refusal of a poll says that the id itself is unknown or malformed."""
+    said = error_texts(raw)
+    return _UNKNOWN_ID.search(" ".join((*said.codes, said.prose))) is not None
 
 
-def parse_quote(raw: RawReply, guide: Guide = UNGUIDED) -> QuoteReply:
-    """Read the reply to a quote."""
+def parse_quote(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> QuoteReply:
+    """Parse the reply to a quote."""
     if not raw.is_success:
-        return refusal(raw, guide)
-    cost = find_price(raw.document(), guide)
+        return read_refusal(raw, mapping)
+    cost = find_price(raw.document(), mapping)
     if cost is not None:
         return Quoted(cost)
-    return _said_so(raw, guide) or _not_understood(raw, "names no price", ReplyField.PRICE, guide)
+    return _configured_refusal(raw, mapping) or _not_understood(raw, "names no price", ReplyField.PRICE, mapping)
 
 
-def parse_prepare(raw: RawReply, names: Sequence[str], guide: Guide = UNGUIDED) -> PrepareReply:
-    """Read the reply to an upload preparation: one ticket per name, in the order asked."""
+def parse_prepare(raw: RawReply, names: Sequence[str], mapping: ReplyMapping = NO_MAPPING) -> PrepareReply:
+    """Parse the reply to an upload request: one ticket per name, in the order requested."""
     if not raw.is_success:
-        return refusal(raw, guide)
+        return read_refusal(raw, mapping)
     try:
-        return UploadsPrepared(read_tickets(raw.document(), names, guide))
-    except Lacking as lacking:
-        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide, len(names))
+        return UploadsPrepared(read_tickets(raw.document(), names, mapping))
+    except MissingField as lacking:
+        return _configured_refusal(raw, mapping) or _not_understood(
+            raw, lacking.lacking, lacking.field, mapping, len(names)
+        )
 
 
-def parse_complete(raw: RawReply, asset_ids: Sequence[str], guide: Guide = UNGUIDED) -> CompleteReply:
-    """Read the reply to an upload completion: one url per asset, in the order asked."""
+def parse_complete(raw: RawReply, asset_ids: Sequence[str], mapping: ReplyMapping = NO_MAPPING) -> CompleteReply:
+    """Parse the reply to an upload completion: one URL per asset, in the order requested."""
     if not raw.is_success:
-        return refusal(raw, guide)
+        return read_refusal(raw, mapping)
     try:
-        return AssetsReady(read_asset_urls(raw.document(), asset_ids, guide))
-    except Lacking as lacking:
-        for place in walk(raw.document()):
-            error = _error_of_asset(place, raw)
+        return AssetsReady(read_asset_urls(raw.document(), asset_ids, mapping))
+    except MissingField as lacking:
+        for node in walk(raw.document()):
+            error = _asset_error(node, raw)
             if error is not None:
                 return Refused(RefusalKind.ASSET_GONE, error)
-        return _said_so(raw, guide) or _not_understood(raw, lacking.lacking, lacking.field, guide, len(asset_ids))
+        return _configured_refusal(raw, mapping) or _not_understood(
+            raw, lacking.lacking, lacking.field, mapping, len(asset_ids)
+        )
 
 
-def parse_balance(raw: RawReply, guide: Guide = UNGUIDED) -> BalanceReply:
-    """Read the reply to a balance: rounded down, and None where no field, or more than one, could be meant."""
+def parse_balance(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> BalanceReply:
+    """Parse the reply to a balance request: rounded down; None if no field, or more than one, may be the balance."""
     if not raw.is_success:
-        return trouble(raw, guide) or unlike_api(raw)
+        return transient_error(raw, mapping) or not_an_api_reply(raw)
     document = raw.document()
     if not isinstance(document, dict | list | int | float):
-        return unlike_api(raw)
-    number = find_balance(document, guide)
-    if number is None and guide.has(ReplyField.BALANCE):
-        return _not_understood(raw, "names no balance", ReplyField.BALANCE, guide)
+        return not_an_api_reply(raw)
+    number = find_balance(document, mapping)
+    if number is None and mapping.has(ReplyField.BALANCE):
+        return _not_understood(raw, "names no balance", ReplyField.BALANCE, mapping)
     return BalanceRead(None if number is None else math.floor(number))
 
 
 def parse_describe(raw: RawReply) -> DescribeReply:
-    """Read the reply to `/openapi.json`."""
+    """Parse the reply to a request for the OpenAPI document."""
     document = raw.document()
     if not raw.is_success or not isinstance(document, Mapping):
-        return trouble(raw) or unlike_api(raw)
+        return transient_error(raw) or not_an_api_reply(raw)
     info = document.get("info")
     fields = info if isinstance(info, Mapping) else {}
     title, version = read_text(fields.get("title")), read_text(fields.get("version"))
@@ -174,84 +185,84 @@ def parse_describe(raw: RawReply) -> DescribeReply:
     )
 
 
-def _said_so(raw: RawReply, guide: Guide) -> Refused | Throttled | AccountBlocked | None:
-    """Return what a person says of a success that is none."""
-    met = configured(raw, guide)
-    return Throttled(met.retry_after, met.error) if isinstance(met, Busy) else met
+def _configured_refusal(raw: RawReply, mapping: ReplyMapping) -> Refused | Throttled | AccountBlocked | None:
+    """Return the configured meaning of a 2xx that is a refusal."""
+    reply = configured_meaning(raw, mapping)
+    return Throttled(reply.retry_after, reply.error) if isinstance(reply, Busy) else reply
 
 
-def _error_of_asset(place: Place, raw: RawReply) -> ErrorInfo | None:
-    """Return why an asset of a completion failed: an error beside its other fields, and no url."""
-    if not isinstance(place.value, Mapping) or not place.path:
+def _asset_error(node: JsonNode, raw: RawReply) -> ErrorInfo | None:
+    """Return the error of an asset whose completion failed: an `error` in an object without a `url`."""
+    if not isinstance(node.value, Mapping) or not node.path:
         return None
-    fields = squashed(place.value)
+    fields = normalize_fields(node.value)
     if "error" not in fields or "url" in fields:
         return None
     return read_error_object(fields["error"], raw.secrets)
 
 
-# --- what was not found ---
+# --- replies that cannot be read ---
 
 
 def _not_understood(
-    raw: RawReply, lacking: str, field: ReplyField, guide: Guide, count: int = 1
+    raw: RawReply, lacking: str, field: ReplyField, mapping: ReplyMapping, count: int = 1
 ) -> NotUnderstood | NoResponse:
-    """Say what a success lacks, with its shape, and the configuration line that would tell where it stands.
+    """Return what a 2xx lacks, its shape, and the configuration line that would give the missing field's path.
 
-    Only a path is told that finds `count` values in this very reply.
+    A path is suggested only if it finds `count` distinct values in this reply.
     """
     document = raw.document()
     if not isinstance(document, dict | list):
-        return unlike_api(raw)
-    if guide.has(field):
-        path = guide.rules.fields[field]
+        return not_an_api_reply(raw)
+    if mapping.has(field):
+        path = mapping.rules.fields[field]
         lacking = f"{lacking} at {path}, where replies.fields.{field} says that it is"
         return NotUnderstood(lacking, describe_shape(document), raw.status)
-    # What was read as the id is no guess of where the right one stands.
+    # The field that was read as the id is no good guess of the right one.
     guess = (
         None
-        if lacking == _OTHER
-        else next((path for path in _guesses(document, field) if _finds(path, document, count)), None)
+        if lacking == _OTHER_GENERATION
+        else next((path for path in _guessed_paths(document, field) if _finds_distinct(path, document, count)), None)
     )
     return NotUnderstood(lacking, describe_shape(document), raw.status, remedy_line(field, guess))
 
 
-def _finds(path: str, document: object, count: int) -> bool:
-    found = search(path, document)
+def _finds_distinct(path: str, document: object, count: int) -> bool:
+    found = search_path(path, document)
     values = found if isinstance(found, list) else [found]
     texts = {str(value) for value in values if value is not None}
     return len(values) == count and len(texts) == count
 
 
-def _guesses(document: object, field: ReplyField) -> Iterator[str]:
-    """Give the paths where a field might stand: never a value, nor a name that may be one (Law 8)."""
-    places = list(walk(document))
+def _guessed_paths(document: object, field: ReplyField) -> Iterator[str]:
+    """Yield paths where a field may be, without values and without names that may be values (Law 8)."""
+    nodes = list(walk(document))
     if field is ReplyField.ASSET_ID:
-        anchors = [place for place in places if place.name == "uploadurl" and isinstance(place.value, str)][:1]
-        yield from (path for entry in entries_around(document, anchors) for path in guesses(entry))
-        yield from (keys_as_jmespath(place.path[:-2]) for place in anchors if len(place.path) > 1)
+        anchors = [node for node in nodes if node.name == "uploadurl" and isinstance(node.value, str)][:1]
+        yield from (path for entry in entries_around(document, anchors) for path in candidate_paths(entry))
+        yield from (keys_as_jmespath(node.path[:-2]) for node in anchors if len(node.path) > 1)
     elif field is ReplyField.PRICE:
-        yield from (as_jmespath(place.path) for place in prices_by_name(places))
-        yield from (as_jmespath(place.path) for place in places if read_number(place.value) is not None)
+        yield from (as_jmespath(node.path) for node in price_candidates(nodes))
+        yield from (as_jmespath(node.path) for node in nodes if read_number(node.value) is not None)
     elif field in _GUESSED:
         is_meant = _GUESSED[field]
-        meant = [place for place in places if is_meant(place)]
-        yield from (as_jmespath(place.path) for place in sorted(meant, key=is_other_link))
+        meant = [node for node in nodes if is_meant(node)]
+        yield from (as_jmespath(node.path) for node in sorted(meant, key=is_unrelated_link))
 
 
-def _is_id(place: Place) -> bool:
-    return squash(place.name).endswith("id") and read_text(place.value) is not None
+def _is_id(node: JsonNode) -> bool:
+    return normalize_name(node.name).endswith("id") and read_text(node.value) is not None
 
 
-def _is_url(place: Place) -> bool:
-    return isinstance(place.value, str) and read_url(place.value) is not None
+def _is_url(node: JsonNode) -> bool:
+    return isinstance(node.value, str) and read_url(node.value) is not None
 
 
-def _is_record(place: Place) -> bool:
-    return isinstance(place.value, Mapping) and bool({"status", "model"} & squashed(place.value).keys())
+def _is_record(node: JsonNode) -> bool:
+    return isinstance(node.value, Mapping) and bool({"status", "model"} & normalize_fields(node.value).keys())
 
 
-_GUESSED: Final[Mapping[ReplyField, Callable[[Place], bool]]] = {
+_GUESSED: Final[Mapping[ReplyField, Callable[[JsonNode], bool]]] = {
     ReplyField.GENERATION_ID: _is_id,
     ReplyField.GENERATION: _is_record,
     ReplyField.UPLOAD_URL: _is_url,

@@ -1,4 +1,4 @@
-"""How long the service's replies took, and what they were: for a person who watches. Nothing decides by it."""
+"""Latencies and statuses of the service's replies, for display. No decision depends on them."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -11,29 +11,29 @@ NO_REPLY: Final = "no_reply"
 
 @dataclass(slots=True)
 class Latencies:
-    """The durations of one endpoint's requests: how many fell up to each bound, the last entry above all of them."""
+    """A histogram of one endpoint's latencies: one count per bound, and a last one for all longer requests."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_SECONDS) + 1))
     total_seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one request."""
         self.counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
         self.total_seconds += seconds
 
 
 @dataclass(slots=True)
 class RequestMeter:
-    """What this process has seen, by endpoint (the path's first word, never an id) and by status.
+    """This process's requests by endpoint (the first segment of the path, never an id) and status.
 
-    Durations are service seconds: real ones but for a rehearsal.
+    Durations are service seconds: real seconds, except in a rehearsal.
     """
 
     latencies: dict[str, Latencies] = field(default_factory=dict)
     replies: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def note(self, path: str, status: str, seconds: float) -> None:
-        """Count a request that is over."""
+    def record(self, path: str, status: str, seconds: float) -> None:
+        """Count a finished request."""
         endpoint = path.split("/")[1]
         self.latencies.setdefault(endpoint, Latencies()).add(seconds)
         self.replies[endpoint, status] += 1

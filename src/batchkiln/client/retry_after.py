@@ -1,4 +1,4 @@
-"""How long a service asks to wait, in whatever form it says so (Service section 7)."""
+"""Reads how long a service asks to wait, in any usual header or field (Service section 7)."""
 
 import math
 import re
@@ -8,12 +8,12 @@ from typing import Final
 
 from batchkiln.client.coercion import read_instant, read_number
 from batchkiln.client.http_response import RawReply, read_date
-from batchkiln.client.json_tree import plain, walk
+from batchkiln.client.json_tree import unwrap, walk
 from batchkiln.core.backoff import LONGEST_HOLD
 
 RETRY_AFTER_MAX: Final = LONGEST_HOLD
-_RESET_MAX_SECONDS: Final = 3600.0  # the reset of a limit is no documented word: asked again each hour, no day is lost
-_EPOCH_MIN: Final = 10**9  # a count of seconds this large is an instant, up to the last year
+_RESET_MAX_SECONDS: Final = 3600.0  # a limit's reset is not documented; asking again each hour loses no day
+_EPOCH_MIN: Final = 10**9  # a larger number of seconds is a time since 1970, if its year is plausible
 _LAST_YEAR: Final = 2100
 _SPAN: Final = re.compile(
     r"(\d{1,9}(?:\.\d{1,9})?)\s*(?:(ms|milliseconds?)|(s|secs?|seconds?)|(m|mins?|minutes?)|(h|hours?))(?![a-z])"
@@ -40,35 +40,35 @@ _FIELDS: Final[Mapping[str, float]] = {
 
 
 def retry_after(raw: RawReply) -> timedelta | None:
-    """Return the wait that a reply asks for, from 0 up to eight days; None where it says nothing that can be read.
+    """Return the wait that a reply asks for, from 0 to eight days; None if it names none that can be read.
 
-    A `Retry-After` wins over other headers, these over a field of the body, and that over the reset of a limit, which
-    counts as an hour at most; one that is a date, in a reply without a `Date`, leaves the wait to us.
+    `Retry-After` wins over other headers, these over fields of the body, and these over the reset of a limit, which
+    counts as one hour at most. A date without a `Date` header in the reply gives no wait.
     """
-    for seconds in _told(raw):
+    for seconds in _candidates(raw):
         if seconds is not None and not math.isnan(seconds):
             return timedelta(seconds=min(max(seconds, 0), RETRY_AFTER_MAX.total_seconds()))
     return None
 
 
-def _told(raw: RawReply) -> Iterator[float | None]:
+def _candidates(raw: RawReply) -> Iterator[float | None]:
     sent_at = read_date(raw.headers.get("date"))
-    told = raw.headers.get("retry-after")
-    # A date that nothing can be measured by: another window's reset, a day away, is no word about this wait.
-    is_lost = sent_at is None and told is not None and (read_date(told) or read_instant(told)) is not None
+    header = raw.headers.get("retry-after")
+    # A date that cannot be measured. The reset of another window, a day away, says nothing about this wait.
+    is_lost = sent_at is None and header is not None and (read_date(header) or read_instant(header)) is not None
     for name, scale in _HEADERS:
         yield _seconds(raw.headers.get(name), sent_at, scale)
     if not raw.is_success:
-        for place in walk(raw.document()):
-            if place.name in _FIELDS:
-                yield _seconds(plain(place.value), sent_at, _FIELDS[place.name])
+        for node in walk(raw.document()):
+            if node.name in _FIELDS:
+                yield _seconds(unwrap(node.value), sent_at, _FIELDS[node.name])
     for name in () if is_lost else _LIMIT_HEADERS:
         seconds = _seconds(raw.headers.get(name), sent_at, 1.0)
         yield None if seconds is None else min(seconds, _RESET_MAX_SECONDS)
 
 
 def _seconds(value: object, sent_at: datetime | None, scale: float) -> float | None:
-    """Read a number, a text with a unit, or a date. An instant says nothing without the reply's own `Date`."""
+    """Return seconds from a number, a text with a unit, or a date; a date needs the reply's own `Date`."""
     number = read_number(value)
     if number is not None:
         instant = read_instant(number) if scale == 1.0 and number >= _EPOCH_MIN else None
@@ -76,7 +76,7 @@ def _seconds(value: object, sent_at: datetime | None, scale: float) -> float | N
             return number * scale
         is_near = sent_at is not None and abs(instant - sent_at) < RETRY_AFTER_MAX
         return (instant - sent_at).total_seconds() if sent_at is not None and is_near else None
-    if not isinstance(value, str) or len(value) > 100:  # noqa: PLR2004  no wait is told at such length
+    if not isinstance(value, str) or len(value) > 100:  # noqa: PLR2004  no wait is that long a text
         return None
     text = value.strip().lower()
     parts = _SPAN.findall(text)

@@ -1,4 +1,4 @@
-"""Files over signed links: uploads to and downloads from the storage, which gets none of our keys (Law 8)."""
+"""Uploads to and downloads from the storage by signed links, without our API keys (Law 8)."""
 
 import asyncio
 import re
@@ -11,8 +11,7 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from batchkiln.client.http_session import Timeouts
-from batchkiln.client.network_errors import FAULTS, describe_fault
+from batchkiln.client.http_session import NETWORK_ERRORS, Timeouts, describe_network_error
 from batchkiln.core.responses import (
     BytesStored,
     DownloadBroken,
@@ -29,64 +28,64 @@ from batchkiln.core.responses import (
 _CHUNK_BYTES: Final = 256 * 1024
 _REDIRECTS_MAX: Final = 3
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-# No file has a length of more digits, and `int` refuses thousands of them.
+# Bounded, because `int` refuses numbers of thousands of digits.
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type")
-# Statuses by which the storage says "not now" rather than "not with this link".
-_PASSING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
+# Statuses that ask for a later retry, and do not refuse the link.
+_RETRYABLE: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 
 
 UNENCRYPTED: Final = (
-    "the service speaks https, and its link leads to plain http, where others can read and change the file; "
+    "the service uses https, but its link leads to plain http, where others can read and change the file; "
     "`allow_http_links: true` in the profile allows that"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LinkGuard:
-    """Where links of a service may lead: what was asked for in secret is not fetched in clear.
+    """Decides where the service's links may lead: what was requested over https is not fetched over plain http.
 
-    `origin` is the service's own address; where that is plain http already, nothing is lost by an http link.
+    `origin` is the service's own address. If that is plain http, http links reveal nothing more.
     """
 
     origin: URL
     allows_http: bool = False
 
-    def bars(self, origin: URL, url: URL) -> LinkBarred | None:
-        """Return why a step from one address to another is not taken; None where it is."""
+    def rejection(self, origin: URL, url: URL) -> LinkBarred | None:
+        """Return why a step from one address to another is refused; None if it is allowed."""
         if self.allows_http or origin.scheme != "https" or url.scheme == "https":
             return None
         return LinkBarred(UNENCRYPTED)
 
 
 class _Source:
-    """A file's bytes on their way out: exactly as many as were announced, and what went wrong reading them."""
+    """The bytes of an upload: exactly as many as announced. Keeps the error if reading them fails."""
 
     def __init__(self, content: Callable[[], AsyncIterator[bytes]], size_bytes: int) -> None:
         self._content = content
         self._left_bytes = size_bytes
-        self.fault: Exception | None = None
+        self.error: Exception | None = None
         self.has_wrong_length = False
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        held = b""  # the last piece waits for the file's end: with it the storage would take the file as whole
+        pending = b""  # the last chunk is kept back until the length is known to be right: it would complete the file
         try:
             async for chunk in self._content():
                 self._left_bytes -= len(chunk)
                 if self._left_bytes < 0:
                     break
-                if held:
-                    yield held
-                held = chunk
-        except Exception as fault:  # noqa: BLE001 - the caller's own, handed back to it by `put`
-            self.fault = fault
-        if self.fault is not None or self._left_bytes != 0:
-            self.has_wrong_length = self.fault is None
-            # Stopping silently would leave the storage waiting for the announced rest.
+                if pending:
+                    yield pending
+                pending = chunk
+        except Exception as error:  # noqa: BLE001  the caller's own error, raised again by `put`
+            self.error = error
+        if self.error is not None or self._left_bytes != 0:
+            self.has_wrong_length = self.error is None
+            # Ending without an error would leave the storage waiting for the announced rest.
             raise aiohttp.ClientPayloadError
-        if held:
-            yield held
+        if pending:
+            yield pending
 
 
 async def put(
@@ -96,15 +95,18 @@ async def put(
     headers: Sequence[tuple[str, str]],
     content: Callable[[], AsyncIterator[bytes]],
     size_bytes: int,
-    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, per phase of the request
+    timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  aiohttp's own, per phase of the request
 ) -> PutReply:
-    """Send the bytes with exactly these headers; `Content-Length` is added only where the ticket lacks it."""
+    """Upload bytes with exactly these headers; `Content-Length` is added if the ticket lacks it.
+
+    Raises what `content` raised.
+    """
     announced = [value for name, value in headers if name.lower() == "content-length"]
     if announced and announced != [str(size_bytes)]:
-        return TicketRefused("the ticket is for a file of another length")
+        return TicketRefused("the ticket is for a file of another size")
     sent = [*headers] if announced else [*headers, ("Content-Length", str(size_bytes))]
     source = _Source(content, size_bytes)
-    fault_words = ""
+    reason = ""
     try:
         async with session.put(
             url,
@@ -115,11 +117,11 @@ async def put(
             timeout=timeout,
         ) as response:
             return _put_reply(response.status)
-    except FAULTS as fault:
-        fault_words = describe_fault(fault)
-    if source.fault is not None:
-        raise source.fault
-    return NoResponse("the file changed while it was sent" if source.has_wrong_length else fault_words)
+    except NETWORK_ERRORS as error:
+        reason = describe_network_error(error)
+    if source.error is not None:
+        raise source.error
+    return NoResponse("the file changed while it was sent" if source.has_wrong_length else reason)
 
 
 @asynccontextmanager
@@ -132,12 +134,12 @@ async def download(
     guard: LinkGuard,
     timeouts: Timeouts,
 ) -> AsyncIterator[DownloadReply]:
-    """Open a download; the connection is closed with the context.
+    """Open a download; the connection is closed on exit.
 
-    A range is only asked for with a strong etag: without one, the rest could be of another file.
+    A range is requested only with a strong etag, since otherwise the rest could be of another file.
     """
     if url is None:
-        yield NoResponse("the output link is not an address")
+        yield NoResponse("the output link is malformed")
         return
     headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
     continued = etag if offset_bytes > 0 and etag is not None and etag.startswith('"') else None
@@ -157,15 +159,15 @@ async def download(
 async def _get(
     session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str], guard: LinkGuard, timeouts: Timeouts
 ) -> aiohttp.ClientResponse | LinkBarred | NoResponse:
-    """Ask for a file, and follow the storage where it leads; each step is held against the guard first."""
+    """Request a file and follow redirects, each checked by the guard first."""
     origin = guard.origin
     for _ in range(_REDIRECTS_MAX + 1):
-        if (barred := guard.bars(origin, url)) is not None:
-            return barred
+        if (rejection := guard.rejection(origin, url)) is not None:
+            return rejection
         try:
-            response = await session.get(url, headers=headers, allow_redirects=False, timeout=timeouts.of_downloads())
-        except FAULTS as fault:
-            return NoResponse(describe_fault(fault))
+            response = await session.get(url, headers=headers, allow_redirects=False, timeout=timeouts.for_downloads())
+        except NETWORK_ERRORS as error:
+            return NoResponse(describe_network_error(error))
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or location is None:
             return response
@@ -173,20 +175,20 @@ async def _get(
         try:
             origin, url = url, url.join(URL(location, encoded=location.isascii() and " " not in location))
         except ValueError:
-            return NoResponse("the storage led on to what is no address")
-    return NoResponse(f"the storage led on more than {_REDIRECTS_MAX} times")
+            return NoResponse("the storage redirected to a malformed address")
+    return NoResponse(f"the storage redirected more than {_REDIRECTS_MAX} times")
 
 
 def _put_reply(status: int) -> PutReply:
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return BytesStored()
-    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING:
+    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _RETRYABLE:
         return TicketRefused(f"the storage answered {status}")
     return NoResponse(f"the storage answered {status}")
 
 
 def _whole_reply(response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes]) -> DownloadReply:
-    """Read what answered a request for a whole file."""
+    """Return the reply to a request for a whole file."""
     if response.status != HTTPStatus.OK:
         return _refusal(response.status)
     is_encoded = _is_encoded(response)
@@ -202,17 +204,17 @@ def _whole_reply(response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes])
 def _continued_reply(
     response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes], *, offset_bytes: int, etag: str
 ) -> DownloadReply:
-    """Read what answered a request for the rest of a file: the same file from that very place, or the whole of one.
+    """Return the reply to a request for the rest of a file: the same file from `offset_bytes` on, or a whole file.
 
-    A 206 that does not name the etag again may be of another file: not every server looks at `If-Range`.
+    A 206 without the same etag may be of another file, because not every server honours `If-Range`.
     """
     if response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-        return NotContinued("the storage no longer has so much of the file")
+        return NotContinued("the storage's file is shorter than what was already fetched")
     if response.status != HTTPStatus.PARTIAL_CONTENT:
         return _whole_reply(response, chunks)
     span = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     if span is None or int(span[1]) != offset_bytes or _is_encoded(response):
-        return NotContinued("the storage sent another part of the file than asked for")
+        return NotContinued("the storage sent another range than requested")
     if response.headers.get("ETag") != etag:
         return NotContinued("the storage sent the rest of another file")
     return DownloadStarted(
@@ -225,8 +227,8 @@ def _continued_reply(
 
 
 def _refusal(status: int) -> LinkRefused | NoResponse:
-    """Tell a link that no longer works from a storage in trouble, and from what nobody asked for."""
-    is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _PASSING
+    """Return `LinkRefused` for a link that no longer works, `NoResponse` for a storage that may recover."""
+    is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _RETRYABLE
     return LinkRefused(status) if is_refusal else NoResponse(f"the storage answered {status}")
 
 
@@ -235,17 +237,17 @@ def _is_encoded(response: aiohttp.ClientResponse) -> bool:
 
 
 def _length_of(response: aiohttp.ClientResponse) -> int | None:
-    """Return the announced length; None where there is none, or one that no file has."""
+    """Return the announced length; None if it is missing or not plausible."""
     length = response.headers.get("Content-Length", "")
     return int(length) if _LENGTH.fullmatch(length) else None
 
 
 async def _chunks(response: aiohttp.ClientResponse, timeouts: Timeouts) -> AsyncGenerator[bytes, None]:
-    """Give the bytes as they come. Raises `DownloadBroken` where they stop early, or come too slowly.
+    """Yield the bytes as they come. Raises `DownloadBroken` if they stop early or come too slowly.
 
-    Only the time spent waiting for the network counts: a slow disk is no fault of the storage's.
+    Only time spent waiting for the network counts, so that a slow disk breaks no download.
     """
-    loop, words = asyncio.get_running_loop(), ""
+    loop, reason = asyncio.get_running_loop(), ""
     waited_seconds, came_bytes = 0.0, 0
     pieces = response.content.iter_chunked(_CHUNK_BYTES)
     try:
@@ -256,13 +258,13 @@ async def _chunks(response: aiohttp.ClientResponse, timeouts: Timeouts) -> Async
                 break
             waited_seconds, came_bytes = waited_seconds + loop.time() - asked_at, came_bytes + len(piece)
             yield piece
-            if came_bytes >= timeouts.least_bytes:
+            if came_bytes >= timeouts.stall_min_bytes:
                 waited_seconds, came_bytes = 0.0, 0
-            elif waited_seconds >= timeouts.least_seconds:
-                words = f"fewer than {timeouts.least_bytes} bytes came in {timeouts.least_seconds:g} seconds"
+            elif waited_seconds >= timeouts.stall_seconds:
+                reason = f"fewer than {timeouts.stall_min_bytes} bytes came in {timeouts.stall_seconds:g} seconds"
                 break
-    except FAULTS as fault:
-        words = describe_fault(fault)
-    if words:
-        # Raised here, and not inside the handler, so that no traceback carries the link.
-        raise DownloadBroken(words)
+    except NETWORK_ERRORS as error:
+        reason = describe_network_error(error)
+    if reason:
+        # Raised outside the handler, so that no traceback contains the link (Law 8).
+        raise DownloadBroken(reason)

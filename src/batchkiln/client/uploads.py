@@ -1,20 +1,18 @@
-"""Upload preparations and completions, read by their anchors `upload_url` and `url` (Service section 2.3).
+"""Parses upload tickets and completed uploads by their documented fields `upload_url` and `url` (Service section 2.3).
 
-The field of the asset's identifier is not shown: it is what a person or the service's own description says, else what
-looks like one by its name beside or above the anchor, else the only text that can be nothing else.
+The field of the asset id is not documented. It is the one that the user or the service's OpenAPI document names, else
+one whose name looks like an asset id, else the only text that can be nothing else.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from batchkiln.client.asset_ids import choose_asset_ids
 from batchkiln.client.coercion import read_text, read_url
-from batchkiln.client.columns import turned
-from batchkiln.client.guide import UNGUIDED, Guide
-from batchkiln.client.identifiers import choose_ids
-from batchkiln.client.json_tree import Place, walk, walk_below
-from batchkiln.client.list_entries import Entry, entries_around, in_order, told_text
-from batchkiln.client.schemas_strict import header_pairs
+from batchkiln.client.json_tree import JsonNode, normalize_fields, walk, walk_below, words_in
+from batchkiln.client.list_entries import FileEntry, columns_to_rows, entries_around, in_requested_order, scalar_text
+from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import UploadTicket
 
@@ -31,7 +29,7 @@ _ASSET_URLS: Final = (
     frozenset({"asseturl", "asseturls", "inputurl", "publicurl", "fileurl", "imageurl"}),
     frozenset({"href", "uri", "link"}),
 )
-# An asset's other links: to something smaller, to somebody, or to no file at all. Then what names the file itself.
+# Words of links that are not the asset's; of links beside it; and of links to the file itself.
 _ELSEWHERE: Final = frozenset(
     {
         *("preview", "previews", "thumbnail", "thumbnails", "thumb", "poster", "icon", "avatar", "cover", "sample"),
@@ -42,12 +40,13 @@ _ELSEWHERE: Final = frozenset(
 )
 _BESIDE: Final = frozenset({"upload", "links", "meta", "request", "status", "complete", "download", "source"})
 _ITSELF: Final = frozenset({"asset", "image", "file", "content", "media", "input", "inputs", "object", "resource"})
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_HEADERS_MAX: Final = 50
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _REFERENCE: Final = re.compile(r"[^\s\x00-\x1f\x7f]+")
 
 
-class Lacking(Exception):
-    """The reply cannot be used: what it lacks, and for which field a person could tell the place."""
+class MissingField(Exception):
+    """A usable reply lacks a field: what is missing, and the field whose path the user could configure."""
 
     def __init__(self, lacking: str, field: ReplyField) -> None:
         super().__init__(lacking)
@@ -55,46 +54,51 @@ class Lacking(Exception):
         self.field = field
 
 
-def read_tickets(document: object, names: Sequence[str], guide: Guide = UNGUIDED) -> tuple[UploadTicket, ...]:
-    """Return one ticket per name, in the order asked. Raises `Lacking`."""
-    raw, document = document, turned(document, len(names))
-    anchors = list(_upload_anchors(document, len(names), guide, raw))
-    entries = in_order(entries_around(document, anchors), names) if len(anchors) == len(names) else None
+def read_tickets(
+    document: object, names: Sequence[str], mapping: ReplyMapping = NO_MAPPING
+) -> tuple[UploadTicket, ...]:
+    """Return one ticket per name, in the order requested. Raises `MissingField`."""
+    raw, document = document, columns_to_rows(document, len(names))
+    anchors = list(_upload_anchors(document, len(names), mapping, raw))
+    entries = in_requested_order(entries_around(document, anchors), names) if len(anchors) == len(names) else None
     if entries is None:
-        raise Lacking(f"has no usable upload for each of {len(names)} files", ReplyField.UPLOAD_URL)
-    headers = _headers(document, entries, guide, raw)
-    if guide.has(ReplyField.ASSET_ID):
-        ids = [read_text(value) for value in guide.values(ReplyField.ASSET_ID, raw)]
+        raise MissingField(f"has no usable upload for each of {len(names)} files", ReplyField.UPLOAD_URL)
+    headers = _headers(document, entries, mapping, raw)
+    if mapping.has(ReplyField.ASSET_ID):
+        ids = [read_text(value) for value in mapping.values(ReplyField.ASSET_ID, raw)]
         if len(ids) == len(names):
             positions = [anchors.index(entry.anchor) for entry in entries]
             ids = [ids[position] for position in positions]
     else:
-        ids = list(choose_ids(entries, names, guide.hints.asset_id) or [])
+        ids = list(choose_asset_ids(entries, names, mapping.hints.asset_id) or [])
     if len(ids) != len(names) or not all(ids):
-        raise Lacking(f"names no asset for each of {len(names)} files", ReplyField.ASSET_ID)
+        raise MissingField(f"names no asset for each of {len(names)} files", ReplyField.ASSET_ID)
     return tuple(
         UploadTicket(str(asset_id), str(entry.anchor.value), pairs)
         for asset_id, entry, pairs in zip(ids, entries, headers, strict=True)
     )
 
 
-def read_asset_urls(document: object, asset_ids: Sequence[str], guide: Guide = UNGUIDED) -> tuple[str, ...]:
-    """Return one url per asset, in the order asked: by id where ids are told, else by position. Raises `Lacking`."""
-    if guide.has(ReplyField.ASSET_URL):
-        urls = [_reference(value) for value in guide.values(ReplyField.ASSET_URL, document)]
+def read_asset_urls(document: object, asset_ids: Sequence[str], mapping: ReplyMapping = NO_MAPPING) -> tuple[str, ...]:
+    """Return one URL per asset, in the order requested: by id if the reply names ids, else by position.
+
+    Raises `MissingField`.
+    """
+    if mapping.has(ReplyField.ASSET_URL):
+        urls = [_read_reference(value) for value in mapping.values(ReplyField.ASSET_URL, document)]
     else:
-        document = turned(document, len(asset_ids))
+        document = columns_to_rows(document, len(asset_ids))
         by_id = _urls_by_id(document, asset_ids)
-        urls = by_id if by_id is not None else [url for url, _ in _urls(document, len(asset_ids))]
+        urls = by_id if by_id is not None else [url for url, _ in _urls_by_position(document, len(asset_ids))]
     found = [url for url in urls if url is not None]
     if len(found) != len(asset_ids) or len(urls) != len(asset_ids):
-        raise Lacking(f"has no url for each of {len(asset_ids)} assets", ReplyField.ASSET_URL)
+        raise MissingField(f"has no url for each of {len(asset_ids)} assets", ReplyField.ASSET_URL)
     return tuple(found)
 
 
-def told_as_numbers(document: object, asset_ids: Sequence[str]) -> frozenset[str]:
-    """Return which of the identifiers a preparation told as numbers: a completion has to name them alike."""
-    values = [place.value for place in walk(document)]
+def numeric_ids(document: object, asset_ids: Sequence[str]) -> frozenset[str]:
+    """Return the asset ids that a reply gave as numbers, because a completion has to send them as numbers."""
+    values = [node.value for node in walk(document)]
     numbers = {str(value) for value in values if isinstance(value, int) and not isinstance(value, bool)}
     texts = {value for value in values if isinstance(value, str)}
     return frozenset(asset_ids) & (numbers - texts)
@@ -103,111 +107,141 @@ def told_as_numbers(document: object, asset_ids: Sequence[str]) -> frozenset[str
 # --- anchors ---
 
 
-def _upload_anchors(document: object, wanted: int, guide: Guide, raw: object) -> Iterator[Place]:
-    """Give where the upload urls stand, in the order of the reply; a person's path is about the reply as it came."""
-    if guide.has(ReplyField.UPLOAD_URL):
-        urls = guide.values(ReplyField.UPLOAD_URL, raw)
-        places = [place for place in walk(document) if isinstance(place.value, str) and read_url(place.value)]
-        yield from _once(place for url in urls for place in places if place.value == url)
+def _upload_anchors(document: object, wanted: int, mapping: ReplyMapping, raw: object) -> Iterator[JsonNode]:
+    """Yield the nodes of the upload URLs in reply order; a configured path applies to the reply as it came."""
+    if mapping.has(ReplyField.UPLOAD_URL):
+        urls = mapping.values(ReplyField.UPLOAD_URL, raw)
+        nodes = [node for node in walk(document) if isinstance(node.value, str) and read_url(node.value)]
+        yield from _without_repeats(node for url in urls for node in nodes if node.value == url)
         return
-    documented, *others = (_in_document_order(_valued(document, names, read_url)) for names in _UPLOAD_URLS)
+    documented, *others = (_in_document_order(_nodes_named(document, names, read_url)) for names in _UPLOAD_URLS)
     if documented:
-        yield from _once(documented) if len(documented) > wanted else documented
+        yield from _without_repeats(documented) if len(documented) > wanted else documented
         return
-    yield from next((found for found in others if len(found) == wanted), [place for found in others for place in found])
+    yield from next((found for found in others if len(found) == wanted), [node for found in others for node in found])
 
 
-def _valued(document: object, names: frozenset[str], read: Callable[[object], str | None]) -> list[Place]:
-    """Return the texts that stand under one of the names, also in a list, a map or an object below it."""
+def _nodes_named(document: object, names: frozenset[str], read: Callable[[object], str | None]) -> list[JsonNode]:
+    """Return the texts under one of the names, also in a list, map or object below it."""
     found = []
-    for place in walk(document):
-        above = place.parent
+    for node in walk(document):
+        above = node.parent
         is_below = above is not None and above.name in names and not isinstance(above.value, str)
-        is_listed = is_below and (place.name in {"href", "url", "uri", "value"} or _is_map_of_texts(above))
-        if (place.name in names or is_listed) and isinstance(place.value, str) and read(place.value) is not None:
-            found.append(place)
+        is_listed = is_below and (node.name in {"href", "url", "uri", "value"} or _is_map_of_texts(above))
+        if (node.name in names or is_listed) and isinstance(node.value, str) and read(node.value) is not None:
+            found.append(node)
     return found
 
 
-def _is_map_of_texts(above: Place | None) -> bool:
-    """Whether a map holds nothing but addresses, by file or asset."""
+def _is_map_of_texts(above: JsonNode | None) -> bool:
+    """Return whether a map holds nothing but URLs."""
     if above is None or not isinstance(above.value, Mapping):
         return False
     return all(read_url(value) is not None for value in above.value.values())
 
 
-def _in_document_order(places: list[Place]) -> list[Place]:
-    """Order as the document is written: `walk` gives what is nearer to the root first."""
-    return sorted(places, key=lambda place: [step if isinstance(step, int) else -1 for step in place.path])
+def _in_document_order(nodes: list[JsonNode]) -> list[JsonNode]:
+    """Sort in the order of the document; `walk` yields nodes nearer to the root first."""
+    return sorted(nodes, key=lambda node: [step if isinstance(step, int) else -1 for step in node.path])
 
 
-def _once(places: Iterator[Place] | list[Place]) -> Iterator[Place]:
-    """Give each address once where all are told equally often, as in a list and once more by name; else all."""
-    told: dict[object, list[Place]] = {}
-    for place in places:
-        told.setdefault(place.value, []).append(place)
-    is_repeated = len({len(alike) for alike in told.values()}) == 1
-    for alike in told.values():
+def _without_repeats(nodes: Iterator[JsonNode] | list[JsonNode]) -> Iterator[JsonNode]:
+    """Yield each URL once if all occur equally often, as in a list and again by name; else yield all."""
+    found: dict[object, list[JsonNode]] = {}
+    for node in nodes:
+        found.setdefault(node.value, []).append(node)
+    is_repeated = len({len(alike) for alike in found.values()}) == 1
+    for alike in found.values():
         yield from alike[:1] if is_repeated else alike
 
 
-def _headers(document: object, entries: list[Entry], guide: Guide, raw: object) -> list[tuple[tuple[str, str], ...]]:
-    """Return the headers of each upload; none where the reply tells none at all."""
-    if guide.has(ReplyField.UPLOAD_HEADERS):
-        told = guide.find(ReplyField.UPLOAD_HEADERS, raw)
-        each = told if isinstance(told, list) and len(told) == len(entries) else [told] * len(entries)
+def _headers(
+    document: object, entries: list[FileEntry], mapping: ReplyMapping, raw: object
+) -> list[tuple[tuple[str, str], ...]]:
+    """Return the headers of each upload, empty if the reply has none. Raises `MissingField`."""
+    if mapping.has(ReplyField.UPLOAD_HEADERS):
+        found = mapping.find(ReplyField.UPLOAD_HEADERS, raw)
+        each = found if isinstance(found, list) and len(found) == len(entries) else [found] * len(entries)
         pairs = [header_pairs(value) for value in each]
     else:
         pairs = _found_headers(document, entries)
     if None in pairs:
-        raise Lacking(f"has no usable headers for each of {len(entries)} files", ReplyField.UPLOAD_HEADERS)
+        raise MissingField(f"has no usable headers for each of {len(entries)} files", ReplyField.UPLOAD_HEADERS)
     return [each for each in pairs if each is not None]
 
 
-def _found_headers(document: object, entries: list[Entry]) -> list[tuple[tuple[str, str], ...] | None]:
-    told: list[Place | None] = [
-        next((place for names in _HEADERS if (place := _header_place(entry, names))), None) for entry in entries
+def _found_headers(document: object, entries: list[FileEntry]) -> list[tuple[tuple[str, str], ...] | None]:
+    found: list[JsonNode | None] = [
+        next((node for names in _HEADERS if (node := _header_node(entry, names))), None) for entry in entries
     ]
-    if not any(told):
-        shared = [place for place in walk(document) if place.name in _HEADERS[0] and isinstance(place.value, Mapping)]
-        told = [shared[0]] * len(entries) if len(shared) == 1 else told
-    return [() if place is None else header_pairs(place.value) for place in told]
+    if not any(found):
+        shared = [node for node in walk(document) if node.name in _HEADERS[0] and isinstance(node.value, Mapping)]
+        found = [shared[0]] * len(entries) if len(shared) == 1 else found
+    return [() if node is None else header_pairs(node.value) for node in found]
 
 
-def _header_place(entry: Entry, names: frozenset[str]) -> Place | None:
+def _header_node(entry: FileEntry, names: frozenset[str]) -> JsonNode | None:
     for part in entry.parts:
-        for place in walk_below(part):
-            above = place.parent
-            is_meant = place.name in names or (place is part and above is not None and above.name in names)
-            if is_meant and isinstance(place.value, Mapping | list) and header_pairs(place.value) != ():
-                return place
+        for node in walk_below(part):
+            above = node.parent
+            is_meant = node.name in names or (node is part and above is not None and above.name in names)
+            if is_meant and isinstance(node.value, Mapping | list) and header_pairs(node.value) != ():
+                return node
     return None
+
+
+def header_pairs(value: object) -> tuple[tuple[str, str], ...] | None:
+    """Return headers given as an object, as pairs, or as objects of name and value; None if one cannot be sent."""
+    if isinstance(value, Mapping):
+        raw: list[tuple[object, object]] = list(value.items())
+    elif isinstance(value, list):
+        raw = [_header_pair(entry) for entry in value]
+    else:
+        return None
+    pairs = [(str(name), ", ".join(map(str, each)) if isinstance(each, list) else str(each)) for name, each in raw]
+    is_sendable = all(_HEADER_NAME.fullmatch(name) and text.isprintable() for name, text in pairs)
+    return tuple(pairs) if is_sendable and len(pairs) <= _HEADERS_MAX else None
+
+
+def _header_pair(entry: object) -> tuple[object, object]:
+    match entry:
+        case [name, value]:
+            return name, value
+        case Mapping():
+            fields = normalize_fields(entry)
+            if "value" in fields:
+                return fields.get("name", fields.get("key", fields.get("header"))), fields["value"]
+            if len(entry) == 1:
+                return next(iter(entry.items()))
+        case _:
+            pass
+    return "", ""
 
 
 # --- completions ---
 
 
 def _urls_by_id(document: object, asset_ids: Sequence[str]) -> list[str | None] | None:
-    """Return the url of each asset that is named in the reply; None where not each one is."""
+    """Return the URL of each asset that the reply names; None unless it names all of them."""
     wanted = {asset_id: position for position, asset_id in enumerate(asset_ids)}
-    places: dict[str, Place] = {}
-    for place in walk(document):
-        key = place.path[-1] if place.path else None
-        told = key if isinstance(key, str) and key in wanted else told_text(place)
-        if told in wanted and told is not None:
-            places.setdefault(told, place)
-    if set(places) != set(wanted):
+    nodes: dict[str, JsonNode] = {}
+    for node in walk(document):
+        key = node.path[-1] if node.path else None
+        found = key if isinstance(key, str) and key in wanted else scalar_text(node)
+        if found in wanted and found is not None:
+            nodes.setdefault(found, node)
+    if set(nodes) != set(wanted):
         return None
-    anchors = [places[asset_id] for asset_id in asset_ids]
+    anchors = [nodes[asset_id] for asset_id in asset_ids]
     entries = entries_around(document, anchors)
     urls = [_url_of(entry) for entry in entries]
     if all(urls) and len(set(urls)) == len(urls):
         return urls
-    # Told in another order than asked: by position, one picture would be taken for another.
-    return None if list(places) == list(asset_ids) else [None] * len(urls)
+    # In another order than requested: by position, one image would be taken for another.
+    return None if list(nodes) == list(asset_ids) else [None] * len(urls)
 
 
-def _url_of(entry: Entry) -> str | None:
+def _url_of(entry: FileEntry) -> str | None:
     own = entry.anchor
     if isinstance(own.path[-1] if own.path else None, str) and isinstance(own.value, str) and read_url(own.value):
         return own.value  # {"ast_1": "https://…"}
@@ -217,75 +251,75 @@ def _url_of(entry: Entry) -> str | None:
     return None
 
 
-def _urls_below(part: Place) -> set[str]:
-    """Return what may be the url in a part: of its own links the documented one, else all that stand deeper."""
-    places = list(walk_below(part))
+def _urls_below(part: JsonNode) -> set[str]:
+    """Return the possible URLs of a part: its own documented link, else all links deeper in it."""
+    nodes = list(walk_below(part))
     for number, names in enumerate(_ASSET_URLS):
-        read = _reference if number == 0 else read_url
-        told = [
-            (place, url)
-            for place in _without_others([place for place in places if _is_link(place, names)], part)
-            if (url := read(place.value)) is not None
+        read = _read_reference if number == 0 else read_url
+        found = [
+            (node, url)
+            for node in _asset_links([node for node in nodes if _is_link(node, names)], part)
+            if (url := read(node.value)) is not None
         ]
-        if told:
-            own = {url for place, url in told if len(place.path) <= len(part.path) + 1}
-            named = {url for place, url in told if _words_around(place, len(part.path)) & _ITSELF}
-            return own or named or {url for _, url in told}
+        if found:
+            own = {url for node, url in found if len(node.path) <= len(part.path) + 1}
+            named = {url for node, url in found if _words_around(node, len(part.path)) & _ITSELF}
+            return own or named or {url for _, url in found}
     return set()
 
 
-def _is_link(place: Place, names: frozenset[str]) -> bool:
-    """Whether a text stands under one of the names, or as the link of an object that does."""
-    if not isinstance(place.value, str):
+def _is_link(node: JsonNode, names: frozenset[str]) -> bool:
+    """Return whether a text is under one of the names, or is the link of an object that is."""
+    if not isinstance(node.value, str):
         return False
-    above = place.parent
-    is_within = above is not None and above.name in names and place.name in {"href", "url", "uri", "value"}
-    return place.name in names or is_within
+    above = node.parent
+    is_within = above is not None and above.name in names and node.name in {"href", "url", "uri", "value"}
+    return node.name in names or is_within
 
 
-def _without_others(places: list[Place], part: Place | None = None) -> list[Place]:
-    """Leave out the links that are named as something else than the asset: its preview, its owner's, documents."""
+def _asset_links(nodes: list[JsonNode], part: JsonNode | None = None) -> list[JsonNode]:
+    """Return the links without those named as something else than the asset: previews, owners, documents."""
     depth = 0 if part is None else len(part.path)
-    kept = [place for place in places if not _words_around(place, depth) & _ELSEWHERE]
-    return [place for place in kept if not _words_around(place, depth) & _BESIDE] or kept
+    kept = [node for node in nodes if not _words_around(node, depth) & _ELSEWHERE]
+    return [node for node in kept if not _words_around(node, depth) & _BESIDE] or kept
 
 
-def is_other_link(place: Place) -> bool:
-    """Whether a place, or what is around it, is named as something else than the file itself."""
-    own = frozenset(word.lower() for word in _WORD.findall(str(place.path[-1:])[:100]))
-    return bool((own | _words_around(place, 0)) & _ELSEWHERE)
+def is_unrelated_link(node: JsonNode) -> bool:
+    """Return whether a node, or an object around it, is named as something else than the file."""
+    own = words_in(node.path[-1:])
+    return bool((own | _words_around(node, 0)) & _ELSEWHERE)
 
 
-def _words_around(place: Place, depth: int) -> frozenset[str]:
-    """Return the words of the names between a part and a link in it, without the link's own."""
-    names = [str(step) for step in place.path[depth:-1] if isinstance(step, str)]
-    return frozenset(word.lower() for name in names for word in _WORD.findall(name[:100]))
+def _words_around(node: JsonNode, depth: int) -> frozenset[str]:
+    """Return the words of the names between a part and a link in it, without the link's own name."""
+    names = [str(step) for step in node.path[depth:-1] if isinstance(step, str)]
+    return frozenset().union(*map(words_in, names))
 
 
-def _urls(document: object, wanted: int) -> list[tuple[str, Place]]:
-    """Return the urls by position: those that stand alike, in as many places as assets were asked for."""
+def _urls_by_position(document: object, wanted: int) -> list[tuple[str, JsonNode]]:
+    """Return the URLs by position: those at alike paths, as many as assets were requested."""
     for number, names in enumerate(_ASSET_URLS):
-        found = _valued(document, names, _reference if number == 0 else read_url)
-        places = _without_others(_in_document_order(found))
-        alike: dict[tuple[str, ...], list[Place]] = {}
-        for place in places:
-            alike.setdefault(tuple("" if isinstance(step, int) else step for step in place.path), []).append(place)
+        found = _nodes_named(document, names, _read_reference if number == 0 else read_url)
+        nodes = _asset_links(_in_document_order(found))
+        alike: dict[tuple[str, ...], list[JsonNode]] = {}
+        for node in nodes:
+            alike.setdefault(tuple("" if isinstance(step, int) else step for step in node.path), []).append(node)
         fitting = [group for group in alike.values() if len(group) == wanted]
         if fitting:
             nearest = min(len(group[0].path) for group in fitting)
             chosen = [group for group in fitting if len(group[0].path) == nearest]
             named = [group for group in chosen if _words_around(group[0], len(group[0].path) - 2) & _ITSELF]
             chosen = named if len(chosen) > 1 else chosen
-            return [(str(place.value), place) for place in chosen[0]] if len(chosen) == 1 else []
-        if len(places) == wanted:
-            return [(str(place.value), place) for place in places]
-    listed = [place for place in walk(document) if isinstance(place.value, str) and read_url(place.value)]
-    is_bare = listed and all(place.path and isinstance(place.path[-1], int) for place in listed)
-    return [(str(place.value), place) for place in listed] if is_bare else []
+            return [(str(node.value), node) for node in chosen[0]] if len(chosen) == 1 else []
+        if len(nodes) == wanted:
+            return [(str(node.value), node) for node in nodes]
+    listed = [node for node in walk(document) if isinstance(node.value, str) and read_url(node.value)]
+    is_bare = listed and all(node.path and isinstance(node.path[-1], int) for node in listed)
+    return [(str(node.value), node) for node in listed] if is_bare else []
 
 
-def _reference(value: object) -> str | None:
-    """Read what stands under `url`: any text that can be sent back as it is, for inputs of a generation."""
+def _read_reference(value: object) -> str | None:
+    """Return a text that can be sent back as an input's `url`; it need not be a URL. None for anything else."""
     if not isinstance(value, str) or not 0 < len(value) <= _URL_MAX_CHARACTERS:
         return None
     return value if _REFERENCE.fullmatch(value) else None

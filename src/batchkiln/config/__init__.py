@@ -1,13 +1,22 @@
-"""Configuration: profiles, accounts, keys, limits (contract, section 6), notifiers and traces."""
+"""Loads the configuration: from a file, from a program's mapping, or from environment variables."""
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
-from batchkiln.config.notifiers import Notifier
-from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem, is_loopback
-from batchkiln.config.traces import Traces, traces_of
+from batchkiln.config.model import (
+    ENV,
+    LOCAL,
+    Account,
+    Config,
+    KeySource,
+    Notifier,
+    Profile,
+    Traces,
+    base_url_problem,
+    clear_text_problem,
+    is_loopback,
+    traces_enabled,
+)
 from batchkiln.core.errors import InputError
 
 __all__ = [
@@ -25,99 +34,53 @@ __all__ = [
     "load_config",
 ]
 
-CONFIRM_ABOVE_CREDITS: Final = 1000
-"""Above this `run` asks on a terminal, where the configuration says nothing else: half of a day's credits."""
-
-LOCAL: Final = "local"
-ENV: Final = "env"
-
-
-class Config:
-    """All profiles, which is the default, and above how many credits `run` asks on a terminal."""
-
-    def __init__(
-        self,
-        profiles: Mapping[str, Profile],
-        default: str,
-        notifiers: Iterable[Notifier] = (),
-        *,
-        confirm_above_credits: int | None = None,
-        traces: Traces | None = None,
-    ) -> None:
-        """Take resolved profiles."""
-        self.profiles = dict(profiles)
-        self.default = default
-        self.notifiers = {notifier.name: notifier for notifier in notifiers}
-        self.traces = traces
-        self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
-
-    def profile(self, name: str | None) -> Profile:
-        """Return a profile by name, or the default one. Raises `InputError` for an unknown name."""
-        wanted = name or self.default
-        if wanted not in self.profiles:
-            close = get_close_matches(wanted, self.profiles, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(sorted(self.profiles))}"
-            raise InputError(f"there is no profile {wanted}{hint}")
-        return self.profiles[wanted]
-
-    def check_notifiers(self, names: Iterable[str]) -> None:
-        """Raise `InputError` for a notifier that is not configured."""
-        for name in names:
-            if name not in self.notifiers:
-                close = get_close_matches(name, self.notifiers, n=1)
-                there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
-                raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")
-
 
 def found_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
-    """Return which file is read: the one named, else `batchkiln.yaml` here, else the user's; None where there is none.
+    """Return the file to read: `path`, else `batchkiln.yaml` here, else the user's; None if there is none.
 
-    The one named need not be there.
+    `path` is returned whether or not it exists.
     """
-    return path or _found(environ)
+    if path is not None:
+        return path
+    home = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    candidates = (Path("batchkiln.yaml"), home / "batchkiln" / "batchkiln.yaml")
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def load_config(path: Path | None, environ: Mapping[str, str]) -> Config:
-    """Read the configuration: the file named, else `batchkiln.yaml` here, else the user's folder, else none.
+    """Load the configuration from the file that `found_file` returns, and from environment variables.
 
-    Raises `InputError` with file and line for what is wrong in it.
+    Raises `InputError` with file, line, field and reason of every mistake.
     """
     chosen = found_file(path, environ)
     if path is not None and not path.is_file():
         raise InputError(f"{path}: there is no such configuration file")
-    wanted: str | None = None
-    profiles: dict[str, Profile] = {}
-    notifiers: list[Notifier] = []
-    confirm_above: int | None = None
-    endpoint: str | None = None
+    config = Config({}, LOCAL)
     if chosen is not None:
-        from batchkiln.config.file import read_file  # noqa: PLC0415  its models are slow to import, and often not needed
+        from batchkiln.config.file import read_file  # noqa: PLC0415  pydantic is slow to import, and often not needed
 
-        wanted, profiles, notifiers, confirm_above, endpoint = read_file(chosen)
-    profiles.setdefault(LOCAL, Profile(LOCAL))
-    default = wanted or LOCAL
-    if environ.get("BATCHKILN_BASE_URL") and not environ.get("BATCHKILN_API_KEY"):
-        raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
-    if environ.get("BATCHKILN_BASE_URL") and environ.get("BATCHKILN_API_KEY"):
-        profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"], environ.get("BATCHKILN_ALLOW_HTTP", ""))
-        default = ENV
-    traces = traces_of(endpoint, environ)
-    config = Config(profiles, default, notifiers, confirm_above_credits=confirm_above, traces=traces)
-    config.profile(default)
-    return config
+        config = read_file(chosen)
+    if environ.get("BATCHKILN_BASE_URL"):
+        if not environ.get("BATCHKILN_API_KEY"):
+            raise InputError("BATCHKILN_BASE_URL is set, but BATCHKILN_API_KEY is not; set both, or neither")
+        config.profiles[ENV] = _from_environment(environ["BATCHKILN_BASE_URL"], environ.get("BATCHKILN_ALLOW_HTTP", ""))
+        config.default = ENV
+    return _completed(config, environ)
 
 
 def config_of(content: Mapping[str, object]) -> Config:
-    """Take a configuration as a program has it: what the file would hold. The environment has no say in it.
+    """Load the configuration from a mapping of the file's structure, without environment variables.
 
-    Relative key files are looked up in the current folder. Raises `InputError` with every mistake.
+    Relative key files are resolved against the current folder. Raises `InputError` with every mistake.
     """
     from batchkiln.config.file import read_content  # noqa: PLC0415  as above
 
-    default, profiles, notifiers, confirm_above, endpoint = read_content(content)
-    profiles.setdefault(LOCAL, Profile(LOCAL))
-    traces = traces_of(endpoint, {})
-    config = Config(profiles, default or LOCAL, notifiers, confirm_above_credits=confirm_above, traces=traces)
+    return _completed(read_content(content), {})
+
+
+def _completed(config: Config, environ: Mapping[str, str]) -> Config:
+    config.profiles.setdefault(LOCAL, Profile(LOCAL))
+    config.traces = traces_enabled(config.traces, environ)
     config.profile(config.default)
     return config
 
@@ -133,16 +96,10 @@ def _from_environment(base_url: str, allow_http: str) -> Profile:
     return Profile(ENV, base_url=base_url.rstrip("/"), accounts=(account,), allows_http=allows_http)
 
 
-def _found(environ: Mapping[str, str]) -> Path | None:
-    home = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    places = (Path("batchkiln.yaml"), home / "batchkiln" / "batchkiln.yaml")
-    return next((place for place in places if place.is_file()), None)
-
-
 def queue_path(path: Path) -> Path:
-    """Follow a link in the place of the queue's file, for lock and log lie beside the file and not beside a link.
+    """Resolve a symlinked queue path: the lock and the write-ahead log are next to its target.
 
-    Any other path stays as it was given, for the messages; so does a link that leads nowhere in a circle.
+    Other paths, and symlink loops, are returned unchanged.
     """
     try:
         return _resolved(path) if path.is_symlink() else path
@@ -151,7 +108,7 @@ def queue_path(path: Path) -> Path:
 
 
 def _resolved(link: Path) -> Path:
-    """Follow a link; since Python 3.13 only a strict look tells a circle from a file that is not there yet."""
+    """Resolve a link; since Python 3.13 only strict resolution distinguishes a loop from a missing file."""
     try:
         return link.resolve(strict=True)
     except FileNotFoundError:

@@ -1,12 +1,18 @@
-"""The configuration file: strict models, and mistakes with line and column. Imported only where a file is read."""
+"""Reads the configuration file: validates it strictly, and reports mistakes with line and column.
+
+Imported only where a file is read, because pydantic is slow to import.
+"""
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
+import jmespath
 import yaml
+from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -15,25 +21,38 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
 from pydantic_core import ErrorDetails
 
-from batchkiln.config.notifiers import Address, Notifier
-from batchkiln.config.profiles import Account, KeySource, Profile, base_url_problem, clear_text_problem
-from batchkiln.config.replies import Replies
-from batchkiln.config.traces import checked_endpoint
+from batchkiln.config.model import (
+    LOCAL,
+    Account,
+    Address,
+    Config,
+    KeySource,
+    Notifier,
+    Profile,
+    Traces,
+    base_url_problem,
+    clear_text_problem,
+    is_web,
+)
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.notifications import NotificationKind
 from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyField, ReplyRules
 from batchkiln.core.timestamps import EPOCH
 
 _SIZES: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+_PATH_MAX_CHARACTERS: Final = 500
+_ACCOUNT_NAME_MAX_CHARACTERS: Final = 64
 
 
 def _bytes(value: object) -> object:
-    """Read a size: a number of bytes, or a text such as `500 MiB`."""
+    """Convert a size such as `500 MiB` to bytes; return anything else unchanged."""
     if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)):
         factor = _SIZES.get(match[2].upper())
         if factor is not None:
@@ -41,66 +60,101 @@ def _bytes(value: object) -> object:
     return value
 
 
+def _check_account(account: Account) -> Account:
+    if not 0 < len(account.name) <= _ACCOUNT_NAME_MAX_CHARACTERS:
+        raise ValueError(f"an account's name has 1 to {_ACCOUNT_NAME_MAX_CHARACTERS} characters")
+    if not account.keys:
+        raise ValueError("an account needs at least one key")
+    return account
+
+
+def _check_address(value: str | KeySource) -> str | KeySource:
+    if isinstance(value, str) and not re.match(r"[a-z][a-z0-9+.-]*://", value, re.IGNORECASE):
+        raise ValueError("expected a URL, or where it is stored: {env: NAME}, {file: path} or {keyring: name}")
+    return value
+
+
+def _check_jmespath(path: str) -> str:
+    if path.startswith("/"):
+        raise ValueError("this is a JSON Pointer; a JMESPath such as data.files[].id is expected")
+    try:
+        jmespath.compile(path)
+    except (JMESPathError, RecursionError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"not a JMESPath such as data.files[].id: {reason}") from None
+    return path
+
+
+def _check_endpoint(url: str) -> str:
+    if not is_web(url):  # the URL may hold a token, so the message leaves it out (Law 8)
+        raise ValueError("the URL of a collector begins with http:// or https:// and a host")
+    return url.rstrip("/")
+
+
+_Address = Annotated[str | KeySource, AfterValidator(_check_address)]
+_JmesPath = Annotated[str, Field(min_length=1, max_length=_PATH_MAX_CHARACTERS), AfterValidator(_check_jmespath)]
+_NotifierName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _KeySource(_Model):
-    """Where one API key stands: an environment variable, a file, or the system's keyring."""
+# Bounds of the limits that differ from "at least 1"; defaults and names are those of `Limits`.
+_LIMIT_BOUNDS: Final[Mapping[str, Any]] = {
+    "credits_per_day": Field(ge=0),
+    "upload_files_per_day": Field(ge=0),
+    "upload_bytes_per_day": Field(ge=0),
+    "poll_interval_seconds": Field(ge=0),
+    "minute_seconds": Field(gt=0),
+}
+_LIMIT_FIELDS: Final[Any] = {
+    limit.name: (
+        Annotated[
+            limit.type,
+            BeforeValidator(_bytes if "bytes" in limit.name else lambda value: value),
+            _LIMIT_BOUNDS.get(limit.name, Field(ge=1)),
+        ],
+        limit.default,
+    )
+    for limit in fields(Limits)
+}
+# One generation may be active (Law 4): the key is accepted with the one value that it can have.
+_ACTIVE: Final[Any] = (Annotated[int, Field(ge=1, le=1)], 1)
+_Limits = create_model("_Limits", __base__=_Model, active_generations=_ACTIVE, **_LIMIT_FIELDS)
 
-    env: str | None = None
-    file: str | None = None
-    keyring: str | None = None
+
+class _Refusal(_Model):
+    """One rule for refusals: all given conditions have to match; letter case is ignored, `text` may match in part."""
+
+    means: RefusalMeaning
+    status: int | None = Field(default=None, ge=200, le=599)
+    code: str | None = Field(default=None, min_length=1, max_length=200)
+    text: str | None = Field(default=None, min_length=3, max_length=200)
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
-        if sum(source is not None for source in (self.env, self.file, self.keyring)) != 1:
-            raise ValueError("a key needs exactly one of env, file and keyring")
+    def _has_condition(self) -> Self:
+        if self.status is None and self.code is None and self.text is None:
+            raise ValueError("a refusal rule needs at least one of status, code and text")
         return self
 
 
-def _check_address(value: "str | _KeySource") -> "str | _KeySource":
-    if isinstance(value, str) and not re.match(r"[a-z][a-z0-9+.-]*://", value, re.IGNORECASE):
-        raise ValueError("a URL, or where one stands: {env: NAME}, {file: path} or {keyring: name}")
-    return value
+class _Replies(_Model):
+    """Paths of reply fields, and the meanings of refusals."""
 
-
-_Address = Annotated[str | _KeySource, AfterValidator(_check_address)]
-
-
-class _Account(_Model):
-    """One account: its name, and its keys, the newest first."""
-
-    name: str = Field(min_length=1, max_length=64)
-    keys: tuple[_KeySource, ...] = Field(min_length=1)
-
-
-class _Limits(_Model):
-    """Limits that differ from the documented ones; durations in service seconds."""
-
-    active_generations: Annotated[int, Field(ge=1, le=1)] = 1
-    creates_per_minute: int = Field(default=10, ge=1)
-    creates_per_day: int = Field(default=1000, ge=1)
-    reads_per_minute: int = Field(default=60, ge=1)
-    reads_per_day: int = Field(default=20_000, ge=1)
-    credits_per_day: int = Field(default=2000, ge=0)
-    upload_files_per_day: int = Field(default=100, ge=0)
-    upload_bytes_per_day: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] = 500 * 1024**2
-    requests_per_minute_per_ip: int = Field(default=120, ge=1)
-    poll_interval_seconds: float = Field(default=10.0, ge=0)
-    minute_seconds: float = Field(default=60.0, gt=0)
-    output_bytes: Annotated[int, BeforeValidator(_bytes), Field(ge=1)] = 2 * 1024**3
+    fields: dict[ReplyField, _JmesPath] = Field(default_factory=dict)
+    refusals: tuple[_Refusal, ...] = Field(default=(), max_length=100)
 
 
 class _Profile(_Model):
-    """A service. Without `base_url` it is the local one, embedded in the process that drives the queue."""
+    """A profile as the file has it."""
 
-    allow_http: bool = False  # before the address, which is held against it
+    allow_http: bool = False  # before `base_url`, whose validator reads it
     base_url: str | None = None
-    accounts: tuple[_Account, ...] = ()
+    accounts: tuple[Annotated[Account, AfterValidator(_check_account)], ...] = ()
     limits: _Limits = _Limits()
     allow_http_links: bool = False
-    replies: Replies = Replies()
+    replies: _Replies = _Replies()
     time_scale: float | None = Field(default=None, gt=0)
     day_seconds: float = Field(default=86_400.0, gt=0)
     day_start: datetime = EPOCH
@@ -119,7 +173,7 @@ class _Profile(_Model):
 
     @field_validator("day_start")
     @classmethod
-    def _is_utc(cls, value: datetime) -> datetime:
+    def _as_utc(cls, value: datetime) -> datetime:
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
     @model_validator(mode="after")
@@ -131,155 +185,149 @@ class _Profile(_Model):
             raise ValueError("a profile with a base URL needs at least one account")
         return self
 
+    def profile(self, name: str, folder: Path) -> Profile:
+        """Return the profile as used; relative key files are resolved against `folder`."""
+        refusals = (RefusalRule(each.means, each.status, each.code, each.text) for each in self.replies.refusals)
+        return Profile(
+            name=name,
+            base_url=self.base_url,
+            accounts=self.accounts,
+            limits=Limits(**self.limits.model_dump(exclude={"active_generations"})),
+            day=ServiceDay(self.day_seconds, self.day_start),
+            scale=self.time_scale,
+            allows_http=self.allow_http,
+            folder=folder,
+            allow_http_links=self.allow_http_links,
+            replies=ReplyRules(dict(self.replies.fields), tuple(refusals)),
+        )
+
 
 class _Webhook(_Model):
-    """A program that is told by HTTP; signed where a secret is named."""
+    """A webhook; its messages are signed if `secret_env` names a variable."""
 
     url: _Address
     secret_env: str | None = Field(default=None, min_length=1)
 
 
 class _Notifier(_Model):
-    """One way to tell: by a URL of Apprise, or by a webhook."""
+    """A notifier as the file has it."""
 
     apprise: _Address | None = None
     webhook: _Webhook | None = None
     events: tuple[NotificationKind, ...] | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
+    def _has_one_target(self) -> Self:
         if (self.apprise is None) == (self.webhook is None):
             raise ValueError("a notifier needs exactly one of apprise and webhook")
         return self
 
+    def notifier(self, name: str, folder: Path) -> Notifier:
+        """Return the notifier as used; relative files are resolved against `folder`."""
+        hook = self.webhook
+        return Notifier(
+            name=name,
+            apprise=None if self.apprise is None else _address(self.apprise, folder),
+            webhook=None if hook is None else _address(hook.url, folder),
+            secret=None if hook is None or hook.secret_env is None else KeySource(env=hook.secret_env),
+            events=None if self.events is None else frozenset(kind.value for kind in self.events),
+        )
+
 
 class _Traces(_Model):
-    """A collector of OpenTelemetry that is sent the spans of runs, by OTLP over HTTP."""
+    """An OpenTelemetry collector that receives spans by OTLP over HTTP."""
 
-    endpoint: Annotated[str, AfterValidator(checked_endpoint)]
+    endpoint: Annotated[str, AfterValidator(_check_endpoint)]
 
 
 class _File(_Model):
+    """The whole file."""
+
     default_profile: str | None = None
     confirm_above_credits: int | None = Field(default=None, ge=0)
     profiles: dict[str, _Profile] = Field(default_factory=dict)
-    notify: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")], _Notifier] = Field(default_factory=dict)
+    notify: dict[_NotifierName, _Notifier] = Field(default_factory=dict)
     traces: _Traces | None = None
 
+    def config(self, folder: Path) -> Config:
+        """Return the configuration; relative files are resolved against `folder`."""
+        return Config(
+            {name: entry.profile(name, folder) for name, entry in self.profiles.items()},
+            self.default_profile or LOCAL,
+            [entry.notifier(name, folder) for name, entry in self.notify.items()],
+            confirm_above_credits=self.confirm_above_credits,
+            traces=None if self.traces is None else Traces(self.traces.endpoint),
+        )
 
-Content = tuple[str | None, dict[str, Profile], list[Notifier], int | None, str | None]
-"""The default profile's name, all profiles, all notifiers, above how many credits `run` asks, and where traces go."""
 
+def read_file(path: Path) -> Config:
+    """Read a configuration file. Raises `InputError` with every mistake.
 
-def read_file(path: Path) -> Content:
-    """Read a configuration file.
-
-    Raises `InputError` with every mistake. Every scalar is taken as text, and the fields' types decide: no
-    surprise by YAML 1.1.
+    YAML scalars are read as text and converted by the fields' types, so that YAML 1.1 changes no value.
     """
     try:
         text = path.read_text("utf-8")
-        content = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  builds nothing but texts, lists and mappings
+        content = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  builds only texts, lists and mappings
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: the configuration cannot be read: {error}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise InputError([_mistake(path, text, str(error.problem), line, column)]) from error
+        raise InputError([_diagnostic(path, text, str(error.problem), line, column)]) from error
     try:
         file = _File.model_validate(content or {})
     except ValidationError as error:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)  # only now: reading twice would cost each start
+        node = yaml.compose(text, Loader=yaml.SafeLoader)  # only after an error: a second parse would slow each start
         mistakes = []
         for problem in error.errors():
-            line, column = _place(node, problem["loc"])
-            mistakes.append(_mistake(path, text, f"{_dotted(problem)}: {_reason(problem)}", line, column))
+            line, column = _position(node, problem["loc"])
+            mistakes.append(_diagnostic(path, text, f"{_dotted(problem)}: {_reason(problem)}", line, column))
         raise InputError(mistakes) from error
-    return _used(file, path.absolute().parent)
+    return file.config(path.absolute().parent)
 
 
-def read_content(content: Mapping[str, object]) -> Content:
-    """Read what a program gives in place of a file. Raises `InputError` with every mistake."""
+def read_content(content: Mapping[str, object]) -> Config:
+    """Validate a mapping of the file's structure. Raises `InputError` with every mistake."""
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
         raise InputError(
             [Diagnostic(f"config: {_dotted(problem)}: {_reason(problem)}") for problem in error.errors()]
         ) from error
-    return _used(file, Path.cwd())
+    return file.config(Path.cwd())
 
 
-def _used(file: _File, folder: Path) -> Content:
-    profiles = {name: _profile(name, entry, folder) for name, entry in file.profiles.items()}
-    notifiers = [_notifier(name, entry, folder) for name, entry in file.notify.items()]
-    endpoint = None if file.traces is None else file.traces.endpoint
-    return file.default_profile, profiles, notifiers, file.confirm_above_credits, endpoint
-
-
-def _notifier(name: str, entry: _Notifier, folder: Path) -> Notifier:
-    hook = entry.webhook
-    return Notifier(
-        name=name,
-        apprise=None if entry.apprise is None else _address(entry.apprise, folder),
-        webhook=None if hook is None else _address(hook.url, folder),
-        secret=None if hook is None or hook.secret_env is None else KeySource(env=hook.secret_env),
-        events=None if entry.events is None else frozenset(kind.value for kind in entry.events),
-    )
-
-
-def _address(given: "str | _KeySource", folder: Path) -> Address:
-    if isinstance(given, str):
-        return Address(text=given)
-    return Address(source=KeySource(given.env, given.file, given.keyring), folder=folder)
+def _address(given: str | KeySource, folder: Path) -> Address:
+    return Address(text=given) if isinstance(given, str) else Address(source=given, folder=folder)
 
 
 def _dotted(problem: ErrorDetails) -> str:
     return ".".join(str(part) for part in problem["loc"])
 
 
-def _profile(name: str, entry: _Profile, folder: Path) -> Profile:
-    """Return the profile as used; relative key files are looked up beside the configuration."""
-    accounts = tuple(
-        Account(account.name, tuple(KeySource(key.env, key.file, key.keyring) for key in account.keys))
-        for account in entry.accounts
-    )
-    return Profile(
-        name=name,
-        base_url=entry.base_url,
-        accounts=accounts,
-        limits=Limits(**entry.limits.model_dump(exclude={"active_generations"})),
-        day=ServiceDay(entry.day_seconds, entry.day_start),
-        scale=entry.time_scale,
-        allows_http=entry.allow_http,
-        folder=folder,
-        allow_http_links=entry.allow_http_links,
-        replies=entry.replies.rules(),
-    )
-
-
 def _reason(problem: ErrorDetails) -> str:
-    """Say what is wrong in the words of this file's reader."""
+    """Return what is wrong, in words for the file's author."""
     match problem["type"]:
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             return "there is no such field"
         case "missing":
-            return "this field is needed"
+            return "this field is required"
         case "value_error":
             return str(problem["ctx"]["error"])
         case _:
             return problem["msg"]
 
 
-def _mistake(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
+def _diagnostic(path: Path, text: str, reason: str, line: int | None, column: int | None) -> Diagnostic:
     lines = text.splitlines()
     source = lines[line - 1] if line is not None and line <= len(lines) else None
     if source is not None and "://" in source and "base_url" not in source:
-        source = None  # a notifier's address is a secret (Law 8); line and column are enough to find it
+        source = None  # a notifier's URL is a secret (Law 8); line and column are enough to find it
     return Diagnostic(reason, file=str(path), line=line, column=column, source_line=source)
 
 
-def _place(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[int | None, int | None]:
-    """Return line and column of the deepest part of a field's location that the file holds."""
+def _position(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[int | None, int | None]:
+    """Return line and column, from 1, of the deepest part of an error's location that the file holds."""
     here = node
     for part in location:
         below = _below(here, part)

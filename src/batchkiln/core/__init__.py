@@ -1,1 +1,1 @@
-"""The domain, pure: no I/O, no await, no clock reads, no randomness; imports only itself."""
+"""The domain, pure: no I/O, no awaits, no clock reads, no randomness. It imports only itself."""

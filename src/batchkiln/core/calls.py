@@ -1,4 +1,4 @@
-"""The calls of the service that can fail apart from each other, and what is known of one that is not understood."""
+"""The service's calls that fail independently of each other, and calls whose replies cannot be read."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,32 +6,32 @@ from enum import StrEnum
 
 
 class Call(StrEnum):
-    """A call, each with its own backoff: the troubles of one say nothing about another."""
+    """A call with a backoff of its own: errors of one call say nothing about another."""
 
     CREATE = "create"
     READ = "read"
     QUOTE = "quote"
-    UPLOAD = "upload"  # its preparation
-    COMPLETION = "completion"  # of an upload
+    UPLOAD = "upload"  # the request for upload tickets
+    COMPLETION = "completion"  # of uploads
     DESCRIPTION = "description"
 
     @property
     def is_create(self) -> bool:
-        """Whether it shares the window of the generation and upload requests (Service section 8)."""
+        """Whether the call counts against the limit of generation and upload requests (Service section 8)."""
         return self in {Call.CREATE, Call.UPLOAD, Call.COMPLETION}
 
     @property
     def may_rest(self) -> bool:
-        """Whether it is given up for an account where it is not understood; what is paid is asked for on (Law 3)."""
+        """Whether the call is suspended for an account whose replies cannot be read. Polls never are (Law 3)."""
         return self in {Call.QUOTE, Call.UPLOAD, Call.COMPLETION}
 
 
 @dataclass(frozen=True, slots=True)
 class Misunderstood:
-    """A call whose successes an account could not understand, again and again (Law 10).
+    """A call whose successes repeatedly could not be read (Law 10).
 
-    `shape` is what came: names and types, no values. `remedy` are the lines that a person may put into the
-    configuration; empty where none are known.
+    `shape` is the reply's names and types without values. `remedy` holds the configuration lines to add; empty if none
+    are known.
     """
 
     call: Call

@@ -1,5 +1,6 @@
-"""What can go wrong, by who has to act on it, and the exit status that tells so (contract, section 4)."""
+"""The errors that users see, grouped by who has to act, with their exit statuses."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,18 +22,17 @@ class ExitStatus(IntEnum):
 
 
 class BatchkilnError(Exception):
-    """An error with a sentence for a person: the place, the reason, what to do next."""
+    """An error whose text names the place, the reason and the next step."""
 
     exit_status: ClassVar[ExitStatus] = ExitStatus.UNEXPECTED
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing to mend in what a person wrote.
+    """One mistake in a file or argument.
 
-    `line` and `column` count from 1. `source_line` is the line as it stands in the file; where a long one was
-    cut, `mark` is the column in what is left of it. `remedy` says what would be right. Fields that do not
-    apply are None.
+    `line` and `column` count from 1. `source_line` is the line's text; if it was shortened, `mark` is the column within
+    it. `remedy` says how to correct the mistake. Fields that do not apply are None.
     """
 
     reason: str
@@ -44,7 +44,7 @@ class Diagnostic:
     mark: int | None = None
 
     def __str__(self) -> str:
-        """Give the place, the reason, the line with a mark under the column, and the remedy."""
+        """Return the place and reason, the source line with a mark below the column, and the remedy."""
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         lines = [f"{place}: {self.reason}" if place else self.reason]
         if self.source_line is not None:
@@ -58,34 +58,34 @@ class Diagnostic:
 
 
 class InputError(BatchkilnError):
-    """A person's mistake, or many: all that were found are reported at once, and nothing was changed."""
+    """One or more mistakes of the user. All that were found are reported at once, and nothing was changed."""
 
     exit_status = ExitStatus.USAGE
 
     def __init__(self, mistakes: Sequence[Diagnostic] | str, *, omitted: int = 0) -> None:
-        """Take the mistakes in the order of the text; `omitted` counts those beyond the bound shown."""
+        """Take the mistakes in the order of the text; `omitted` counts those beyond the display limit."""
         self.mistakes = (Diagnostic(mistakes),) if isinstance(mistakes, str) else tuple(mistakes)
         self.omitted = omitted
         super().__init__(self.mistakes, omitted)
 
     def __str__(self) -> str:
-        """Give one mistake a paragraph."""
+        """Return the mistakes, one paragraph each."""
         tail = [f"… and {self.omitted} more like these"] if self.omitted else []
         return "\n".join([str(mistake) for mistake in self.mistakes] + tail)
 
 
 class QueueUnusable(InputError):
-    """The queue file is no queue of ours, is damaged, or was written by a newer version."""
+    """The queue file is not a queue, is damaged, or was written by a newer version."""
 
 
 class QueueInUse(BatchkilnError):
-    """Another process drives this queue."""
+    """Another process is driving this queue."""
 
     exit_status = ExitStatus.QUEUE_HELD
 
 
 class NoDriver(BatchkilnError):
-    """Somebody waits for a queue that nobody drives."""
+    """A wait for a queue that no process is driving."""
 
     exit_status = ExitStatus.STOPPED_WITH_WORK_LEFT
 
@@ -95,8 +95,16 @@ class QueueBusy(BatchkilnError):
 
 
 class OutputDirNotWritable(BatchkilnError):
-    """A file could not be written: a full disk, or a folder without permission. What was paid stays known."""
+    """An output file could not be written. Paid results stay recorded, and are fetched later."""
 
 
 class InvariantBroken(BatchkilnError):
-    """Our own bug: the program stops at once, and may be started again, since starting is only reading."""
+    """A bug of this program: it stops at once. Starting it again is safe, because a start only reads."""
+
+
+def command_arguments(job: str, item: str) -> str:
+    """Return job and item as the last arguments of a shell command; options go before them.
+
+    `--` is added if one of them begins with a hyphen.
+    """
+    return f"{'-- ' if job.startswith('-') or item.startswith('-') else ''}{job} {shlex.quote(item)}"

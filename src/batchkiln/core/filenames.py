@@ -1,16 +1,17 @@
-"""The names of output files: a pattern with fields, filled by values that can never leave their place.
+"""Names output files by a pattern with fields, filled with values that can never leave their path component.
 
-A pattern is text with fields in braces; `{{` and `}}` stand for the braces themselves, '/' separates folders.
-The fields `job`, `item`, `index`, `output`, `model` and `ext` are known once a file is saved; any other field is
-a variable or a metadata key of the item, and is filled by `prerender` when the manifest is read. What `prerender`
-gives is a pattern again, with its values escaped, so that no value can bring in a field.
+A pattern is text with fields in braces; `{{` and `}}` are literal braces, and '/' separates folders. The fields `job`,
+`item`, `index`, `output`, `model` and `ext` are known once a file is saved. Any other field is a variable or metadata
+key of the item and is filled by `prerender` when the manifest is read. `prerender` returns a pattern with its values
+escaped, so that no value can add a field.
 
-Letter case is left alone: on a file system that ignores it, ids that differ only in case need another pattern.
+Letter case is kept: on a file system that ignores it, ids that differ only in case need another pattern.
 """
 
 import base64
 import hashlib
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,25 +19,25 @@ from functools import lru_cache
 from typing import Final
 
 BUILT_IN_FIELDS: Final = ("job", "item", "index", "output", "model", "ext")
-MAX_PATTERN_LENGTH: Final = 10_000  # a prerendered pattern holds values
+MAX_PATTERN_LENGTH: Final = 10_000  # a prerendered pattern contains values
 VALUE_SIZE_BYTES: Final = 120
-COMPONENT_SIZE_BYTES: Final = 200  # file systems allow 255; the rest is for the suffix of a temporary file
-HASH_LENGTH: Final = 12  # base32: 60 bits, so that a million changed ids do not meet by chance
+COMPONENT_SIZE_BYTES: Final = 200  # file systems allow 255; the rest is for a temporary suffix
+HASH_LENGTH: Final = 12  # base32 digits: 60 bits, enough for a million changed ids without a collision
 
 _NUMERIC: Final = frozenset({"index", "output"})
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 _WIDTH: Final = re.compile(r"0?([1-9][0-9]?)d")
-# Separators, what Windows refuses in names, control and format characters that would hide or reorder a name.
+# Separators, characters that Windows refuses, and control and format characters that hide or reorder a name.
 _UNSAFE: Final = re.compile('[\x00-\x1f\x7f-\x9f/\\\\:*?"<>|\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]')
 _RESERVED: Final = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])[ ]*(?:\..*)?")
 _HASHED: Final = re.compile(r".*~[a-z2-7]{12}", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be used; the text says why. `offset` is the place in it, from 0."""
+    """An unusable pattern; `offset` is the position of the fault, from 0."""
 
     def __init__(self, reason: str, offset: int = 0) -> None:
-        """Take the reason as a sentence."""
+        """Take the reason and the position of the fault."""
         self.reason = reason
         self.offset = offset
         super().__init__(reason)
@@ -44,7 +45,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Literal text, or a field where `field` is not empty."""
+    """Literal text, or a field if `field` is not empty."""
 
     text: str
     field: str = ""
@@ -52,35 +53,35 @@ class _Piece:
 
 
 def fields(pattern: str) -> frozenset[str]:
-    """Give the names of the fields of a pattern. Raises `PatternError`."""
+    """Return the names of a pattern's fields. Raises `PatternError`."""
     return frozenset(piece.field for component in _parse(pattern) for piece in component if piece.field)
 
 
 def needs_variables(pattern: str) -> bool:
-    """Whether some field can only be filled from an item's variables or metadata."""
+    """Return whether a field needs an item's variables or metadata."""
     return any(name not in BUILT_IN_FIELDS for name in fields(pattern))
 
 
 def identifies_item(pattern: str) -> bool:
-    """Whether two items of one job can never get the same name for their first outputs.
+    """Return whether two items of a job can never get the same name for their first outputs.
 
-    True where one component holds {item} or {index} so that its value can be read back from the name.
+    That holds if one component contains {item} or {index} such that its value can be read back from the name.
     `{kind}-{item}` does not: kind `a-b` with item `c` reads like kind `a` with item `b-c`.
     """
     return any(_reads_back(component) for component in _parse(pattern))
 
 
 def prerender(pattern: str, values: Mapping[str, str]) -> str:
-    """Fill in the variables, and give a pattern that holds only built-in fields.
+    """Fill in the variables, and return a pattern that holds only built-in fields.
 
-    `values` must hold every field that is not built in: KeyError names the first that is missing.
+    `values` must hold every field that is not built in. Raises `KeyError` with the first missing name.
     """
     text, names = _prepared(pattern)
     return text % tuple([_escaped(safe_value(values[name])) for name in names])
 
 
 def render(pattern: str, *, job: str, item: str, index: int, output: int, model: str, ext: str) -> str:
-    """Give the relative path of an output. `output` counts from 1, `ext` has no dot.
+    """Return the relative path of an output. `output` counts from 1; `ext` has no dot.
 
     The path has no '..', no empty component and no control character, whatever the values hold.
     """
@@ -102,10 +103,10 @@ def render(pattern: str, *, job: str, item: str, index: int, output: int, model:
 
 
 def safe_value(value: str) -> str:
-    """Make one value fit for a part of a file name; different values stay different.
+    """Return a value made safe for a file name; different values stay different.
 
-    A value that had to be changed gets `~` and a hash of the original. One that already looks so is
-    changed as well: otherwise it could be the changed form of another.
+    A changed value gets `~` and a hash of the original. A value that already looks so is changed as well, since it
+    could equal the changed form of another.
     """
     return _safe_ascii(value) if len(value) <= VALUE_SIZE_BYTES and value.isascii() else _safe(value, VALUE_SIZE_BYTES)
 
@@ -116,7 +117,7 @@ def _safe_ascii(value: str) -> str:
 
 
 def _safe(value: str, size_bytes: int) -> str:
-    # The beginning is enough, as a longer value is cut: normalizing takes the square of a run of accents.
+    # A longer value is cut anyway, and normalizing is quadratic in a run of combining accents.
     clean = _cleaned(value[: 8 * size_bytes])
     if clean == value and len(clean.encode()) <= size_bytes and not _HASHED.fullmatch(value):
         return value
@@ -124,7 +125,7 @@ def _safe(value: str, size_bytes: int) -> str:
 
 
 def _cleaned(value: str) -> str:
-    """Give the value without what may not stand in a component; never empty."""
+    """Return the value without characters that a component cannot contain; never empty."""
     clean = _UNSAFE.sub("_", unicodedata.normalize("NFC", _UNSAFE.sub("_", value))).strip(" ").rstrip(". ")
     if _RESERVED.fullmatch(clean) or clean.startswith("."):
         clean = "_" + clean
@@ -141,7 +142,7 @@ def _hash(value: str) -> str:
 
 
 def _safe_component(head: str, tail: str) -> str:
-    """Join a component from its name and its end (`-2.png`), which is kept when the name is cut."""
+    """Join a name and its end (`-2.png`) into a component; if it is too long, the name is cut and the end kept."""
     room = COMPONENT_SIZE_BYTES - len(tail.encode())
     too_long = len(head.encode()) > room
     whole = head + tail
@@ -152,7 +153,7 @@ def _safe_component(head: str, tail: str) -> str:
 
 
 def _file_name(component: tuple[_Piece, ...], suffix: str, fill: Callable[[_Piece], str]) -> str:
-    """Put the suffix of a later output before the extension: `.{ext}`, or the last dot of a literal end."""
+    """Return the file name with the output's suffix before the extension: `.{ext}`, or a literal end after a dot."""
     head, tail = component, ""
     extension_at = max((at for at, piece in enumerate(component) if piece.field == "ext"), default=None)
     if extension_at is not None:
@@ -169,7 +170,7 @@ def _file_name(component: tuple[_Piece, ...], suffix: str, fill: Callable[[_Piec
 
 @lru_cache(maxsize=64)
 def _prepared(pattern: str) -> tuple[str, tuple[str, ...]]:
-    """Give the pattern with a `%s` for each variable, and their names."""
+    """Return the pattern with a `%s` for each variable, and the variables' names."""
     components = _parse(pattern)
     names = [piece.field for component in components for piece in component]
     text = "/".join("".join(map(_unfilled, component)) for component in components)
@@ -190,7 +191,7 @@ def _escaped(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _parse(pattern: str) -> tuple[tuple[_Piece, ...], ...]:
-    """Give the components of a pattern, each a run of pieces. Raises `PatternError`."""
+    """Return the components of a pattern, each a tuple of pieces. Raises `PatternError`."""
     if not pattern.strip() or len(pattern) > MAX_PATTERN_LENGTH:
         raise PatternError(f"a file name pattern holds 1 to {MAX_PATTERN_LENGTH:,} characters")
     components: list[list[_Piece]] = [[]]
@@ -215,7 +216,7 @@ def _parse(pattern: str) -> tuple[tuple[_Piece, ...], ...]:
 
 def _add_literal(component: list[_Piece], text: str, offset: int) -> None:
     if found := _UNSAFE.search(text):
-        raise PatternError(f"{found[0]!r} may not stand in a file name", offset + found.start())
+        raise PatternError(f"{found[0]!r} is not allowed in a file name", offset + found.start())
     if text and component and not component[-1].field:
         component[-1] = _Piece(component[-1].text + text)
     elif text:
@@ -253,12 +254,15 @@ def _reads_back(component: tuple[_Piece, ...]) -> bool:
 
 
 def _is_fixed(pieces: tuple[_Piece, ...]) -> bool:
-    """Whether the pieces give the same text for each item of a job."""
+    """Return whether the pieces give the same text for all items of a job."""
     return all(piece.field in {"", "job"} for piece in pieces)
 
 
 def _is_framed(pieces: tuple[_Piece, ...]) -> bool:
-    """Whether the pieces beside a free text, nearest first, are told apart from it: fixed, or set off by a sign."""
+    """Return whether the pieces beside a free text, nearest first, can be told apart from it.
+
+    They can if they are fixed, or separated by a character that is not a digit.
+    """
     return all(
         piece.field in {"", "job"}
         or (piece.field in {"ext", "output"} and at > 0 and bool(pieces[at - 1].text.strip("0123456789")))
@@ -272,3 +276,15 @@ def _starts_apart(after: tuple[_Piece, ...]) -> bool:
 
 def _ends_apart(before: tuple[_Piece, ...]) -> bool:
     return not before or (before[-1].field == "" and not before[-1].text[-1].isdigit())
+
+
+FILENAME_ENCODING_ERROR: Final = (
+    "Python cannot encode every file name in this locale "
+    f"(the file system's encoding is {sys.getfilesystemencoding()}). "
+    "Set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8, and run the same command again"
+)
+
+
+def can_encode_filenames() -> bool:
+    """Return whether file names may contain any character; otherwise a paid result could not be saved."""
+    return sys.getfilesystemencoding().lower().replace("-", "") in {"utf8", "mbcs"}

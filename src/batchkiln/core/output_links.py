@@ -1,4 +1,4 @@
-"""What stays the same of an output from one read to the next: its links are signed afresh, and may change places."""
+"""Identifies an output across polls, in which links are signed anew and may come in another order."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from batchkiln.core.responses import OutputLink
 
 
 def mark_of(link: OutputLink) -> str:
-    """Return what tells an output from its siblings: a hash of its identity, else of its address without the query.
+    """Return a hash that identifies an output: of its identity, else of its URL without the query.
 
-    The link itself is a secret (Law 8), and its signature stands in the query, which changes with each read.
+    The link itself is a secret (Law 8), and its signature is in the query, which changes with each poll.
     """
     if link.identity is not None:
         told = f"id {link.identity}"
@@ -22,7 +22,7 @@ def mark_of(link: OutputLink) -> str:
 
 
 def extension_of(link: OutputLink) -> str | None:
-    """Return the extension of the link's own file name, in small letters and without a dot; None for none."""
+    """Return the file extension of the link's path, in lower case without a dot, or None."""
     stem, dot, extension = _parts(link.url).path.rpartition("/")[2].rpartition(".")
     return extension.lower() if stem and dot and extension else None
 
@@ -36,7 +36,7 @@ def _parts(url: str) -> SplitResult:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One output as a record lists it; `mark` is None where its siblings have the same."""
+    """An output as a record lists it; `position` counts from 1, and `mark` is None if it is not unique."""
 
     position: int
     link: OutputLink
@@ -45,10 +45,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What of a record is still to be fetched.
+    """The outputs of a record that are still to be fetched.
 
-    `unplaced` are the hashes of saved files that no link could be matched to: one of the links may be theirs, which
-    only its bytes tell. Equal files are there as often as they were saved.
+    `unplaced` holds the SHA-256 of saved files that match no link. One of the links may be theirs, which only its bytes
+    show. Equal files occur as often as they were saved.
     """
 
     wanted: tuple[Listed, ...]
@@ -56,9 +56,9 @@ class Listing:
 
 
 def compare(links: Sequence[OutputLink], saved: Mapping[int, str], marks: Mapping[int, str]) -> Listing:
-    """Compare a record's links with the saved files, by number: their hashes, and their marks where these are known.
+    """Return the unsaved outputs of a record, given the hashes and marks of the saved files by output number.
 
-    Two reads of one generation may list its outputs in another order: the place in the list tells nothing.
+    Two polls of one generation may list its outputs in another order, so the position identifies nothing.
     """
     found = [mark_of(link) for link in links]
     listed = [
@@ -74,7 +74,7 @@ def compare(links: Sequence[OutputLink], saved: Mapping[int, str], marks: Mappin
 
 
 def free_number(position: int, taken: frozenset[int]) -> int:
-    """Return the number of a new output: its place in the list, or the first that is free."""
+    """Return the number of a new output: its position, or the first free number."""
     if position not in taken:
         return position
     return next(number for number in range(1, len(taken) + 2) if number not in taken)

@@ -1,4 +1,4 @@
-"""What a person knows of a service's replies and no reading finds: paths to fields, meanings of refusals."""
+"""The user's rules for reading a service's replies: paths of fields, and meanings of refusals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from enum import StrEnum
 
 
 class ReplyField(StrEnum):
-    """A field of a reply whose place the service's document leaves open (contract, section 8).
+    """A field of a reply whose place the service does not document.
 
-    `GENERATION` is the whole record; the six after it are looked up in the whole reply, `OUTPUT_URL` in each output.
-    Those of uploads give one value per file, or per asset, in the order asked.
+    `GENERATION` is the whole record. The next five, from `GENERATION_ID` to `OUTPUTS`, are paths in the whole reply;
+    `OUTPUT_URL` is a path in each output. Fields of uploads give one value per file or asset, in the order requested.
     """
 
     GENERATION = "generation"
@@ -31,7 +31,7 @@ class ReplyField(StrEnum):
 
 
 class RefusalMeaning(StrEnum):
-    """What a refusal means where its own words do not tell."""
+    """The configurable meanings of a refusal."""
 
     BUSY = "busy"
     NO_CREDITS = "no_credits"
@@ -42,7 +42,7 @@ class RefusalMeaning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RefusalRule:
-    """One refusal: all that is given has to fit. `code` and `text` are compared without regard to letter case.
+    """A rule for refusals; all its conditions have to match. Letter case is ignored.
 
     `text` is any part of the service's message, taken literally.
     """
@@ -53,7 +53,7 @@ class RefusalRule:
     text: str | None = None
 
     def fits(self, status: int, code: str, message: str) -> bool:
-        """Whether a reply with this status, code and message is meant."""
+        """Return whether the rule matches a reply with this status, code and message."""
         return (
             self.status in {None, status}
             and (self.code is None or self.code.casefold() == code.casefold())
@@ -63,13 +63,13 @@ class RefusalRule:
 
 @dataclass(frozen=True, slots=True)
 class ReplyRules:
-    """The part `replies:` of a profile. `fields` gives a JMESPath per field."""
+    """The section `replies:` of a profile. `fields` maps each field to a JMESPath."""
 
     fields: Mapping[ReplyField, str] = field(default_factory=dict)
     refusals: tuple[RefusalRule, ...] = ()
 
 
 def remedy_line(name: ReplyField, path: str | None) -> str:
-    """Return the line to paste below the profile's name; `<path>` where there is no guess."""
+    """Return the configuration line for a field, to be added below the profile's name; `<path>` without a guess."""
     quoted = "<path>" if path is None else "'" + path.replace("'", "''") + "'"
     return f"replies: {{fields: {{{name}: {quoted}}}}}"

@@ -1,7 +1,7 @@
-"""What the service may answer, as closed unions: consumed by `match` with `assert_never` at the end.
+"""The service's possible replies as closed unions, to be matched with `assert_never` at the end.
 
-A lost reply is a value and not an exception, since credits may already be reserved (Service rule 3.1) and no
-caller may forget it.
+A lost reply is a value and not an exception, because credits may already be reserved (Service rule 3.1) and no caller
+may forget it.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from batchkiln.core.provider import SUCCESS_WORDS, UPGRADE_CODE
+
 
 class GenerationStatus(StrEnum):
-    """The service's own status (Service section 3). `UNKNOWN` counts as not ended (contract, section 8)."""
+    """A generation's status as the service reports it (Service section 3). `UNKNOWN` counts as not ended."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -23,13 +25,13 @@ class GenerationStatus(StrEnum):
 
     @classmethod
     def of(cls, word: str | None) -> "GenerationStatus":
-        """Return what a status word means; `UNKNOWN` for one that the service's document does not name.
+        """Return the status that a word means; `UNKNOWN` for words that the service does not document.
 
-        Other words for a success are believed, since it only leads to fetching files. No other word is a failure:
-        a failure is verified and refunded (Service rule 3.1), and its item is paid for again.
+        Synonyms of success are accepted, since they only lead to fetching files. Synonyms of failure are not: a failure
+        has to be certain, because it is refunded (Service rule 3.1) and its item is paid for again.
         """
         known = (word or "").strip().casefold()
-        if known in _WORDS_FOR_SUCCESS:
+        if known in SUCCESS_WORDS:
             return cls.SUCCESS
         try:
             return cls(known)
@@ -38,31 +40,28 @@ class GenerationStatus(StrEnum):
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether the status is final."""
         return self not in {GenerationStatus.PENDING, GenerationStatus.PROCESSING, GenerationStatus.UNKNOWN}
-
-
-_WORDS_FOR_SUCCESS = frozenset({"succeeded", "successful", "completed", "complete", "done", "finished"})
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """What the service said of a failure; texts are bounded and free of links."""
+    """The code and message of an error, bounded in length and free of links."""
 
     code: str
     message: str
 
     @property
     def said(self) -> str:
-        """Code and message in a line; the message alone where there is no code."""
+        """The code and message on one line; the message alone if there is no code."""
         return f"{self.code}: {self.message}" if self.code else self.message
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLink:
-    """A signed download link: a secret (Law 8), short-lived (Service section 2.1).
+    """A signed, short-lived download link (Service section 2.1). The URL is a secret (Law 8).
 
-    `identity` is what the record calls the output, where it does; it stays the same from one read to the next.
+    `identity` is the output's id or name in the record, or None; it is the same in each read.
     """
 
     type: str
@@ -73,7 +72,7 @@ class OutputLink:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRecord:
-    """The service's record of a generation (Service section 2.1). `status_word` is what it literally said."""
+    """The service's record of a generation (Service section 2.1). `status_word` is the status as it was sent."""
 
     id: str
     status: GenerationStatus
@@ -84,12 +83,12 @@ class GenerationRecord:
     error: ErrorInfo | None
 
 
-# --- troubles that any call may meet ------------------------------------------------------------------
+# --- errors that any call may meet --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Throttled:
-    """429: a limit. `retry_after` is service time; None where the service did not say."""
+    """429: a limit was reached. `retry_after` is service time; None if the service gave none."""
 
     retry_after: timedelta | None
     error: ErrorInfo
@@ -97,7 +96,7 @@ class Throttled:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """503 or another 5xx. For a create its outcome is unknown (Service section 7)."""
+    """503 or another 5xx. The outcome of a create is unknown (Service section 7)."""
 
     retry_after: timedelta | None
     error: ErrorInfo
@@ -105,14 +104,14 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class EdgeBlocked:
-    """A 403 that is no JSON: the firewall before the API (Service section 7); the whole machine has to wait."""
+    """A 403 that is not JSON: the firewall in front of the API (Service section 7). The whole machine has to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoResponse:
     """The connection failed, timed out, or brought bytes that are no reply of this API.
 
-    `status` is None where nothing came at all.
+    `status` is None if nothing came at all.
     """
 
     reason: str
@@ -121,11 +120,11 @@ class NoResponse:
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """A success (2xx) without what was asked for (Law 10). For a create its outcome is unknown (Law 2).
+    """A success (2xx) without the requested content (Law 10). The outcome of a create is unknown (Law 2).
 
-    `lacking` says what was not found, as "names no price"; `shape` is what came: names and types, no values. `status`
-    is 0 where it was a refusal, which tells none.
-    `remedy` is the configuration line to paste below the profile, with a guess of the path where there is one.
+    `lacking` says what is missing, as "names no price". `shape` is the reply's names and types without values. `status`
+    is 0 if the reply was a refusal. `remedy` is the configuration line to add to the profile, with a guessed path if
+    there is one.
     """
 
     lacking: str
@@ -135,21 +134,21 @@ class NotUnderstood:
 
 
 class AccountProblem(StrEnum):
-    """Why an account cannot work until a person acts."""
+    """The reason why an account cannot work until a person acts."""
 
     KEY_REFUSED = "key_refused"  # 401
-    UPGRADE_REQUIRED = "api_key_upgrade_required"  # Service rule 5.4
+    UPGRADE_REQUIRED = UPGRADE_CODE  # Service rule 5.4
     NO_CREDITS = "no_credits"  # 402, or a JSON 403 that says so (Service rule 5.8)
     FORBIDDEN = "forbidden"  # any other JSON 403 (Service section 7)
-    KEY_CONFLICT = "key_conflict"  # a 409 that lasts, for bytes that are unchanged
-    REFUSED_ALIKE = "refused_alike"  # one create after the other, in the same words
-    IDS_UNKNOWN = "ids_unknown"  # it does not know, or gives twice, what is read as a generation's id
-    OVERCHARGED = "overcharged"  # it charged more than the maximum that was sent; told by us, not by the service
+    KEY_CONFLICT = "key_conflict"  # a lasting 409 for unchanged bytes
+    REFUSED_ALIKE = "refused_alike"  # several creates in a row were refused in the same words
+    IDS_UNKNOWN = "ids_unknown"  # the service does not know, or repeats, what is read as a generation id
+    OVERCHARGED = "overcharged"  # the service charged more than the maximum sent; found by us
 
 
 @dataclass(frozen=True, slots=True)
 class AccountBlocked:
-    """The API refused the account or the key: nothing was created, and waiting does not mend it."""
+    """The API refused the account or its key. Nothing was created, and waiting does not help."""
 
     problem: AccountProblem
     error: ErrorInfo
@@ -159,7 +158,7 @@ TransientError = Throttled | Unavailable | EdgeBlocked | NoResponse | NotUnderst
 
 
 class RefusalKind(StrEnum):
-    """What a refusal before creation was about."""
+    """The reason for a refusal before anything was created."""
 
     INVALID = "invalid"
     OVER_QUOTE = "over_quote"  # the price rose since the quote (Service rule 4.6)
@@ -168,7 +167,7 @@ class RefusalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request was rejected before anything was created; it did not use credits (Service section 7)."""
+    """The request was rejected before anything was created, and used no credits (Service section 7)."""
 
     kind: RefusalKind
     error: ErrorInfo
@@ -176,23 +175,23 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """202: accepted, or replayed (Service rule 3.3)."""
+    """202: the generation was created, or an earlier one replayed (Service rule 3.3)."""
 
     record: GenerationRecord
 
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyConflict:
-    """409: the same key with other bytes (Service rule 4.3)."""
+    """409: the idempotency key was used with other bytes (Service rule 4.3)."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The account's one place is taken, or the first request under this key is still being processed.
+    """The account's only slot is taken, or the first request under this idempotency key is still being processed.
 
-    It says nothing about an earlier send of the same attempt (Law 2).
+    This says nothing about an earlier send of the same attempt (Law 2).
     """
 
     retry_after: timedelta | None
@@ -204,14 +203,14 @@ CreateReply = Accepted | Refused | IdempotencyConflict | Busy | TransientError
 
 @dataclass(frozen=True, slots=True)
 class RecordRead:
-    """The generation as it stands now."""
+    """A poll returned the generation's record."""
 
     record: GenerationRecord
 
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """404 or 410 for an id that the service itself gave."""
+    """404 or 410 for an id that the service issued."""
 
     error: ErrorInfo
 
@@ -231,7 +230,7 @@ QuoteReply = Quoted | Refused | TransientError
 
 @dataclass(frozen=True, slots=True)
 class UploadTicket:
-    """Where to put one file's bytes. `url` and `headers` are secrets (Law 8)."""
+    """Where to upload one file. `url` and `headers` are secrets (Law 8)."""
 
     asset_id: str
     url: str = field(repr=False)
@@ -240,26 +239,26 @@ class UploadTicket:
 
 @dataclass(frozen=True, slots=True)
 class UploadsPrepared:
-    """One ticket per file, in the order asked."""
+    """One ticket per file, in the order requested."""
 
     tickets: tuple[UploadTicket, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BytesStored:
-    """The storage took the file."""
+    """The storage accepted the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class TicketRefused:
-    """The storage refused the PUT: the link expired or did not match; a new ticket is needed."""
+    """The storage refused the upload: the link expired or did not match. A new ticket is needed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class AssetsReady:
-    """The url to use in `inputs`, per asset, in the order asked."""
+    """The URLs to use in `inputs`, one per asset, in the order requested."""
 
     urls: tuple[str, ...] = field(repr=False)
 
@@ -271,7 +270,7 @@ CompleteReply = AssetsReady | Refused | TransientError
 
 @dataclass(frozen=True, slots=True)
 class BalanceRead:
-    """The account's remaining credits; None where the reply could not be understood."""
+    """The account's remaining credits; None if the reply could not be read."""
 
     credits: int | None
 
@@ -281,7 +280,7 @@ BalanceReply = BalanceRead | TransientError
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """What the catalog says of one model; None or empty where it was not understood (contract, section 8)."""
+    """A model of the catalog. None or an empty set means that the field could not be read."""
 
     id: str
     modes: frozenset[str]
@@ -294,7 +293,7 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class CatalogRead:
-    """The models by id; empty where the catalog could not be understood."""
+    """The models of the catalog; empty if it could not be read."""
 
     models: tuple[ModelEntry, ...]
 
@@ -304,7 +303,7 @@ CatalogReply = CatalogRead | TransientError
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """`/openapi.json` answered; its title and version, for a person, and all of it, for `doctor`."""
+    """The service's OpenAPI document, with its title and version."""
 
     title: str | None
     version: str | None
@@ -316,10 +315,10 @@ DescribeReply = Described | TransientError
 
 @dataclass(frozen=True, slots=True)
 class DownloadStarted:
-    """Bytes are coming. `offset_bytes` is where they begin: 0 where the server ignored the range.
+    """A download has begun at `offset_bytes`, which is 0 if the server ignored the range.
 
-    `total_bytes` is the whole file's length where the server told it. `etag` guards a continuation.
-    `chunks` raises `DownloadBroken` when the connection ends early.
+    `total_bytes` is the length of the whole file, or None. A later range request needs `etag`. `chunks` raises
+    `DownloadBroken` if the connection ends early.
     """
 
     offset_bytes: int
@@ -331,21 +330,24 @@ class DownloadStarted:
 
 @dataclass(frozen=True, slots=True)
 class LinkRefused:
-    """The link no longer works: expired, or gone. A read gives a fresh one (Service section 2.1)."""
+    """The link expired or was removed. A poll returns a fresh one (Service section 2.1)."""
 
     status: int
 
 
 @dataclass(frozen=True, slots=True)
 class LinkBarred:
-    """The link, or a redirect of it, leads where we do not go: nothing was sent there. `reason` names no address."""
+    """The link, or a redirect of it, leads to an address that is not allowed; nothing was sent there.
+
+    `reason` contains no address.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotContinued:
-    """What was to be continued cannot be: another file came, or another part of it. It has to be begun again."""
+    """The rest of a partial file cannot be fetched: the server sent another file or range. Start over."""
 
     reason: str
 
@@ -354,17 +356,20 @@ DownloadReply = DownloadStarted | LinkRefused | LinkBarred | NotContinued | NoRe
 
 
 class DownloadBroken(Exception):
-    """The bytes stopped before the end; what came is kept, and continued by range where possible."""
+    """The download stopped early. The bytes received are kept, and the rest is requested by range if possible."""
 
 
 class DownloadUnusable(DownloadBroken):
-    """All bytes came, and are no output: an error page, or nothing. Another try may bring the file."""
+    """All bytes came, but they are no output: an error page, or nothing. A retry may bring the file."""
 
 
 class DownloadCut(DownloadBroken):
-    """All announced bytes came, and lack the end that their format demands; `sha256` tells them from other ones."""
+    """All announced bytes came, but the end that the file format requires is missing.
+
+    `sha256` identifies the bytes received.
+    """
 
     def __init__(self, message: str, *, sha256: str) -> None:
-        """Take the reason, and the hash of what came."""
+        """Take the reason and the SHA-256 of the bytes, in hex."""
         super().__init__(message)
         self.sha256 = sha256

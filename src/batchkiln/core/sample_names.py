@@ -1,4 +1,4 @@
-"""What a dataset is made of: a row an output, its split by its item's name, names that never meet."""
+"""The rows of a dataset, one per output: their splits and their unique sample names."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from batchkiln.core.filenames import safe_value
 from batchkiln.core.job import Mode
 
 ITEMS_PER_FOLDER: Final = 10_000
-"""Of so many items the files stand in one folder: more are slow to list, and the Hub takes no more."""
+"""Items per folder: larger folders are slow to list, and the Hugging Face Hub allows no more files."""
 
 _HASH_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """One output of an item that is done, with all that a dataset tells of it. `path` is absolute, `sha256` hex."""
+    """One output of a done item, with all that a dataset records of it. `path` is absolute, `sha256` is hex."""
 
     item: str
     index: int
@@ -36,20 +36,20 @@ class DatasetRow:
 
     @property
     def is_video(self) -> bool:
-        """Whether it is a clip; the only other kind is a picture."""
+        """Whether the output is a video; otherwise it is an image."""
         return self.media_type.startswith("video/")
 
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Names of splits with their shares, which sum to one. The default is one split that has all."""
+    """Names of splits with their shares, which sum to one. The default is one split, `train`."""
 
     shares: tuple[tuple[str, float], ...] = (("train", 1.0),)
 
     def split_of(self, item: str) -> str:
-        """Return the split of an item: a hash of its name decides, so that no other item moves it.
+        """Return the split of an item, by a hash of its name, so that other items do not affect it.
 
-        The order in which splits were named makes no difference.
+        The order in which splits are named does not matter.
         """
         digest = hashlib.sha256(item.encode()).digest()[:_HASH_BYTES]
         place = int.from_bytes(digest, "big") / 2 ** (8 * _HASH_BYTES)
@@ -59,25 +59,25 @@ class Splits:
             bound += share
             if place < bound:
                 return name
-        return shares[-1][0]  # their sum may lie a rounding below one
+        return shares[-1][0]  # by rounding, the shares may sum to slightly less than one
 
 
 def sample_stem(item: str, output: int) -> str:
-    """Return the name of an output's file without its extension; no two outputs of a job share one.
+    """Return the file name of an output without its extension, unique among the outputs of a job.
 
-    A later output has a character in it that no id may hold, so that it gets a hash and cannot be the name of
-    another item: `fox` has `fox` and `fox_2~…`, and an item `fox-2` keeps its name.
+    The stem of a later output is derived with a character that no id may contain, so it gets a hash and cannot equal
+    another item's: `fox` has `fox` and `fox_2~…`, and an item `fox-2` keeps its name.
     """
     return safe_value(item if output == 1 else f"{item}\0{output}")
 
 
 def sample_key(item: str, output: int) -> str:
-    """Return the key of an output's sample: its stem, made without dots, which would end a key."""
+    """Return the key of an output's sample: its stem without dots, which would end a key."""
     name = item if output == 1 else f"{item}\0{output}"
     return safe_value(name.replace(".", "\1"))
 
 
 def media_dir(index: int) -> str:
-    """Return the numbered folder of an item, empty for the first ten thousand; it depends on the item alone."""
+    """Return an item's numbered folder with a slash; empty for the first ten thousand items."""
     number = index // ITEMS_PER_FOLDER
     return f"{number:04d}/" if number else ""

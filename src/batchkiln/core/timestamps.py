@@ -1,9 +1,10 @@
-"""Two kinds of time, told apart by type.
+"""Two kinds of time, distinguished by type.
 
-*Instants* (`datetime`, aware, UTC) are the service's: days, retention and everything on disk. What the
-service's clock shows is learned from its `Date` headers, to a second at best, so it is an interval.
-*Steady seconds* (`float`) are service seconds on this process's own monotonic clock: every gap and every
-wait is measured there, so that no correction of an instant makes a request leave early.
+*Instants* (`datetime`, aware, UTC) are the service's: days, retention and everything on disk. The service's clock is
+known from its `Date` headers, to a second at best, so it is an interval.
+
+*Monotonic seconds* (`float`) are service seconds on this process's own clock. Every gap and every wait is measured in
+them, so that no correction of an instant makes a request leave early.
 """
 
 from dataclasses import dataclass, replace
@@ -12,18 +13,18 @@ from typing import Final
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
-"""No clock is later: sums with what stands in a reply stay within what a `datetime` can hold."""
+"""The latest time accepted from a service; sums with durations of replies then fit in a `datetime`."""
 
 LATEST_SECONDS: Final = (LATEST - EPOCH).total_seconds()
 
 STEP_SECONDS: Final = 5.0
-"""By so much one reply may correct what was known: two clocks drift apart by less in days."""
+"""The largest correction by a single reply: two clocks drift apart by less in days."""
 
 MACHINE_SECONDS: Final = 300.0
-"""So far from this machine's clock the first word of a service is believed at once."""
+"""A service's first `Date` is accepted at once if it differs from this machine's clock by less."""
 
 WITNESS_GAP_SECONDS: Final = 2.0
-"""A second witness is asked so long after the first, so that one stored copy is not taken for two."""
+"""The least time between two witnesses, so that one cached copy is not taken for two."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -34,7 +35,7 @@ def to_milliseconds(instant: datetime) -> int:
 
 
 def from_milliseconds(milliseconds: int) -> datetime:
-    """Return the instant of a stored number."""
+    """Return the instant of a stored number of milliseconds."""
     return EPOCH + milliseconds * _MILLISECOND
 
 
@@ -42,8 +43,8 @@ def from_milliseconds(milliseconds: int) -> datetime:
 class ClockReading:
     """One reading of the clock, taken once per turn and passed down.
 
-    The service's own clock stands between `instant` and `latest`: windows open by the first and are
-    charged up to the second, so that an uncertain second never oversteps a limit.
+    The service's clock is between `instant` and `latest`. Limits open by the first and are charged up to the second, so
+    that the uncertainty never oversteps a limit.
     """
 
     monotonic: float
@@ -51,17 +52,17 @@ class ClockReading:
     latest: datetime
 
     def monotonic_of(self, instant: datetime) -> float:
-        """Return when, on the monotonic clock, the service's clock is sure to show `instant`."""
+        """Return the monotonic moment at which the service's clock is sure to show `instant`."""
         return self.monotonic + (instant - self.instant).total_seconds()
 
     def instant_of(self, monotonic: float) -> datetime:
-        """Return the service's instant at a monotonic moment, for a person or for the disk."""
+        """Return the service's instant at a monotonic moment, for display or storage."""
         return self.instant + timedelta(seconds=monotonic - self.monotonic)
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What one `Date` says of the offset, and when its reply was here (monotonic)."""
+    """The offset according to one `Date` header, and the monotonic moment at which its reply arrived."""
 
     lowest: float
     highest: float
@@ -73,10 +74,10 @@ class _Word:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """What is known of (service instant - monotonic seconds): an interval, in seconds since 1970.
+    """The offset (service instant - monotonic seconds) as an interval, in seconds since 1970.
 
-    `doubted` is a reply's word that contradicts it, and waits for another reply to agree: a proxy, a copy or one
-    host of many may have a wrong clock, and a day that begins too early oversteps every limit (Law 5).
+    `doubted` is a contradicting `Date` that waits for another reply to confirm it. A proxy, a cached copy or one of
+    many hosts may have a wrong clock, and a day that begins too early oversteps every limit (Law 5).
     """
 
     lowest: float
@@ -87,26 +88,26 @@ class ClockOffset:
     def observe(
         self, date: datetime, *, sent_at: float, received_at: float, expected: float | None = None
     ) -> "ClockOffset":
-        """Narrow the interval by one `Date` header, which cuts off the fraction of its second.
+        """Return the offset narrowed by one `Date` header, which has whole seconds only.
 
-        The service wrote it between `sent_at` and `received_at` (monotonic). One that contradicts what was known needs
-        a second witness: this machine's clock, whose word on the offset is `expected`, or another reply. A date that no
-        service has is not heard at all.
+        The service wrote it between the monotonic moments `sent_at` and `received_at`. A `Date` that contradicts the
+        known offset needs a second witness: this machine's clock, whose offset is `expected`, or another reply. Dates
+        outside the range that a service can have are ignored.
         """
         seconds = (date - EPOCH).total_seconds()
         if not 0 <= seconds <= LATEST_SECONDS:
             return self
         word = _Word(seconds - received_at, seconds + 1.0 - sent_at, received_at)
-        believed = ClockOffset(word.lowest, word.highest, is_observed=True)
+        accepted = ClockOffset(word.lowest, word.highest, is_observed=True)
         if self.is_observed and word.agrees(self.lowest, self.highest, within=STEP_SECONDS):
             is_narrower = word.agrees(self.lowest, self.highest, within=0.0)
-            return self._narrowed_by(word) if is_narrower else believed
+            return self._narrowed_by(word) if is_narrower else accepted
         within = STEP_SECONDS if self.is_observed else MACHINE_SECONDS
         if expected is not None and word.agrees(expected, expected, within=within):
-            return believed
+            return accepted
         if self.doubted is None or not self.doubted.agrees(word.lowest, word.highest, within=1.0):
             return replace(self, doubted=word)
-        return believed if sent_at >= self.doubted.received_at + WITNESS_GAP_SECONDS else self
+        return accepted if sent_at >= self.doubted.received_at + WITNESS_GAP_SECONDS else self
 
     def _narrowed_by(self, word: _Word) -> "ClockOffset":
         return ClockOffset(max(word.lowest, self.lowest), min(word.highest, self.highest), is_observed=True)

@@ -37,14 +37,14 @@ def check_configuration(
 
 def check_notifiers(config: Config) -> Iterator[CheckResult]:
     """Tell of each notifier whether its URL and secret are there, and fit; nobody is told anything."""
-    from batchkiln.notifications import AppriseChannel, key_of  # noqa: PLC0415  only who is told needs it
+    from batchkiln.notifications import AppriseChannel, signing_key  # noqa: PLC0415  only who is told needs it
 
     for notifier in config.notifiers.values():
         check = f"notifier {notifier.name}"
         try:
             url, secret = notifier.url(), notifier.secret_text()
             if secret is not None:
-                key_of(secret)
+                signing_key(secret)
             if notifier.apprise is not None:
                 AppriseChannel.open(notifier.name, url)
         except (InputError, ValueError) as error:

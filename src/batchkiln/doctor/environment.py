@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import batchkiln
-from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
 from batchkiln.store import OLDEST_SQLITE, SQLITE_VERSION
 
@@ -30,9 +30,9 @@ def check_program() -> CheckResult:
 
 def check_names() -> CheckResult:
     """Tell whether every character may stand in a file's name, as Python was started here."""
-    if can_spell_names():
+    if can_encode_filenames():
         return ok("file names", "any character may stand in them")
-    return fail("file names", NAMES_UNSPELLED)
+    return fail("file names", FILENAME_ENCODING_ERROR)
 
 
 def check_proxies(environ: Mapping[str, str]) -> CheckResult:

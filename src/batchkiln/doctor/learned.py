@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from batchkiln.core import provider
 from batchkiln.core.errors import InputError
 from batchkiln.doctor.check_results import CheckResult, ok, warn
 
-DESCRIPTION: Final = "GET /openapi.json"
-BALANCE: Final = "GET /credits/balance"
+DESCRIPTION: Final = f"GET {provider.DESCRIPTION}"
+BALANCE: Final = f"GET {provider.BALANCE}"
 _SHOWN: Final = 6
 _OLDEST: Final = "batchkiln doctor --probe"
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from batchkiln.core import provider
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
@@ -64,24 +65,32 @@ class Step:
         return f"{'up to ' if self.reads > 1 else ''}{plural(self.reads, 'read')}" if self.reads else "nothing"
 
 
-CATALOGUE: Final = Step("catalogue", "GET /models", "models with modes, sizes and limits; fields not shown", reads=1)
+CATALOGUE: Final = Step(
+    "catalogue", f"GET {provider.MODELS}", "models with modes, sizes and limits; fields not shown", reads=1
+)
 CREDITS: Final = Step("balance", BALANCE, "the remaining credits; the field's name is not shown", reads=1)
 UNKNOWN: Final = Step(
-    "unknown id", "GET /generations/{id}", "for an id that is not there: status and error not shown", reads=1
+    "unknown id",
+    f"GET {provider.GENERATIONS}/{{id}}",
+    "for an id that is not there: status and error not shown",
+    reads=1,
 )
-QUOTE: Final = Step("quote", "POST /quotes", "cost_credits", reads=_TRIES)
+QUOTE: Final = Step("quote", f"POST {provider.QUOTES}", "cost_credits", reads=_TRIES)
 OVER: Final = Step(
     "quote over the maximum",
-    "POST /quotes with max_cost_credits",
+    f"POST {provider.QUOTES} with max_cost_credits",
     "rejected before generation, in a way that is not shown; a quote may also ignore the maximum",
     reads=2,
 )
 UPLOAD: Final = Step(
-    "upload", "POST /uploads", "upload_url, upload_headers, and an asset id whose field is not shown", uploads=1
+    "upload",
+    f"POST {provider.UPLOADS}",
+    "upload_url, upload_headers, and an asset id whose field is not shown",
+    uploads=1,
 )
 BYTES: Final = Step("upload of the bytes", "PUT to upload_url", "takes the bytes; status not shown")
-COMPLETION: Final = Step("completion", "POST /uploads/complete", "a url per asset", uploads=1)
-IMAGE_QUOTE: Final = Step("quote with the image", "POST /quotes with inputs", "cost_credits", reads=_TRIES)
+COMPLETION: Final = Step("completion", f"POST {provider.UPLOADS_COMPLETE}", "a url per asset", uploads=1)
+IMAGE_QUOTE: Final = Step("quote with the image", f"POST {provider.QUOTES} with inputs", "cost_credits", reads=_TRIES)
 STEPS: Final = (CATALOGUE, CREDITS, UNKNOWN, QUOTE, OVER, UPLOAD, BYTES, COMPLETION, IMAGE_QUOTE)
 
 
@@ -242,7 +251,7 @@ class Probe:
         if not isinstance(prepared, UploadsPrepared):
             return [self._upload_failed(UPLOAD, prepared)]
         (ticket,) = prepared.tickets
-        self.elsewhere = client.other_places(ticket.asset_id, are_links=False)
+        self.elsewhere = client.other_paths(ticket.asset_id, are_links=False)
         asset, url = self._place(ticket.asset_id, "asset_id", "id"), self._place(ticket.url, "upload_url")
         headers = plural(len(ticket.headers), "header")
         found = [self._understood(UPLOAD, f"the asset id, {asset}; the upload url, {url}; {headers} for the PUT")]
@@ -265,7 +274,7 @@ class Probe:
         if not isinstance(reply, AssetsReady):
             return [self._upload_failed(COMPLETION, reply)]
         self.asset_url = reply.urls[0]
-        self.elsewhere = client.other_places(self.asset_url, are_links=True)
+        self.elsewhere = client.other_paths(self.asset_url, are_links=True)
         found = [self._understood(COMPLETION, f"the url for `inputs`, {self._place(self.asset_url, 'url')}")]
         recipes = image_recipes(self.models, self.text)
         return found + await self._priced(IMAGE_QUOTE, recipes, (self.asset_url,))
@@ -300,7 +309,7 @@ class Probe:
         level = Level.FAIL if is_vital else Level.WARN
         if isinstance(reply, NotUnderstood):
             is_asset = ReplyField.ASSET_ID in str(reply.remedy) or ReplyField.ASSET_URL in str(reply.remedy)
-            others = self.counted.client.other_places("", are_links=step is COMPLETION) if is_asset else ()
+            others = self.counted.client.other_paths("", are_links=step is COMPLETION) if is_asset else ()
             words = f"not understood: it {reply.lacking}"
             finding = self._told(Level.WARN, step, words, self._paste(reply.remedy, others))
         else:
@@ -325,7 +334,7 @@ class Probe:
         return CheckResult(f"{CHECK}, {step.name}", level, message, remedy)
 
     def _place(self, value: str | float, *names: str) -> str:
-        place = self.counted.client.place_of(value, *names)
+        place = self.counted.client.path_of(value, *names)
         return f"read at {place}" if place is not None else "read from several places"
 
     def _meaning(self, refused: Refused) -> str:

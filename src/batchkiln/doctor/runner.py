@@ -9,7 +9,8 @@ from aiohttp import ClientSession
 
 from batchkiln.api.app_context import Environment
 from batchkiln.api.local_service import temporary_service
-from batchkiln.client import Guide, ObservingClient, new_session
+from batchkiln.api.service_clients import new_service_client
+from batchkiln.client import ObservingClient, ReplyMapping, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import ExitStatus, InputError
@@ -115,11 +116,20 @@ class _Visit:
     session: ClientSession
     base_url: str
     clock: ServiceClock
-    guide: Guide
+    profile: Profile
+    mapping: ReplyMapping
     made: list[ObservingClient] = field(default_factory=list)
 
     def client(self, keys: Mapping[str, str]) -> ObservingClient:
-        made = ObservingClient(self.session, base_url=self.base_url, keys=keys, clock=self.clock, guide=self.guide)
+        made = new_service_client(
+            ObservingClient,
+            self.profile,
+            self.session,
+            base_url=self.base_url,
+            keys=keys,
+            clock=self.clock,
+            mapping=self.mapping,
+        )
         if keys:  # without one only the description is read
             self.made.append(made)
         return made
@@ -134,4 +144,4 @@ async def _visit(patient: CheckContext, profile: Profile) -> AsyncIterator[_Visi
             base_url = (await stack.enter_async_context(temporary_service(profile))).base_url
         session = await stack.enter_async_context(new_session(patient.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, wall=patient.surroundings.wall)
-        yield _Visit(session, base_url, clock, Guide(profile.replies))
+        yield _Visit(session, base_url, clock, profile, ReplyMapping(profile.replies))

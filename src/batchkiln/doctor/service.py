@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from batchkiln.client import Guide, ServiceClient, fingerprint
-from batchkiln.client.described import OpenField, open_fields
-from batchkiln.client.openapi_check import differences
-from batchkiln.client.schemas import as_map
+from batchkiln.client import ReplyMapping, ServiceClient, fingerprint
+from batchkiln.client.openapi_check import as_map, mismatches
+from batchkiln.client.openapi_fields import UndocumentedField, undocumented_fields
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error
@@ -57,20 +56,20 @@ def check_description(reply: DescribeReply, rules: ReplyRules = ReplyRules()) ->
     if not isinstance(reply, Described):
         return [warn("description", "not checked: the service did not describe itself")]
     found = [
-        fail("description", difference.what, _UPDATE, exit_status=ExitStatus.UNEXPECTED)
-        if difference.is_grave
-        else warn("description", difference.what, "replies of other shapes are understood where that is possible")
-        for difference in differences(reply.document)
+        fail("description", mismatch.what, _UPDATE, exit_status=ExitStatus.UNEXPECTED)
+        if mismatch.is_breaking
+        else warn("description", mismatch.what, "replies of other shapes are understood where that is possible")
+        for mismatch in mismatches(reply.document)
     ]
     if not as_map(reply.document.get("paths")):
         return found
-    fields = open_fields(reply.document, Guide(rules))
+    fields = undocumented_fields(reply.document, ReplyMapping(rules))
     found += [_of_field(each) for each in fields]
     is_expected = all(finding.level is Level.OK for finding in found)
     return [*found, ok("description", "as batchkiln expects it")] if is_expected else found
 
 
-def _of_field(open_field: OpenField) -> CheckResult:
+def _of_field(open_field: UndocumentedField) -> CheckResult:
     """Tell of one open field, with the configuration line that would mend it."""
     name, what = open_field.name, open_field.what
     check = f"description, {name.value}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchkiln.core import filenames
-from batchkiln.core.catalogue import Objection, PlacedObjection, against_prompt
+from batchkiln.core.catalog_checks import Objection, PlacedObjection, against_prompt
 from batchkiln.core.job import ItemSpec
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Location, Mark, Remedy
 from batchkiln.manifest.schema import MAX_REPEAT, InlineItem

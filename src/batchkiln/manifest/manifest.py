@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import yaml
 
 from batchkiln.core import filenames
-from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import JobSpec, Order
 from batchkiln.manifest.diagnostics import Diagnostics, Unreadable, excerpt, read_lines

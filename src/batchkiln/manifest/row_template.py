@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from batchkiln.core.catalogue import PlacedObjection, against_prompt
+from batchkiln.core.catalog_checks import PlacedObjection, against_prompt
 from batchkiln.core.job import InputFile, ItemSpec
 from batchkiln.manifest.diagnostics import InvalidValue, Location, Remedy
 from batchkiln.manifest.inline_items import (

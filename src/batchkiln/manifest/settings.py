@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from batchkiln.core.catalogue import Catalogue, PlacedObjection
+from batchkiln.core.catalog_checks import Catalogue, PlacedObjection
 from batchkiln.core.job import InputFile, Mode, Recipe
 from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, Mark, quoted
 from batchkiln.manifest.images import Images

@@ -1,4 +1,4 @@
-"""A notice by way of Apprise: one URL for any of its services (mail, chat, phone)."""
+"""Sends notifications by Apprise: one URL addresses any of its services (mail, chat, phone)."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from apprise import Apprise
 
 TIMEOUT_SECONDS: Final = 60.0
-"""Apprise bounds each request itself; this bounds what its services make of several."""
+"""Bound of one send: Apprise bounds each request, but some of its services make several."""
 
 _TYPES: Final = {
     NotificationKind.JOB_ENDED: "success",
@@ -24,34 +24,34 @@ _TYPES: Final = {
 
 
 class AppriseChannel:
-    """Sends by one Apprise URL."""
+    """A channel to one Apprise URL."""
 
     def __init__(self, name: str, target: "Apprise") -> None:
-        """Use `open`."""
+        """Take an Apprise object that holds one URL; `open` makes it."""
         self.name = name
         self._target = target
 
     @classmethod
     def open(cls, name: str, url: str) -> "AppriseChannel":
-        """Read the URL. Raises `ValueError` for one that Apprise does not know, and where Apprise is not installed."""
+        """Open a channel to a URL. Raises `ValueError` if Apprise is not installed or does not know the URL."""
         try:
-            from apprise import Apprise, AppriseAsset  # noqa: PLC0415  an extra, and slow to import
+            from apprise import Apprise, AppriseAsset  # noqa: PLC0415  an optional extra, and slow to import
         except ImportError:
             raise ValueError("Apprise URLs need an extra: pip install 'batchkiln[notify]'") from None
-        # Its log names addresses, which may be the right to write there (Law 8); what matters is told by us.
+        # Apprise logs URLs, which may grant access (Law 8). The dispatcher logs what matters.
         logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
         target = Apprise(asset=AppriseAsset(app_id="batchkiln", app_desc="batchkiln", app_url=""))
         if not target.add(url):
-            raise ValueError("Apprise does not know this kind of URL, or something is missing in it")
+            raise ValueError("Apprise does not know this kind of URL, or a part of it is missing")
         return cls(name, target)
 
-    async def send(self, notice: Notification) -> DeliveryResult:
-        """Send once; why it failed, Apprise tells nobody."""
+    async def send(self, notification: Notification) -> DeliveryResult:
+        """Send once. Apprise reports only whether it failed, not why."""
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 is_sent = await self._target.async_notify(
-                    body=notice.text, title=notice.title, notify_type=_TYPES[notice.kind]
+                    body=notification.text, title=notification.title, notify_type=_TYPES[notification.kind]
                 )
-        except Exception as error:  # noqa: BLE001  a plug-in of somebody else may raise anything
+        except Exception as error:  # noqa: BLE001  a third-party plug-in may raise anything
             return DeliveryResult(f"Apprise raised {type(error).__name__}")
         return DeliveryResult() if is_sent else DeliveryResult("Apprise could not send it")

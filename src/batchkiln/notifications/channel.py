@@ -1,4 +1,4 @@
-"""What telling asks of others: of a channel, that it never raises; of the ledger, what there is to tell."""
+"""The ports of this package: a channel that sends, the outbox of what is undelivered, and a clock."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,51 +10,52 @@ from batchkiln.core.notifications import Notification
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """How one sending went. `trouble` is None where it arrived, and never holds an address.
+    """The result of one send. `error` is None if it arrived, and never contains an address.
 
-    `is_final`: sending the same again is useless. `retry_after_seconds`: what the receiver asked for.
+    `is_final` means that sending the same message again is useless. `retry_after_seconds` is the wait that the
+    receiver asked for.
     """
 
-    trouble: str | None = None
+    error: str | None = None
     is_final: bool = False
     retry_after_seconds: float | None = None
 
 
 class Channel(Protocol):
-    """One way to reach somebody."""
+    """A way to reach one receiver."""
 
     @property
     def name(self) -> str:
-        """The notifier's name, by which logs call it."""
+        """The notifier's name, as logs show it."""
 
-    async def send(self, notice: Notification) -> DeliveryResult:
-        """Send once, within a bounded time. Never raises but for a cancellation."""
+    async def send(self, notification: Notification) -> DeliveryResult:
+        """Send once, within a bounded time. Raises nothing but cancellation."""
 
 
 class Outbox(Protocol):
-    """What there is to tell one notifier, and how far it was told; that survives a restart."""
+    """The undelivered notifications of one notifier; its position survives a restart."""
 
-    async def look(self) -> Sequence[Notification]:
-        """Return what has not been told, in order, and gathered by job: few, however much has happened."""
+    async def pending(self) -> Sequence[Notification]:
+        """Return the undelivered notifications in order, gathered by job so that they are few."""
 
-    async def told(self, notice: Notification) -> None:
-        """Keep that this one was told, or given up."""
+    async def mark_delivered(self, notification: Notification) -> None:
+        """Record durably that a notification was delivered or given up."""
 
-    async def keep(self) -> None:
-        """Keep how far it has looked: the next run begins there."""
+    async def save_position(self) -> None:
+        """Record durably how far the history was read; the next run starts there."""
 
-    def news(self) -> asyncio.Event:
-        """Return an event that is set when something has happened."""
+    def next_change(self) -> asyncio.Event:
+        """Return an event that the queue's next change sets."""
 
 
 class Clock(Protocol):
-    """Real time: receivers do not speed up with a rehearsal's clock."""
+    """Real time: receivers do not run at a rehearsal's speed."""
 
     def monotonic(self) -> float:
         """Return monotonic seconds."""
 
     def draw(self) -> float:
-        """Return a number from 0 to 1, to spread retries."""
+        """Return a random number from 0 to 1, to spread retries."""
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a monotonic moment, or until `wake` is set."""
+        """Wait until the monotonic moment `at`, or until `wake` is set."""

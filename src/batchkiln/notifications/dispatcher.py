@@ -1,7 +1,8 @@
-"""Tells one notifier, beside the run. The history on disk is its queue: what waits to be told takes no memory.
+"""Delivers the notifications of one notifier while a run goes on.
 
-What happened while a receiver was out of reach is gathered into few notices. A notice is marked as told only when it
-has arrived or was given up, so that a crash in between tells it again, under the same id: at least once.
+The queue's history on disk is the buffer, so undelivered notifications take no memory; what happened while a receiver
+was unreachable is gathered into few. A notification is marked only after it has arrived or was given up. A crash
+before that sends it again under the same id: delivery is at least once.
 """
 
 import asyncio
@@ -13,73 +14,78 @@ from batchkiln.core.backoff import delay_seconds
 from batchkiln.core.notifications import Notification
 from batchkiln.notifications.channel import Channel, Clock, DeliveryResult, Outbox
 
-TRIES: Final = 8
-"""Sendings of one notice in all: the waits between them come to about two minutes."""
+MAX_TRIES: Final = 8
+"""Sends of one notification at most; the waits between them add up to about two minutes."""
 
 GATHER_SECONDS: Final = 2.0
-"""How long news are gathered before they are looked at: items that are held together are one notice."""
+"""Delay between a change and reading the outbox, so that items held together make one notification."""
 
-LOOK_SECONDS: Final = 60.0
-"""How often it looks without news: waits for a reset or an end of retention begin without any."""
+POLL_SECONDS: Final = 60.0
+"""Interval of reading the outbox without a change: waits for a reset and ends of retention cause none."""
 
-LONGEST_WAIT_SECONDS: Final = 300.0
+MAX_WAIT_SECONDS: Final = 300.0
+"""The longest wait between two sends, whatever the receiver asks for."""
 
 log = structlog.get_logger()
 
 
 class Dispatcher:
-    """Looks, sends, waits. Ends when `ended` is set and what there was to tell then is told or given up."""
+    """Reads one outbox and sends by one channel, until the run has ended and the outbox is empty."""
 
-    def __init__(self, channel: Channel, ledger: Outbox, clock: Clock) -> None:
-        """Tell nothing yet."""
+    def __init__(self, channel: Channel, outbox: Outbox, clock: Clock) -> None:
+        """Take the ports; nothing is sent yet."""
         self._channel = channel
-        self._ledger = ledger
+        self._outbox = outbox
         self._clock = clock
 
     async def run(self, ended: asyncio.Event) -> None:
-        """Tell until the run has ended. Whatever goes wrong is logged, and ends at most this notifier's telling."""
+        """Deliver until `ended` is set and what was pending then is delivered or given up.
+
+        Any exception is logged and ends this notifier alone.
+        """
         try:
-            await self._tell_all(ended)
-        except Exception as error:  # noqa: BLE001  a notification that fails must not end a run that spends money
-            # Only its kind: a text may hold the address.
+            await self._deliver_all(ended)
+        except Exception as error:  # noqa: BLE001  a failed notification must not end a run that spends money
+            # Only the type: the text may contain the address.
             log.error("notifier_stopped", notifier=self._channel.name, error=type(error).__name__)  # noqa: TRY400
 
-    async def _tell_all(self, ended: asyncio.Event) -> None:
+    async def _deliver_all(self, ended: asyncio.Event) -> None:
         is_last = False
         while not is_last:
             is_last = ended.is_set()
-            news = self._ledger.news()  # before looking, so that none is missed
-            for notice in await self._ledger.look():
-                await self._deliver(notice, ended)
-                await self._ledger.told(notice)
+            change = self._outbox.next_change()  # before reading, so that no change is missed
+            for notification in await self._outbox.pending():
+                await self._deliver(notification, ended)
+                await self._outbox.mark_delivered(notification)
             if not is_last:
-                await self._pause(news, ended)
-        await self._ledger.keep()
+                await self._wait_for_change(change, ended)
+        await self._outbox.save_position()
 
-    async def _deliver(self, notice: Notification, ended: asyncio.Event) -> None:
-        """Send until it has arrived or is given up. The end of the run shortens one wait, and bounds the rest."""
-        for tries in range(1, TRIES + 1):
-            receipt = await self._channel.send(notice)
-            if receipt.trouble is None:
-                log.info("notice_sent", notifier=self._channel.name, kind=notice.kind.value, number=tries)
+    async def _deliver(self, notification: Notification, ended: asyncio.Event) -> None:
+        """Send until delivered or given up. The end of the run cuts one wait short."""
+        for tries in range(1, MAX_TRIES + 1):
+            result = await self._channel.send(notification)
+            if result.error is None:
+                log.info("notification_sent", notifier=self._channel.name, kind=notification.kind.value, number=tries)
                 return
-            if receipt.is_final or tries == TRIES:
-                self._warn("notice_given_up", notice, receipt, tries)
+            if result.is_final or tries == MAX_TRIES:
+                self._warn("notification_given_up", notification, result, tries)
                 return
             if tries == 1:
-                self._warn("notice_delayed", notice, receipt, tries)
+                self._warn("notification_delayed", notification, result, tries)
             wake = asyncio.Event() if ended.is_set() else ended
-            await self._clock.sleep_until(self._clock.monotonic() + self._wait_seconds(receipt, tries), wake)
+            await self._clock.sleep_until(self._clock.monotonic() + self._wait_seconds(result, tries), wake)
 
-    def _wait_seconds(self, receipt: DeliveryResult, tries: int) -> float:
+    def _wait_seconds(self, result: DeliveryResult, tries: int) -> float:
         own = delay_seconds(tries, self._clock.draw())
-        return min(max(own, receipt.retry_after_seconds or 0.0), LONGEST_WAIT_SECONDS)
+        return min(max(own, result.retry_after_seconds or 0.0), MAX_WAIT_SECONDS)
 
-    async def _pause(self, news: asyncio.Event, ended: asyncio.Event) -> None:
-        """Wait for news and gather some more; the end of the run is news as well."""
-        await self._clock.sleep_until(self._clock.monotonic() + LOOK_SECONDS, news)
+    async def _wait_for_change(self, change: asyncio.Event, ended: asyncio.Event) -> None:
+        """Wait for a change, then for more of them; the end of the run is a change as well."""
+        await self._clock.sleep_until(self._clock.monotonic() + POLL_SECONDS, change)
         if not ended.is_set():
             await self._clock.sleep_until(self._clock.monotonic() + GATHER_SECONDS, ended)
 
-    def _warn(self, event: str, notice: Notification, receipt: DeliveryResult, tries: int) -> None:
-        log.warning(event, notifier=self._channel.name, kind=notice.kind.value, reason=receipt.trouble, number=tries)
+    def _warn(self, event: str, notification: Notification, result: DeliveryResult, tries: int) -> None:
+        kind = notification.kind.value
+        log.warning(event, notifier=self._channel.name, kind=kind, reason=result.error, number=tries)

@@ -1,4 +1,4 @@
-"""A notice as an HTTP POST, in the form of Standard Webhooks 1.0, which receivers have libraries for.
+"""Sends notifications as HTTP POSTs in the form of Standard Webhooks 1.0, for which receivers have libraries.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -18,39 +18,42 @@ from batchkiln.core.notifications import Notification
 from batchkiln.notifications.channel import DeliveryResult
 
 TIMEOUT: Final = aiohttp.ClientTimeout(total=15, sock_connect=5)
-_SECRET_PREFIX: Final = "whsec_"  # noqa: S105  the standard's mark, no secret
-_TRIED_AGAIN: Final = frozenset({408, 425, 429})
+_SECRET_PREFIX: Final = "whsec_"  # noqa: S105  the standard's prefix, no secret
+_RETRIED_STATUSES: Final = frozenset({408, 425, 429})
 _OK, _REDIRECT, _SERVER_ERROR = 200, 300, 500
 
 
 class WebhookChannel:
-    """Posts to one URL. A reply of 2xx means arrived; 408, 425, 429, 5xx and silence are tried again."""
+    """A channel to one URL. A 2xx means delivered; 408, 425, 429, 5xx and no reply are worth a retry."""
 
     def __init__(
         self, name: str, *, url: str, key: bytes | None, session: aiohttp.ClientSession, wall: Callable[[], datetime]
     ) -> None:
-        """Sign with `key`, where there is one; `wall` is this machine's clock."""
+        """Take the URL, the signing key or None, a session, and `wall`, which returns this machine's time."""
         self.name = name
         self._url = url
         self._key = key
         self._session = session
         self._wall = wall
 
-    async def send(self, notice: Notification) -> DeliveryResult:
-        """Post once. The URL is a secret: of an error only its kind is told."""
-        body = body_of(notice)
-        headers = headers_of(notice.id, body, key=self._key, now=self._wall())
+    async def send(self, notification: Notification) -> DeliveryResult:
+        """Post once. An error's text names only its type, because the URL is a secret (Law 8)."""
+        body = webhook_body(notification)
+        headers = webhook_headers(notification.id, body, key=self._key, now=self._wall())
         try:
             async with self._session.post(
                 self._url, data=body, headers=headers, timeout=TIMEOUT, allow_redirects=False
             ) as reply:
-                return _receipt(reply.status, reply.headers.get("Retry-After"))
+                return _delivery_result(reply.status, reply.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             return DeliveryResult(f"no reply ({type(error).__name__})")
 
 
-def key_of(secret: str) -> bytes:
-    """Return the signing key: what `whsec_` encodes in base64, or the text itself. Raises `ValueError`."""
+def signing_key(secret: str) -> bytes:
+    """Return the signing key: the base64 after `whsec_`, decoded, or else the text itself.
+
+    Raises `ValueError` if what follows `whsec_` is empty or not base64.
+    """
     if not secret.startswith(_SECRET_PREFIX):
         return secret.encode()
     try:
@@ -62,20 +65,25 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def body_of(notice: Notification) -> bytes:
-    """Return the message: its type, its instant, and what there is to know."""
+def webhook_body(notification: Notification) -> bytes:
+    """Return the JSON message: `type`, `timestamp` and `data`."""
     return orjson.dumps(
         {
-            "type": notice.kind.value,
-            "timestamp": notice.at,
-            "data": {"id": notice.id, "title": notice.title, "text": notice.text, **notice.facts},
+            "type": notification.kind.value,
+            "timestamp": notification.at,
+            "data": {
+                "id": notification.id,
+                "title": notification.title,
+                "text": notification.text,
+                **notification.data,
+            },
         },
         option=orjson.OPT_UTC_Z,
     )
 
 
-def headers_of(message_id: str, body: bytes, *, key: bytes | None, now: datetime) -> dict[str, str]:
-    """Return the headers: the id for dropping repeats, the instant of sending, and the signature of all three."""
+def webhook_headers(message_id: str, body: bytes, *, key: bytes | None, now: datetime) -> dict[str, str]:
+    """Return the headers: the id, by which receivers drop repeats, the time of sending, and the signature."""
     timestamp = str(int(now.timestamp()))
     headers = {"Content-Type": "application/json", "webhook-id": message_id, "webhook-timestamp": timestamp}
     if key is not None:
@@ -84,9 +92,9 @@ def headers_of(message_id: str, body: bytes, *, key: bytes | None, now: datetime
     return headers
 
 
-def _receipt(status: int, retry_after: str | None) -> DeliveryResult:
+def _delivery_result(status: int, retry_after: str | None) -> DeliveryResult:
     if _OK <= status < _REDIRECT:
         return DeliveryResult()
-    is_final = status < _SERVER_ERROR and status not in _TRIED_AGAIN
+    is_final = status < _SERVER_ERROR and status not in _RETRIED_STATUSES
     seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
     return DeliveryResult(f"status {status}", is_final=is_final, retry_after_seconds=seconds)

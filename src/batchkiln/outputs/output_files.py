@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Final
 
 from batchkiln.core.errors import OutputDirNotWritable
-from batchkiln.core.file_encoding import NAMES_UNSPELLED, can_spell_names
+from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 from batchkiln.core.job import SavedFile
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete
@@ -40,8 +40,8 @@ class OutputFiles:
 
     async def check_writable(self, directory: Path) -> None:
         """Make the folder and write a file in it, before credits are spent. Raises `OutputDirNotWritable`."""
-        if not can_spell_names():
-            raise OutputDirNotWritable(f"{directory}: {NAMES_UNSPELLED}.")
+        if not can_encode_filenames():
+            raise OutputDirNotWritable(f"{directory}: {FILENAME_ENCODING_ERROR}.")
         await asyncio.to_thread(self._check_writable, directory)
 
     async def open_part(self, directory: Path, relative_name: str) -> PartialFile:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.local_service import embedded_catalogue
 from batchkiln.config import Profile
-from batchkiln.core.catalogue import Catalogue
+from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.responses import AccountBlocked, CatalogRead, CatalogReply

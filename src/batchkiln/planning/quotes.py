@@ -16,7 +16,8 @@ from typing import Final, TypeVar, assert_never
 
 from batchkiln.api.app_context import Environment
 from batchkiln.api.local_service import temporary_service
-from batchkiln.client import Guide, ServiceClient, fingerprint, new_session
+from batchkiln.api.service_clients import new_service_client
+from batchkiln.client import ServiceClient, fingerprint, new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error
@@ -216,7 +217,7 @@ async def open_quote_session(
         session = await stack.enter_async_context(new_session(manner.surroundings.connector()))
         clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
         named = {fingerprint(key): key for key in keys}
-        client = ServiceClient(session, base_url=base_url, keys=named, clock=clock, guide=Guide(profile.replies))
+        client = new_service_client(ServiceClient, profile, session, base_url=base_url, keys=named, clock=clock)
         note = None if profile.is_embedded else manner.note
         rates = RateLimits.of_log(
             profile.limits,

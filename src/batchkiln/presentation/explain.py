@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.errors import InvariantBroken, command_arguments
 from batchkiln.core.job import AttemptState
 from batchkiln.core.polling import is_long_pending, retention_ends_at
-from batchkiln.core.shell_quoting import item_arguments
 from batchkiln.core.states import WITH_SERVICE, WORKING_STATES, Event, ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
@@ -297,10 +296,10 @@ def _next(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
     holder = standing.wait.holder if standing.wait else None
     return text.format(
         job=story.job,
-        item=item_arguments(story.job, story.item.name),
+        item=command_arguments(story.job, story.item.name),
         generation=shlex.quote((story.attempts[-1].generation_id if story.attempts else None) or "ID"),
         manifest="-" if summary.manifest_path == "<stdin>" else shlex.quote(summary.manifest_path),
-        holder="" if holder is None else item_arguments(holder.job, holder.item),
+        holder="" if holder is None else command_arguments(holder.job, holder.item),
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
@@ -172,7 +172,7 @@ def _choose(
     found = Jobs(connection).items_named(job_id, job=job_name, names=item_names)
     ids = [item_id for item_id, state in found.values() if state not in refusals]
     skipped = [
-        Skipped(name, refusals[state].format(item=item_arguments(job_name, name)))
+        Skipped(name, refusals[state].format(item=command_arguments(job_name, name)))
         for name, (_, state) in found.items()
         if state in refusals
     ]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol
 
-from batchkiln.core.catalogue import PlacedObjection
+from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.filenames import fields, identifies_item, render
 from batchkiln.core.job import InputFile, ItemSpec, JobSpec, Recipe

@@ -34,7 +34,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import batchkiln
-from batchkiln.config.traces import Traces
+from batchkiln.config import Traces
 from batchkiln.tracing.span_data import Draft
 
 _PATH: Final = "/v1/traces"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from batchkiln.api.engine import Engine, ServiceRuntime
-from batchkiln.config.traces import Traces
+from batchkiln.config import Traces
 from batchkiln.core.queue_types import Viewpoint
 from batchkiln.store import Reader, Store
 from batchkiln.tracing.proxies import around

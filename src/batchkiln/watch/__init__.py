@@ -1,1 +1,1 @@
-"""A folder whose manifests are taken as they appear, each answered by a file beside it."""
+"""Watches a folder: enqueues each manifest that appears, and writes a result file beside it."""

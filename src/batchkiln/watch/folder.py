@@ -1,4 +1,4 @@
-"""What lies in the watched folder, and which of it has been still for long enough to be taken as whole."""
+"""Lists the manifests of the watched folder, and tracks which of them have stopped changing."""
 
 import hashlib
 import os
@@ -8,16 +8,14 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-ENDINGS: Final = frozenset({".yaml", ".yml"})
-STILL_SECONDS: Final = 1.0
-"""How long a file has to be unchanged: who writes more slowly is answered for what is there, and then again."""
-
-_HASHED_BYTES: Final = 1024 * 1024
+SUFFIXES: Final = frozenset({".yaml", ".yml"})
+STABLE_SECONDS: Final = 1.0
+"""How long a file has to stay unchanged. A slower writer gets a result for each stable version of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What changes when a file is written or replaced."""
+    """A file's inode, size and modification time; one of them differs after a write or replacement."""
 
     inode: int
     size_bytes: int
@@ -25,67 +23,65 @@ class FileStamp:
 
 
 def manifests_in(folder: Path, *, ignored: Iterable[str] = ()) -> dict[str, FileStamp]:
-    """Return the manifests that lie in a folder itself, by name. Raises OSError when it cannot be read.
+    """Return the manifests in a folder by name, without subfolders. Raises `OSError` if the folder cannot be read.
 
-    Links, hidden files and whatever is no file are none: nothing outside of the folder is ever taken for a manifest.
+    Links, hidden files, `ignored` names and anything that is not a regular file are left out, so that nothing outside
+    the folder is ever read as a manifest.
     """
     found: dict[str, FileStamp] = {}
-    passed_over = set(ignored)
+    skipped = set(ignored)
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            if name.startswith(".") or name in passed_over or Path(name).suffix not in ENDINGS:
+            if name.startswith(".") or name in skipped or Path(name).suffix not in SUFFIXES:
                 continue
             try:
                 if entry.is_file(follow_symlinks=False):
                     status = entry.stat(follow_symlinks=False)
                     found[name] = FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
-            except FileNotFoundError:  # gone since the folder was read
+            except FileNotFoundError:  # deleted since the folder was listed
                 continue
     return found
 
 
 def sha256_of(path: Path) -> str:
-    """Return the hash of a file's content, in hex. Raises OSError, also for a link that was put in its place."""
-    digest = hashlib.sha256()
+    """Return the SHA-256 of a file's content, in hex. Raises `OSError`, also if the path is a symbolic link."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        while chunk := file.read(_HASHED_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class StabilityTracker:
-    """Since when each file is as it is, and which of them have been dealt with as they are."""
+    """Tracks when each file last changed, and which files were handled in their present version."""
 
-    def __init__(self, still_seconds: float = STILL_SECONDS) -> None:
-        """Begin with nothing seen."""
-        self._still_seconds = still_seconds
+    def __init__(self, stable_seconds: float = STABLE_SECONDS) -> None:
+        """Start with no files."""
+        self._stable_seconds = stable_seconds
         self._due: dict[str, tuple[FileStamp, float]] = {}
-        self._dealt_with: dict[str, FileStamp] = {}
+        self._handled: dict[str, FileStamp] = {}
 
-    def look(self, found: Mapping[str, FileStamp], now: float) -> list[str]:
-        """Take in what lies there at a monotonic moment; return what is due, by name. What has gone is forgotten."""
-        self._dealt_with = {name: stamp for name, stamp in self._dealt_with.items() if name in found}
+    def update(self, found: Mapping[str, FileStamp], now: float) -> list[str]:
+        """Record a listing taken at the monotonic moment `now`, and return the names of the files that are due."""
+        self._handled = {name: stamp for name, stamp in self._handled.items() if name in found}
         due: dict[str, tuple[FileStamp, float]] = {}
         for name, stamp in found.items():
-            if self._dealt_with.get(name) == stamp:
+            if self._handled.get(name) == stamp:
                 continue
             known = self._due.get(name)
-            due[name] = known if known is not None and known[0] == stamp else (stamp, now + self._still_seconds)
+            due[name] = known if known is not None and known[0] == stamp else (stamp, now + self._stable_seconds)
         self._due = due
         return sorted(name for name, (_, at) in due.items() if at <= now)
 
-    def deal_with(self, name: str) -> None:
-        """Leave a file alone until it changes."""
+    def mark_handled(self, name: str) -> None:
+        """Ignore a file until it changes."""
         if name in self._due:
-            self._dealt_with[name] = self._due.pop(name)[0]
+            self._handled[name] = self._due.pop(name)[0]
 
     def postpone(self, name: str, until: float) -> None:
-        """Try a file again at a moment, as it is."""
+        """Make a file due again at the monotonic moment `until`, even if it does not change."""
         if name in self._due:
             self._due[name] = (self._due[name][0], until)
 
     @property
     def next_at(self) -> float:
-        """The earliest moment at which a file may be due; infinite while none is awaited."""
+        """The earliest monotonic moment at which a file may be due; infinite if none is pending."""
         return min((at for _, at in self._due.values()), default=inf)

@@ -1,4 +1,4 @@
-"""News of a folder from the system (inotify and its like), where `watchfiles` is installed and the system has any."""
+"""Wakes the watcher by file system events (inotify and the like), where `watchfiles` is installed."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -7,39 +7,39 @@ from typing import Final
 
 import structlog
 
-from batchkiln.watch.folder import ENDINGS
+from batchkiln.watch.folder import SUFFIXES
 from batchkiln.watch.watcher import Watcher
 
 log = structlog.get_logger()
 
-LOOK_EVERY_SECONDS: Final = 60.0
-"""With news: file systems of other machines have none, and the system drops some when there are too many."""
+FALLBACK_POLL_SECONDS: Final = 60.0
+"""Poll interval while events arrive: network file systems send none, and the system drops some under load."""
 
 _DEBOUNCE_MS: Final = 200
 _TIMEOUT_MS: Final = 5_000
 
 
 async def watch_events(watcher: Watcher) -> None:
-    """Wake the watcher when its folder changes, until cancelled; without news it goes on looking by itself."""
+    """Wake the watcher whenever its folder changes, until cancelled. Without events, the watcher polls."""
     if find_spec("watchfiles") is None:
-        log.info("folder_is_polled", duration_seconds=watcher.look_every_seconds, remedy="batchkiln[watch]")
+        log.info("folder_is_polled", duration_seconds=watcher.poll_seconds, remedy="batchkiln[watch]")
         return
-    watchfiles = import_module("watchfiles")  # an extra, and slow to import
-    often = watcher.look_every_seconds
+    watchfiles = import_module("watchfiles")  # an optional extra, and slow to import
+    poll_seconds = watcher.poll_seconds
     try:
         async for changes in watchfiles.awatch(
             watcher.folder,
-            watch_filter=lambda _, path: Path(path).suffix in ENDINGS,
+            watch_filter=lambda _, path: Path(path).suffix in SUFFIXES,
             debounce=_DEBOUNCE_MS,
             rust_timeout=_TIMEOUT_MS,
             yield_on_timeout=True,
             recursive=False,
         ):
-            # Only now the system is known to watch: what came before was found by looking often.
-            is_first, watcher.look_every_seconds = watcher.look_every_seconds == often, LOOK_EVERY_SECONDS
+            # Events are known to work only from here on; polling has found all earlier changes.
+            is_first, watcher.poll_seconds = watcher.poll_seconds == poll_seconds, FALLBACK_POLL_SECONDS
             if changes or is_first:
                 watcher.wake.set()
     except (OSError, RuntimeError) as error:
-        watcher.look_every_seconds = often
-        log.warning("folder_is_polled", reason=type(error).__name__, duration_seconds=often)
+        watcher.poll_seconds = poll_seconds
+        log.warning("folder_is_polled", reason=type(error).__name__, duration_seconds=poll_seconds)
         watcher.wake.set()

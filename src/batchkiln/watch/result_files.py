@@ -1,4 +1,7 @@
-"""The file beside a manifest that says what became of it: whole at any moment, and what a restart goes by."""
+"""Reads and writes result files: the file beside a manifest that records what became of it.
+
+A result file is complete at any moment, and it is what a restarted watcher relies on.
+"""
 
 import os
 import secrets
@@ -11,13 +14,13 @@ from typing import Any, Final, Literal
 import orjson
 
 Status = Literal["accepted", "refused", "ended"]
-ENDING: Final = ".result.json"
+SUFFIX: Final = ".result.json"
 _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """What was answered: to which manifest, with which content, and which job it is; None where it was refused."""
+    """The head of a result file: the manifest's name and hash, its status, and its job, None if it was refused."""
 
     manifest: str
     sha256: str
@@ -26,17 +29,17 @@ class ResultFile:
 
 
 def result_name(manifest: str, others: Collection[str]) -> str:
-    """Return the name of a manifest's answer: `birds.yaml` has `birds.result.json`.
+    """Return the name of a manifest's result file: `birds.result.json` for `birds.yaml`.
 
-    Where `birds.yml` lies beside it, that one's is `birds.yml.result.json`, so that no two share one.
+    If `birds.yaml` is among `others`, `birds.yml` gets `birds.yml.result.json`, so that no two manifests share one.
     """
     path = Path(manifest)
     is_second = path.suffix != ".yaml" and f"{path.stem}.yaml" in others
-    return f"{manifest if is_second else path.stem}{ENDING}"
+    return f"{manifest if is_second else path.stem}{SUFFIX}"
 
 
 def read_result(path: Path) -> ResultFile | None:
-    """Return what was answered; None for no file, a link, or one that is no answer of ours."""
+    """Return a result file's head; None if there is no file, or it is a link or not a result file."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             document: Any = orjson.loads(file.read(_MAX_BYTES))
@@ -55,26 +58,26 @@ def read_result(path: Path) -> ResultFile | None:
 
 
 def results_in(folder: Path) -> list[ResultFile]:
-    """Return the answers that lie in a folder under their own names; none where it cannot be read."""
+    """Return all result files of a folder that bear a name of their manifest; none if it cannot be read."""
     try:
-        paths = sorted(path for path in folder.iterdir() if path.name.endswith(ENDING))
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX))
     except OSError:
         return []
     found = ((path.name, read_result(path)) for path in paths)
-    return [answer for name, answer in found if answer is not None and name in _names(answer.manifest)]
+    return [result for name, result in found if result is not None and name in _possible_names(result.manifest)]
 
 
-def _names(manifest: str) -> tuple[str, ...]:
-    """Return what the answer of a manifest may be called; nothing for what is no file's mere name."""
+def _possible_names(manifest: str) -> tuple[str, ...]:
+    """Return the possible names of a manifest's result file; none for a manifest name with folders in it."""
     if Path(manifest).name != manifest:
         return ()
     return result_name(manifest, ()), result_name(manifest, (f"{Path(manifest).stem}.yaml",))
 
 
 def write_result(path: Path, document: Mapping[str, Any]) -> None:
-    """Write an answer under a temporary name, flush it, and give it its name. Raises OSError.
+    """Write a result file atomically and durably. Raises `OSError`.
 
-    A link that stands under that name is replaced, never followed.
+    A symbolic link of that name is replaced, never followed.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -92,7 +95,7 @@ def write_result(path: Path, document: Mapping[str, Any]) -> None:
 def _flush_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # some file systems cannot, and there is nothing more to be had
+        with suppress(OSError):  # not every file system can flush a folder
             os.fsync(handle)
     finally:
         os.close(handle)

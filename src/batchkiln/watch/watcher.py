@@ -1,4 +1,4 @@
-"""The watcher: takes manifests that are still, answers each, and answers again when its job has ended."""
+"""Enqueues stable manifests, writes a result file for each, and rewrites it when the job has ended."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
@@ -15,204 +15,205 @@ from batchkiln.watch.result_files import ResultFile, read_result, result_name, r
 
 log = structlog.get_logger()
 
-AGAIN_SECONDS: Final = 30.0
-"""How long a manifest waits that could not be taken for now: the disk is full, or the queue was kept locked."""
+RETRY_SECONDS: Final = 30.0
+"""Wait before a manifest is tried again that a full disk or a locked queue kept from being enqueued."""
 
 PAUSE_SECONDS: Final = 0.2
-"""Between two looks at the folder: many files that are moved in together are one piece of news."""
+"""Pause between two scans, so that files moved in together are handled together."""
 
 
 class Clock(Protocol):
-    """Steady time."""
+    """Monotonic time."""
 
     def monotonic(self) -> float:
         """Return monotonic seconds."""
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait for a monotonic moment, or until `wake` is set."""
+        """Wait until the monotonic moment `at`, or until `wake` is set."""
 
 
 class JobSink(Protocol):
-    """Where manifests are brought, and what is told of their jobs."""
+    """The queue, as the watcher needs it."""
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
-        """Enqueue a manifest; return its job and what became of it. Raises `InputError` with its mistakes."""
+        """Enqueue a manifest; return its job's name and the result file's content. Raises `InputError`."""
 
     async def open_jobs(self) -> frozenset[str]:
-        """Return the jobs that have anything queued or under way."""
+        """Return the jobs with items that are queued or in progress."""
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
-        """Return those of these jobs that the queue has."""
+        """Return those of the names that are jobs in the queue."""
 
     async def ended(self, job: str) -> Mapping[str, Any]:
-        """Return what is to be told of a job that has ended."""
+        """Return the result file's content for a job that has ended."""
 
     def refused(self, error: InputError) -> Mapping[str, Any]:
-        """Return what is to be told of a manifest that was refused."""
+        """Return the result file's content for a refused manifest."""
 
 
 @dataclass(slots=True)
 class Watcher:
-    """Watches one folder. `wake` asks it to look at once; `look_every_seconds` is how long it goes without."""
+    """Watches one folder. Setting `wake` starts a scan at once; otherwise it scans every `poll_seconds`."""
 
     folder: Path
-    desk: JobSink
+    sink: JobSink
     clock: Clock
     ignored: Collection[str] = ()
-    look_every_seconds: float = 2.0
+    poll_seconds: float = 2.0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    answered: dict[str, ResultFile] = field(default_factory=dict)  # by the manifest's name
-    _stillness: StabilityTracker = field(default_factory=StabilityTracker)
-    _present: Collection[str] = ()  # names of the last look
-    _pending: set[str] = field(default_factory=set)  # names whose job's end is still to be told
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # held by who takes manifests, or tells ends
+    results: dict[str, ResultFile] = field(default_factory=dict)  # by manifest name
+    _stability: StabilityTracker = field(default_factory=StabilityTracker)
+    _present: Collection[str] = ()  # manifest names of the last scan
+    _pending: set[str] = field(default_factory=set)  # manifest names whose job has not ended
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # serialises scans and reports of ended jobs
 
     async def run(self) -> None:
-        """Look at the folder until cancelled. Raises `InputError` where it cannot be read."""
+        """Scan the folder until cancelled. Raises `InputError` if it cannot be read."""
         log.info("folder_watched", folder=str(self.folder))
-        await self._take_up()
+        await self._restore()
         while True:
-            await self.look()
-            await self.tell_ends()
+            await self.scan()
+            await self.report_ended()
             now = self.clock.monotonic()
-            await self.clock.sleep_until(min(self._stillness.next_at, now + self.look_every_seconds), self.wake)
+            await self.clock.sleep_until(min(self._stability.next_at, now + self.poll_seconds), self.wake)
             self.wake.clear()
             await self._pause()
 
-    async def follow(self, next_news: Callable[[], asyncio.Event]) -> None:
-        """Tell the ends of jobs as they come, until cancelled; `next_news` gives an event that the next news sets."""
+    async def report_as_they_end(self, next_change: Callable[[], asyncio.Event]) -> None:
+        """Report jobs as they end, until cancelled; `next_change` returns the event of the next change."""
         while True:
-            news = next_news()  # before looking, so that none is missed
-            await self.tell_ends()
-            await self.clock.sleep_until(inf, news)
+            change = next_change()  # before reading, so that no change is missed
+            await self.report_ended()
+            await self.clock.sleep_until(inf, change)
             await self._pause()
 
     async def _pause(self) -> None:
         await self.clock.sleep_until(self.clock.monotonic() + PAUSE_SECONDS, asyncio.Event())
 
-    async def settle(self) -> None:
-        """Take all that lies there now, as soon as it is still."""
-        await self.look()
-        while self._stillness.next_at < inf:
-            await self.clock.sleep_until(self._stillness.next_at, asyncio.Event())
-            await self.look()
-        await self._await_open()
+    async def drain(self) -> None:
+        """Handle all manifests that are there now, each as soon as it is stable."""
+        await self.scan()
+        while self._stability.next_at < inf:
+            await self.clock.sleep_until(self._stability.next_at, asyncio.Event())
+            await self.scan()
+        await self._mark_open()
 
     @property
     def jobs(self) -> frozenset[str]:
-        """The jobs whose end is still to be told."""
-        return frozenset(job for name in self._pending if (job := self.answered[name].job) is not None)
+        """The jobs that have not ended yet."""
+        return frozenset(job for name in self._pending if (job := self.results[name].job) is not None)
 
     @property
     def refused(self) -> int:
-        """How many manifests that lie there were refused."""
-        return sum(answer.status == "refused" for answer in self.answered.values())
+        """The number of refused manifests in the folder."""
+        return sum(result.status == "refused" for result in self.results.values())
 
-    async def look(self) -> None:
-        """Look at the folder once, and take what is due."""
+    async def scan(self) -> None:
+        """Scan the folder once, and handle what is due."""
         try:
             found = await asyncio.to_thread(manifests_in, self.folder, ignored=self.ignored)
         except OSError as error:
             raise InputError(f"{self.folder}: the folder cannot be read: {error.strerror}") from error
-        async with self._turn:
+        async with self._lock:
             self._present = found.keys()
-            for name in [name for name in self.answered if name not in found and name not in self._pending]:
-                del self.answered[name]  # tidied up; one whose job goes on is still answered
-            for name in self._stillness.look(found, self.clock.monotonic()):
-                await self._take(name)
+            for name in [name for name in self.results if name not in found and name not in self._pending]:
+                del self.results[name]  # removed by somebody; while its job goes on, its result is still awaited
+            for name in self._stability.update(found, self.clock.monotonic()):
+                await self._handle(name)
 
-    async def tell_ends(self) -> None:
-        """Write the result again for each job that has ended since; await again what a person has resumed."""
-        async with self._turn:
-            still_open = await self._await_open()
-            for name, answer in list(self.answered.items()):
-                if name in self._pending and answer.job not in still_open:
-                    await self._tell_end(answer)
+    async def report_ended(self) -> None:
+        """Rewrite the result file of each job that has ended; await again those that a person has resumed."""
+        async with self._lock:
+            open_jobs = await self._mark_open()
+            for name, result in list(self.results.items()):
+                if name in self._pending and result.job not in open_jobs:
+                    await self._report_end(result)
 
-    async def _await_open(self) -> frozenset[str]:
-        """Await the ends of all answered jobs that are open, and return the open jobs."""
-        still_open = await self.desk.open_jobs() if self.answered else frozenset()
-        self._pending |= {name for name, answer in self.answered.items() if answer.job in still_open}
-        return still_open
+    async def _mark_open(self) -> frozenset[str]:
+        """Mark the handled jobs that are open as not ended, and return all open jobs."""
+        open_jobs = await self.sink.open_jobs() if self.results else frozenset()
+        self._pending |= {name for name, result in self.results.items() if result.job in open_jobs}
+        return open_jobs
 
-    async def _tell_end(self, accepted: ResultFile) -> None:
+    async def _report_end(self, accepted: ResultFile) -> None:
         job = accepted.job
         assert job is not None, "only an accepted manifest's job is awaited"
-        document = await self.desk.ended(job)
+        document = await self.sink.ended(job)
         try:
-            self._answer(replace(accepted, status="ended"), document)
-        except OSError as error:  # it stays pending: the next look tries again
-            log.warning("answer_not_written", file=self._answer_path(accepted.manifest).name, reason=error.strerror)
+            self._write(replace(accepted, status="ended"), document)
+        except OSError as error:  # it stays pending: the next report tries again
+            log.warning("result_not_written", file=self._result_path(accepted.manifest).name, reason=error.strerror)
             return
         log.info("job_ended", job=job, file=accepted.manifest)
 
-    async def _take_up(self) -> None:
-        """Await the ends of what an earlier watcher accepted, also where the manifest has been tidied up since."""
-        for answer in await asyncio.to_thread(results_in, self.folder):
-            if answer.status == "accepted" and await self._holds(answer):
-                self._remember(answer)
+    async def _restore(self) -> None:
+        """Restore the accepted results of an earlier watcher, also those whose manifests have been removed."""
+        for result in await asyncio.to_thread(results_in, self.folder):
+            if result.status == "accepted" and await self._is_valid(result):
+                self._remember(result)
 
-    async def _take(self, name: str) -> None:
-        """Enqueue a manifest and answer it, unless these very bytes were answered before."""
+    async def _handle(self, name: str) -> None:
+        """Enqueue a manifest and write its result, unless the result of the same content is still valid."""
         path = self.folder / name
         try:
             sha256 = await asyncio.to_thread(sha256_of, path)
-            known = await asyncio.to_thread(read_result, self._answer_path(name))
-            if known is not None and (known.manifest, known.sha256) == (name, sha256) and await self._holds(known):
+            known = await asyncio.to_thread(read_result, self._result_path(name))
+            if known is not None and (known.manifest, known.sha256) == (name, sha256) and await self._is_valid(known):
                 self._remember(known)
             else:
                 await self._apply(name, path, sha256)
         except FileNotFoundError:
-            return  # gone again, or moved on: the next look forgets it
+            return  # removed meanwhile: the next scan forgets it
         except (OSError, QueueBusy) as error:
-            log.warning("manifest_postponed", file=name, reason=str(error), duration_seconds=AGAIN_SECONDS)
-            self._stillness.postpone(name, self.clock.monotonic() + AGAIN_SECONDS)
+            log.warning("manifest_postponed", file=name, reason=str(error), duration_seconds=RETRY_SECONDS)
+            self._stability.postpone(name, self.clock.monotonic() + RETRY_SECONDS)
             return
-        self._stillness.deal_with(name)
+        self._stability.mark_handled(name)
 
-    async def _holds(self, answer: ResultFile) -> bool:
-        """Whether an answer still stands: what was accepted by a queue that is gone is brought again.
+    async def _is_valid(self, result: ResultFile) -> bool:
+        """Return whether a result of the same content needs no new attempt.
 
-        So is what was refused: the reason may lie elsewhere, and be gone. What has ended was paid.
+        A refused manifest is tried again, since the cause may be outside it. An accepted one is enqueued again if its
+        queue was replaced. An ended one was charged, and is final.
         """
-        match answer.status:
+        match result.status:
             case "ended":
                 return True
             case "refused":
                 return False
             case "accepted":
-                return answer.job is not None and bool(await self.desk.known_jobs([answer.job]))
+                return result.job is not None and bool(await self.sink.known_jobs([result.job]))
             case never:
                 assert_never(never)
 
     async def _apply(self, name: str, path: Path, sha256: str) -> None:
         try:
-            job, document = await self.desk.apply(path)
+            job, document = await self.sink.apply(path)
         except QueueUnusable:
             raise
         except InputError as error:
             if not path.exists():
                 raise FileNotFoundError(path) from error
-            self._answer(ResultFile(name, sha256, "refused", None), self.desk.refused(error))
+            self._write(ResultFile(name, sha256, "refused", None), self.sink.refused(error))
             log.warning("manifest_refused", file=name, reason=error.mistakes[0].reason)
             return
-        self._answer(ResultFile(name, sha256, "accepted", job), document)
+        self._write(ResultFile(name, sha256, "accepted", job), document)
         log.info("manifest_accepted", file=name, job=job)
 
-    def _answer(self, answer: ResultFile, document: Mapping[str, Any]) -> None:
-        head = asdict(answer)
+    def _write(self, result: ResultFile, document: Mapping[str, Any]) -> None:
+        head = asdict(result)
         write_result(
-            self._answer_path(answer.manifest),
+            self._result_path(result.manifest),
             head | {key: value for key, value in document.items() if key not in head},
         )
-        self._remember(answer)
+        self._remember(result)
 
-    def _answer_path(self, name: str) -> Path:
-        return self.folder / result_name(name, {*self._present, *self.answered})
+    def _result_path(self, name: str) -> Path:
+        return self.folder / result_name(name, {*self._present, *self.results})
 
-    def _remember(self, answer: ResultFile) -> None:
-        self.answered[answer.manifest] = answer
-        if answer.status == "accepted":
-            self._pending.add(answer.manifest)
+    def _remember(self, result: ResultFile) -> None:
+        self.results[result.manifest] = result
+        if result.status == "accepted":
+            self._pending.add(result.manifest)
         else:
-            self._pending.discard(answer.manifest)
+            self._pending.discard(result.manifest)

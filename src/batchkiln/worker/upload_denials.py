@@ -7,7 +7,6 @@ the day's files in vain, so that after two denials uploads rest for the account,
 from typing import Final
 
 from batchkiln.core.calls import Call
-from batchkiln.core.error_text import error_text
 from batchkiln.core.response_rules import ReplyField, remedy_line
 from batchkiln.core.responses import (
     CompleteReply,
@@ -39,9 +38,9 @@ async def denial_of(
             told = f"could not be asked for, since the storage did not take the file ({reason})"
             denial = _denial(told, ReplyField.UPLOAD_HEADERS)
         case Refused(error=error) if call is Call.UPLOAD:
-            denial = _denial(f"was a refusal ({error_text(error)})", ReplyField.UPLOAD_URL)
+            denial = _denial(f"was a refusal ({error.said})", ReplyField.UPLOAD_URL)
         case Refused(error=error):
-            denial = _denial(f"denied what had just been uploaded ({error_text(error)})", ReplyField.ASSET_ID)
+            denial = _denial(f"denied what had just been uploaded ({error.said})", ReplyField.ASSET_ID)
         case NoResponse(reason=reason, status=status) if call is Call.COMPLETION and status in _CLIENT_ERRORS:
             denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
         case _:
@@ -67,7 +66,7 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
     times = worker.brakes.asset_gone(item_id)
     if times < MISUNDERSTOOD_AT_MOST or not await worker.ports.queue.has_untried_images(item_id, worker.account_id):
         return False
-    told = f"gave an address that the service itself denies ({error_text(error)})"
+    told = f"gave an address that the service itself denies ({error.said})"
     await worker.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), worker.ports.clock.now())
     return True
 

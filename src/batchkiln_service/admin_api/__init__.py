@@ -1,1 +1,1 @@
-"""The operator's port, on loopback alone: what clients did, faults switched on and off, stuck generations ended."""
+"""The operator's API, on loopback only: the report, fault rules at run time, and the end of stuck generations."""

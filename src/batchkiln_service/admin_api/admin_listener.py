@@ -1,4 +1,4 @@
-"""The operator's port: bound to this machine's loopback alone, and remembered."""
+"""The operator's port: bound to loopback, and the same again after a restart."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import Final
 
 from aiohttp import web
 
-HOST: Final = "127.0.0.1"  # wherever the API is bound: who reaches this port may do anything
-STOP_SECONDS: Final = 2.0  # as long as the API's own requests may take when the service is told to stop
+HOST: Final = "127.0.0.1"  # regardless of `host`: every client of this port may do anything
+STOP_SECONDS: Final = 2.0  # as for the API's own requests
 
 
 async def listen_for_admin(stack: AsyncExitStack, app: web.Application, *, state_dir: Path, port: int) -> str:
-    """Open the port until the stack is closed, 0 for that of the last run or any free one; return its URL.
+    """Bind the port until the stack is closed, and return its URL. Port 0 is the port of the last run, or any free one.
 
-    Raises OSError when the port is taken.
+    Raises OSError if the port is in use.
     """
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS)
     await runner.setup()

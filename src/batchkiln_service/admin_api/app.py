@@ -1,4 +1,4 @@
-"""The operator's web application. It has no keys: only this machine reaches it, and no page in a browser may."""
+"""The web application of the operator's port. It needs no key: only this machine reaches it, and no web page."""
 
 import ipaddress
 import logging
@@ -23,13 +23,13 @@ from batchkiln_service.transport.connections import SERVER
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Body = TypeVar("Body", bound=BaseModel)
 MAX_BODY_BYTES: Final = 64 * 1024
-MAX_RULES: Final = 1000  # every request is held against each
+MAX_RULES: Final = 1000  # compared with every request
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class AdminContext:
-    """What the operator works on."""
+    """The objects that the operator's endpoints use."""
 
     base_url: str
     time_scale: float
@@ -41,18 +41,18 @@ class AdminContext:
 
 
 class End(BaseModel):
-    """The body that ends a generation."""
+    """The body of POST /generations/{id}/end."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: Outcome
 
 
-OPERATED: Final = web.AppKey("operated", AdminContext)
+ADMIN: Final = web.AppKey("operated", AdminContext)
 # fmt: off
 _ENDPOINTS: Final = {
     "GET /": "this list",
-    "GET /health": "whether the service answers and its books can be read",
+    "GET /health": "whether the service answers and its database can be read",
     "GET /report": "what clients did, as far as the request log goes back",
     "GET /faults": "the misbehaviour in force, with what each rule has met and struck",
     "POST /faults": "one more rule, with the fields of `faults` in the configuration",
@@ -63,10 +63,10 @@ _ENDPOINTS: Final = {
 # fmt: on
 
 
-def build_admin_app(operated: AdminContext) -> web.Application:
+def build_admin_app(admin: AdminContext) -> web.Application:
     """Return the application."""
     app = web.Application(middlewares=[_guard], client_max_size=MAX_BODY_BYTES)
-    app[OPERATED] = operated
+    app[ADMIN] = admin
     app.add_routes(
         [
             web.get("/", _index),
@@ -85,12 +85,12 @@ def build_admin_app(operated: AdminContext) -> web.Application:
 
 async def _set_date(request: web.Request, response: web.StreamResponse) -> None:
     response.headers[hdrs.SERVER] = SERVER
-    response.headers[hdrs.DATE] = http_date(request.app[OPERATED].clock.now_ms())
+    response.headers[hdrs.DATE] = http_date(request.app[ADMIN].clock.now_ms())
 
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let nothing in that a page in a browser could send, and answer every mistake with JSON."""
+    """Refuse requests that a web page could send, and turn errors into JSON."""
     try:
         _check_sender(request)
         return await handler(request)
@@ -107,7 +107,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _check_sender(request: web.Request) -> None:
-    """Raise ApiError 403 for another site's page, also one whose host name was made to lead here."""
+    """Raise ApiError 403 for a request of a web page, also of one whose host name resolves to this machine."""
     if hdrs.ORIGIN in request.headers:
         raise ApiError(403, "origin_not_allowed", "the operator's port is not for web pages: send no Origin header")
     if not _is_loopback(request.headers.get(hdrs.HOST, "")):
@@ -132,30 +132,30 @@ async def _index(_: web.Request) -> web.Response:
 
 
 async def _health(request: web.Request) -> web.Response:
-    operated = request.app[OPERATED]
-    active = await operated.database.run(count_active)
+    admin = request.app[ADMIN]
+    active = await admin.database.run(count_active)
     return _json(
         {
             "status": "ok",
-            "base_url": operated.base_url,
-            "now": iso(operated.clock.now_ms()),
-            "time_scale": operated.time_scale,
+            "base_url": admin.base_url,
+            "now": iso(admin.clock.now_ms()),
+            "time_scale": admin.time_scale,
             "active_generations": active,
         }
     )
 
 
 async def _report(request: web.Request) -> web.Response:
-    report = await request.app[OPERATED].report()
+    report = await request.app[ADMIN].report()
     return web.Response(body=report.as_json(), content_type="application/json", charset="utf-8")
 
 
 async def _list_faults(request: web.Request) -> web.Response:
-    return _json({"faults": [_armed(armed) for armed in request.app[OPERATED].faults.in_force()]})
+    return _json({"faults": [_armed(armed) for armed in request.app[ADMIN].faults.in_force()]})
 
 
 async def _add_fault(request: web.Request) -> web.Response:
-    faults = request.app[OPERATED].faults
+    faults = request.app[ADMIN].faults
     rule = await _body(request, FaultRule)
     if len(faults.in_force()) >= MAX_RULES:
         raise ApiError(409, "too_many_faults", f"{MAX_RULES} rules are in force; withdraw some first")
@@ -164,25 +164,25 @@ async def _add_fault(request: web.Request) -> web.Response:
 
 
 async def _clear_faults(request: web.Request) -> web.Response:
-    return _json({"withdrawn": request.app[OPERATED].faults.clear()})
+    return _json({"withdrawn": request.app[ADMIN].faults.clear()})
 
 
 async def _withdraw_fault(request: web.Request) -> web.Response:
     number = request.match_info["number"]
-    if not request.app[OPERATED].faults.withdraw(int(number)):
+    if not request.app[ADMIN].faults.withdraw(int(number)):
         raise ApiError(404, "not_found", f"no rule {number} is in force; GET /faults lists them")
     return _json({"withdrawn": 1})
 
 
 async def _end(request: web.Request) -> web.Response:
-    operated, generation_id = request.app[OPERATED], request.match_info["id"]
+    admin, generation_id = request.app[ADMIN], request.match_info["id"]
     end = await _body(request, End)
-    has_ended = await operated.end(generation_id, end.outcome)
+    has_ended = await admin.end(generation_id, end.outcome)
     return _json({"id": generation_id, "outcome": end.outcome, "has_ended": has_ended})
 
 
 async def _body(request: web.Request, model: type[Body]) -> Body:
-    """Read a JSON body. Raises ApiError 400, 413, 415 or 422, which names the field."""
+    """Return the checked JSON body. Raises ApiError 400, 413, 415 or 422, which names the field."""
     if request.content_type != "application/json":
         raise ApiError(415, "unsupported_media_type", "send Content-Type: application/json")
     try:

@@ -1,4 +1,4 @@
-"""The report on what clients did, read from the books and written to a file."""
+"""Read the report on what clients did from the database, and write it to a file."""
 
 import os
 import secrets
@@ -14,14 +14,15 @@ from batchkiln_service.db.setup import FILE_NAME, calendar_of, with_rules
 
 
 def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
-    """Report what the books in a state folder say, also while no service runs; default instant: the last request's.
+    """Return the report from a state folder, whether or not the service is running.
 
-    Limits and days are those of the service's last start. Only reads. Not for the event loop's thread. Raises
-    sqlite3.Error when the books cannot be read, OSError when there are none, `DatabaseVersionError`.
+    `now_ms` defaults to the instant of the last request. Limits and days are those of the service's last start. Read-
+    only, and blocking: do not call it in the event loop's thread. Raises sqlite3.Error if the database cannot be read,
+    OSError if there is none, and `DatabaseVersionError`.
     """
     path = config.state_dir / FILE_NAME
     if not path.exists():
-        raise FileNotFoundError(f"no service has kept books in {config.state_dir}")
+        raise FileNotFoundError(f"there is no service database in {config.state_dir}")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         check_version(connection, path)
@@ -30,7 +31,7 @@ def read_report(config: ServiceConfig, *, now_ms: int | None = None) -> Report:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write a report as JSON; whoever reads the file finds it whole, or as it was before. Raises OSError."""
+    """Write a report as JSON. The file is replaced atomically. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

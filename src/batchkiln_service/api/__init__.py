@@ -1,1 +1,1 @@
-"""The API over HTTP: routes, bodies, and what happens to every request."""
+"""The API over HTTP: routes, handlers, faults and the request log."""

@@ -1,4 +1,4 @@
-"""Replies that tell something else than the books: a wrong date, a wrong cost, a wrong creation."""
+"""Faults that falsify a reply: its date, a record's cost, or a record's creation time."""
 
 import json
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from batchkiln_service.clock import iso
 from batchkiln_service.context import CONTEXT
 from batchkiln_service.faults import FaultRule
 
-# Where a reply holds by how many milliseconds its date is wrong.
+# The key under which a reply stores the error of its Date, in milliseconds.
 WRONG_BY_MS: Final = web.ResponseKey("wrong_by_ms", int)
 
 _YEAR_SECONDS: Final = 365 * 86_400.0
@@ -19,14 +19,14 @@ _UNENDED: Final = frozenset({"pending", "processing"})
 
 
 def tell_wrong_date(request: web.Request, response: web.StreamResponse, fault: FaultRule) -> None:
-    """Let the reply's `Date` be wrong, and by another amount every second: no two such replies agree."""
+    """Falsify the `Date` of a reply by an amount that changes every second, so that no two replies agree."""
     seconds = _YEAR_SECONDS if fault.seconds is None else fault.seconds
     second = request.app[CONTEXT].clock.now_ms() // 1000
     response[WRONG_BY_MS] = round(seconds * 1000) + second % 997 * 60_000
 
 
 def with_untruth(response: web.StreamResponse, fault: FaultRule) -> web.StreamResponse:
-    """Return a record that tells another cost or creation; any other reply as it is."""
+    """Return a record with a falsified cost or creation time; any other reply unchanged."""
     if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
         return response
     record: dict[str, Any] = json.loads(response.body)

@@ -1,4 +1,4 @@
-"""Faults at work: answering in place of a handler, and spoiling a reply after the work is done."""
+"""Apply faults: reply in place of a handler, or spoil a reply after the handler has run."""
 
 import asyncio
 import math
@@ -20,13 +20,13 @@ from batchkiln_service.transport import firewall
 from batchkiln_service.transport.access_log import CODE
 from batchkiln_service.transport.bodies import refusal
 
-_RESET: Final = struct.pack("ii", 1, 0)  # linger for no time at all: closing then sends RST, not FIN
+_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: closing sends RST instead of FIN
 _STORAGE_ERROR: Final = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>{message}</Message></Error>\n'
 )
 
 
-IS_REPLAY: Final = web.RequestKey("is_replay", bool)  # of a create: it was accepted before
+IS_REPLAY: Final = web.RequestKey("is_replay", bool)  # set for a create that was accepted before
 _DENIALS: Final = (
     ApiError(402, "insufficient_credits", "the balance does not cover the request"),
     ApiError(403, "credits_required", "generation needs a subscription or remaining purchased credits"),
@@ -39,14 +39,14 @@ _DENIALS: Final = (
 
 
 def blocked() -> web.Response:
-    """Return what the edge firewall answers."""
+    """Return the firewall's reply."""
     response = web.Response(status=403, text=firewall.PAGE, content_type="text/html")
     response[CODE] = "edge_blocked"
     return response
 
 
 def reply_instead(request: web.Request, fault: FaultRule) -> web.StreamResponse:
-    """Answer in place of the handler."""
+    """Return a fault's reply in place of the handler's."""
     match fault.kind:
         case "throttle":
             wait = math.ceil(fault.seconds or 1)
@@ -66,14 +66,14 @@ def reply_instead(request: web.Request, fault: FaultRule) -> web.StreamResponse:
 
 
 def sent_status(fault: FaultRule, response: web.StreamResponse) -> int:
-    """Return the status for the log: 0 when the connection was reset."""
+    """Return the status for the log; 0 for a reset connection."""
     return 0 if fault.kind == "reset_before" else response.status
 
 
 async def spoil_reply(
     request: web.Request, response: web.StreamResponse, late: Sequence[FaultRule]
 ) -> web.StreamResponse:
-    """Spoil the reply, by each fault in turn; the work is done."""
+    """Apply the faults to the handler's reply, in order, and return the result."""
     for fault in late:
         match fault.kind:
             case "slow":
@@ -94,13 +94,13 @@ async def spoil_reply(
 
 
 def _denied(request: web.Request) -> web.Response:
-    """Refuse a replay as a service does that looks at what changes with time before it looks the key up."""
+    """Return the refusal of a replay, as by a service that checks the current state before the idempotency key."""
     key = request.headers.get("Idempotency-Key", "")
     return refusal(_DENIALS[crc32(key.encode()) % len(_DENIALS)])
 
 
 def _storage_failure(fault: FaultRule) -> web.Response:
-    """Answer as storages do, in XML."""
+    """Return an error of the storage, in XML."""
     status, code, message = 500, "InternalError", "The storage has failed."
     if fault.kind == "storage_unavailable":
         status, code, message = 503, "SlowDown", "The storage is busy; come back later."
@@ -112,7 +112,7 @@ def _storage_failure(fault: FaultRule) -> web.Response:
 
 
 async def _cut(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Promise the whole body, send half, close."""
+    """Announce the whole body, send half of it, and close the connection."""
     whole = await _in_memory(request, response)
     if whole is None or not isinstance(body := whole.body, bytes):
         return response
@@ -126,7 +126,7 @@ async def _cut(request: web.Request, response: web.StreamResponse) -> web.Stream
 
 
 async def _lengthened(request: web.Request, response: web.StreamResponse, extra_bytes: int) -> web.StreamResponse:
-    """Send, or keep, more or fewer bytes than there are; what is sent keeps the promise of its Content-Length."""
+    """Send or store more or fewer bytes than there are. Content-Length matches what is sent."""
     if request.method == hdrs.METH_PUT:
         if response.status == web.HTTPOk.status_code:
             path = request.app[CONTEXT].asset_dir / request.match_info["asset_id"]
@@ -138,14 +138,14 @@ async def _lengthened(request: web.Request, response: web.StreamResponse, extra_
 async def _in_memory(
     request: web.Request, response: web.StreamResponse, *, extra_bytes: int = 0
 ) -> web.Response | None:
-    """Return a reply with its body at hand; None when it has none that could be spoiled."""
+    """Return a reply with its body in memory; None if it has no body to spoil."""
     if isinstance(response, FileReply):
         return await response.in_memory(request, extra_bytes=extra_bytes)
     return response if isinstance(response, web.Response) and isinstance(response.body, bytes) else None
 
 
 def _drop(request: web.Request, *, is_abrupt: bool) -> None:
-    """Close the connection, with a reset when it is to be abrupt."""
+    """Close the connection; send a reset if `is_abrupt`."""
     if request.transport is None:
         return
     if not is_abrupt:

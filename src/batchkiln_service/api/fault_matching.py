@@ -1,4 +1,4 @@
-"""Which faults strike a request: what it asks for itself, and what the rules say of its subject."""
+"""Select the faults of a request: those it asks for, and those of the active rules that match it."""
 
 import sqlite3
 from typing import Final
@@ -20,7 +20,7 @@ Facts = tuple[str | None, str | None, str | None]  # account, model, prompt
 
 
 async def faults_of(request: web.Request, names: frozenset[str], asking: Credentials | None) -> RequestFaults:
-    """Draw what strikes a request. Raises ApiError 400 when it asks for a fault that there is not."""
+    """Return the faults of a request. Raises ApiError 400 if it asks for an unknown fault."""
     context = request.app[CONTEXT]
     asked = _asked_for(request, names) if context.config.request_faults else []
     subject = Subject(names, request.method, request.path.removeprefix(PREFIX))
@@ -40,7 +40,7 @@ def _asked_for(request: web.Request, names: frozenset[str]) -> list[FaultRule]:
 
 
 async def _facts_of(request: web.Request, context: Context, key_sha256: str | None) -> Facts:
-    """Find out what a rule that looks closer may ask for; None for each that cannot be known."""
+    """Return the account, model and prompt of a request for rules that match on them; None for each unknown one."""
     model, prompt = await _asked_in_body(request)
     generation_id = request.match_info.get("id") or request.match_info.get("generation_id")
     asset_id = request.match_info.get("asset_id")
@@ -49,8 +49,8 @@ async def _facts_of(request: web.Request, context: Context, key_sha256: str | No
         holder = None if key_sha256 is None else find_owner(connection, key_sha256)
         account = holder.account if holder else None
         if generation_id and (record := find_generation(connection, generation_id)) is not None:
-            drawing = find_render_spec(connection, generation_id)
-            return account or record.generation.account, drawing.model, drawing.prompt
+            render_spec = find_render_spec(connection, generation_id)
+            return account or record.generation.account, render_spec.model, render_spec.prompt
         if asset_id and (asset := find_asset(connection, asset_id)) is not None:
             return account or asset.account, None, None
         return account, model, prompt
@@ -58,11 +58,11 @@ async def _facts_of(request: web.Request, context: Context, key_sha256: str | No
     try:
         return await context.database.run(find)
     except sqlite3.Error:
-        return None, model, prompt  # whatever is wrong with the books, the handler is the one to meet it
+        return None, model, prompt  # the handler meets the same database error and reports it
 
 
 async def _asked_in_body(request: web.Request) -> tuple[str | None, str | None]:
-    """Return model and prompt of a body; its handler is given the same bytes, and judges them."""
+    """Return the model and prompt of a JSON body. The handler reads the same bytes again."""
     if request.method != hdrs.METH_POST:
         return None, None
     content = await received(request)

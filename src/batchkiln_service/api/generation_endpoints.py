@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from batchkiln_service.api.fault_injection import IS_REPLAY
-from batchkiln_service.api.handling import ApiCall, answered, read_body
+from batchkiln_service.api.handling import ApiCall, execute, read_body
 from batchkiln_service.api.scripted_outcomes import with_outcome_fault, with_prompt_directives
 from batchkiln_service.clock import iso
 from batchkiln_service.context import Context
@@ -28,7 +28,7 @@ from batchkiln_service.rules.replies import Cost, GenerationRecord, OutputLink, 
 from batchkiln_service.rules.validation import IDEMPOTENCY_KEY, GenerationRequest, check_request
 from batchkiln_service.transport.bodies import deferred, error_of, reply
 
-PENDING_SECONDS: Final = 1.5  # between acceptance and the start of the work
+PENDING_SECONDS: Final = 1.5  # from acceptance to the start of the work
 
 
 async def create_image(request: web.Request, call: ApiCall) -> web.StreamResponse:
@@ -46,11 +46,11 @@ async def quote(request: web.Request, call: ApiCall) -> web.StreamResponse:
     _, checked = await read_body(request, call, partial(check_request, catalog=call.context.catalog))
 
     def work(connection: sqlite3.Connection, caller: Caller) -> int:
-        asked = checked.get()
-        resolve_inputs(connection, caller.account, asked.input_urls, now_ms=caller.now_ms)
-        return asked.cost_credits
+        wanted = checked.get()
+        resolve_inputs(connection, caller.account, wanted.input_urls, now_ms=caller.now_ms)
+        return wanted.cost_credits
 
-    _, cost_credits = await answered(call, work)
+    _, cost_credits = await execute(call, work)
     return reply(Quote(cost_credits=cost_credits))
 
 
@@ -75,8 +75,8 @@ async def poll(request: web.Request, call: ApiCall) -> web.StreamResponse:
         mark_polled(connection, record.generation.id, caller.now_ms, is_heard=not call.faults.loses_reply)
         return record
 
-    caller, record = await answered(call, work, gate=gate)
-    return reply(_shown(request, call, record, caller.now_ms))
+    caller, record = await execute(call, work, gate=gate)
+    return reply(_record_of(request, call, record, caller.now_ms))
 
 
 async def _create(request: web.Request, call: ApiCall, kind: Kind) -> web.StreamResponse:
@@ -92,18 +92,18 @@ async def _create(request: web.Request, call: ApiCall, kind: Kind) -> web.Stream
         record = None if generation_id is None else find_generation(connection, generation_id)
         request[IS_REPLAY] = record is not None
         if record is None:
-            record = _entered(connection, call, caller, sent, checked.get())
+            record = _insert(connection, call, caller, sent, checked.get())
         entry.generation_id = record.generation.id
         return record
 
-    caller, record = await answered(call, work, status=202)
-    if record.drawing is not None:
-        context.renderer.start(record.generation.id, record.drawing)
-    return reply(_shown(request, call, record, caller.now_ms), 202)
+    caller, record = await execute(call, work, status=202)
+    if record.render_spec is not None:
+        context.renderer.start(record.generation.id, record.render_spec)
+    return reply(_record_of(request, call, record, caller.now_ms), 202)
 
 
 def _idempotency_key(request: web.Request) -> str:
-    """Service rule 4.1. Of two keys nobody can say which one a replay would have."""
+    """Return the Idempotency-Key. Raises ApiError 400 unless exactly one is well formed. Service rule 4.1."""
     match request.headers.getall("Idempotency-Key", []):
         case [key] if IDEMPOTENCY_KEY.fullmatch(key):
             return key
@@ -115,34 +115,34 @@ def _bad_key(message: str) -> ApiError:
     return ApiError(400, "invalid_idempotency_key", message)
 
 
-def _entered(
-    connection: sqlite3.Connection, call: ApiCall, caller: Caller, sent: Sent, asked: GenerationRequest
+def _insert(
+    connection: sqlite3.Connection, call: ApiCall, caller: Caller, sent: Sent, wanted: GenerationRequest
 ) -> Record:
-    """Check what needs the books, and enter the generation."""
+    """Check the request against the database, and insert the generation."""
     context = call.context
     if is_api_key(connection, digest_of(sent.idempotency_key)):
         raise _bad_key("the Idempotency-Key is an API key, and would be kept in clear; make up another, and new keys")
-    assets = resolve_inputs(connection, caller.account, asked.input_urls, now_ms=caller.now_ms)
-    new = _planned(context, caller, sent, asked, assets)
+    assets = resolve_inputs(connection, caller.account, wanted.input_urls, now_ms=caller.now_ms)
+    new = _new_generation(context, caller, sent, wanted, assets)
     context.creates.check(connection, new)
-    fate = call.outcome_fault(OUTCOME)  # not before it is sure that there is a generation
-    new = with_prompt_directives(connection, with_outcome_fault(new, fate), asked.prompt)
+    fate = call.outcome_fault(OUTCOME)  # only once the generation is certain to be created
+    new = with_prompt_directives(connection, with_outcome_fault(new, fate), wanted.prompt)
     if (context.config.instant or context.config.tiny_media) and new.outcome == "success":
-        new = replace(new, output=context.renderer.instant(new.drawing))
+        new = replace(new, output=context.renderer.instant(new.render_spec))
     context.creates.enter(connection, new)
     settle(connection, caller.account, caller.now_ms)
     record = find_generation(connection, new.id)
     assert record is not None
     is_owed = record.output is None and new.outcome == "success"
-    return replace(record, drawing=new.drawing if is_owed else None)
+    return replace(record, render_spec=new.render_spec if is_owed else None)
 
 
-def _planned(
-    context: Context, caller: Caller, sent: Sent, asked: GenerationRequest, asset_ids: tuple[str, ...]
+def _new_generation(
+    context: Context, caller: Caller, sent: Sent, wanted: GenerationRequest, asset_ids: tuple[str, ...]
 ) -> NewGeneration:
-    """Draw how long the generation takes, and lay down how its output looks."""
-    width, height = asked.size_pixels
-    pending_ms, work_ms = _durations_ms(context, f"{caller.account}:{sent.idempotency_key}", asked)
+    """Return the new generation with random durations and the specification of its output."""
+    width, height = wanted.size_pixels
+    pending_ms, work_ms = _durations_ms(context, f"{caller.account}:{sent.idempotency_key}", wanted)
     return NewGeneration(
         id=context.new_id("gen"),
         account=caller.account,
@@ -150,39 +150,39 @@ def _planned(
         idempotency_key=sent.idempotency_key,
         path=sent.path,
         body_sha256=sent.body_sha256,
-        model=asked.model.id,
-        cost_credits=asked.cost_credits,
-        max_cost_credits=asked.max_cost_credits,
+        model=wanted.model.id,
+        cost_credits=wanted.cost_credits,
+        max_cost_credits=wanted.max_cost_credits,
         created_at_ms=caller.now_ms,
         processing_at_ms=caller.now_ms + pending_ms,
         finish_at_ms=caller.now_ms + pending_ms + work_ms,
         outcome="success",
         rehearsed_prompt=None,
-        drawing=RenderSpec(
-            kind=asked.model.kind,
-            mode=asked.mode,
-            model=asked.model.id,
-            prompt=asked.prompt,
+        render_spec=RenderSpec(
+            kind=wanted.model.kind,
+            mode=wanted.mode,
+            model=wanted.model.id,
+            prompt=wanted.prompt,
             width=width,
             height=height,
-            output_format=asked.output_format,
-            duration_seconds=asked.duration_seconds,
-            with_audio=asked.generate_audio,
-            image_mode=asked.image_mode,
+            output_format=wanted.output_format,
+            duration_seconds=wanted.duration_seconds,
+            with_audio=wanted.generate_audio,
+            image_mode=wanted.image_mode,
             asset_ids=asset_ids,
         ),
     )
 
 
-def _durations_ms(context: Context, subject: str, asked: GenerationRequest) -> tuple[int, int]:
+def _durations_ms(context: Context, subject: str, wanted: GenerationRequest) -> tuple[int, int]:
     scale = 0.0 if context.config.instant else context.config.duration_scale
     seconds = context.dice.duration_seconds(
-        subject, mean=asked.model.typical_seconds, spread=asked.model.spread_seconds
+        subject, mean=wanted.model.typical_seconds, spread=wanted.model.spread_seconds
     )
     return round(PENDING_SECONDS * 1000 * scale), round(seconds * 1000 * scale)
 
 
-def _shown(request: web.Request, call: ApiCall, record: Record, now_ms: int) -> GenerationRecord:
+def _record_of(request: web.Request, call: ApiCall, record: Record, now_ms: int) -> GenerationRecord:
     """Return the record of Service section 2.1."""
     generation = record.generation
     status = status_at(generation, now_ms, retention_ms=call.context.retention_ms)

@@ -1,4 +1,4 @@
-"""How a handler gets its work into the books, its refusal out of them, and its reply into the log."""
+"""Run a handler's work in one database transaction, and record the request in the log."""
 
 import asyncio
 import sqlite3
@@ -20,41 +20,41 @@ from batchkiln_service.transport.bodies import Deferred, parse_json, received
 
 Answer = TypeVar("Answer")
 Asked = TypeVar("Asked")
-LARGE_BYTES: Final = 32 * 1024  # a body that would keep the loop from others for milliseconds is read in a thread
+LARGE_BYTES: Final = 32 * 1024  # larger bodies would block the event loop for milliseconds: a thread parses them
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A request on its way through its handler: its row in the log, and what is to strike it."""
+    """An API request: the service's context, the request's log entry, and its faults."""
 
     context: Context
     entry: Entry
     faults: RequestFaults
 
     def outcome_fault(self, kinds: frozenset[str]) -> FaultRule | None:
-        """Return what misbehaviour of these kinds strikes what the request has made, if any."""
+        """Return the fault of these kinds that applies to the generation or link of this request, if any."""
         return self.faults.draw(kinds)
 
 
-async def answered(
+async def execute(
     call: ApiCall,
     work: Callable[[sqlite3.Connection, Caller], Answer],
     *,
     status: int = 200,
     gate: Callable[[sqlite3.Connection, Caller], None] | None = None,
 ) -> tuple[Caller, Answer]:
-    """Admit a request, do its work and log it in one transaction. Raises the `ApiError` of a refusal.
+    """Authenticate a request, run its work and log it, in one transaction. Raises `ApiError` for a refusal.
 
-    Returns when it is on disk: a 202 is never sent for something a crash could forget. Who is asking comes with the
-    one instant of the request, for whatever is still to be told of the answer.
+    Returns after the commit is on disk, so a 202 is never sent for a generation that a crash could lose. The returned
+    caller has the one instant at which everything about the reply is decided.
     """
     context, entry = call.context, call.entry
-    # From here on requests are in one order. Stamped at its head, one whose body came slowly would stand behind
-    # later ones, and a window that looks a number of requests back would be too strict or too lenient.
+    # Requests are ordered from here on. By the instant of its head, a slow request would follow later ones in
+    # the log, and the sliding windows would be too strict or too lenient.
     now_ms = context.clock.now_ms()
 
     def job(connection: sqlite3.Connection) -> tuple[Caller, Answer] | ApiError:
-        return context.admission.answer(
+        return context.admission.admit(
             connection,
             entry,
             partial(work, connection),
@@ -72,11 +72,11 @@ async def answered(
 async def read_body(
     request: web.Request, call: ApiCall, check: Callable[[object], Asked]
 ) -> tuple[Deferred[bytes], Deferred[Asked]]:
-    """Read and check a body, of those who have a key: for others nobody takes that trouble.
+    """Read and check the body, but only of a known API key. Raises `ApiError` for other callers.
 
-    Raises the `ApiError` of who has none. What is wrong with the body is told in its turn, by `answered`.
+    An error in the body is kept and raised by `execute`, after the checks that come first.
     """
-    await _turn_strangers_away(call)
+    await _refuse_unknown(call)
     content = await received(request)
 
     def checked() -> Deferred[Asked]:
@@ -87,20 +87,20 @@ async def read_body(
     return content, checked()
 
 
-async def told(
+async def log_response(
     context: Context, entry: Entry | None, final: LoggedResponse, *, struck: tuple[str, Sequence[str]] | None = None
 ) -> None:
-    """See that the log says what is going to be sent; `struck` are an endpoint and what has struck there.
+    """Record the final reply in the log. `struck` is an endpoint and the kinds of faults applied there.
 
-    Costs nothing where the books know already. When they cannot be written, the client still gets its reply.
+    Does nothing if the log already has the reply. A database error is ignored: the client still gets its reply.
     """
-    if (entry is None or entry.told == final) and struck is None:
+    if (entry is None or entry.response == final) and struck is None:
         return
     now_ms = context.clock.now_ms()
 
     def job(connection: sqlite3.Connection) -> None:
-        if entry is not None and entry.told != final:
-            context.admission.tell(connection, entry, final)
+        if entry is not None and entry.response != final:
+            context.admission.correct_log(connection, entry, final)
         if struck is not None:
             endpoint, kinds = struck
             record_applied(connection, kinds, endpoint=endpoint, at_ms=now_ms)
@@ -111,7 +111,7 @@ async def told(
         await context.database.run(job)
 
 
-async def _turn_strangers_away(call: ApiCall) -> None:
+async def _refuse_unknown(call: ApiCall) -> None:
     context, entry = call.context, call.entry
     asking = entry.arrival.credentials
     if asking is None or context.admission.knows(asking):
@@ -123,9 +123,9 @@ async def _turn_strangers_away(call: ApiCall) -> None:
 
 
 async def _committed(call: ApiCall, job: Callable[[sqlite3.Connection], Answer]) -> Answer:
-    """Run a job that may write the request's row; when it fails, there is none."""
+    """Run a job that may insert the log row of the request; forget the row if the job fails."""
     try:
         return await call.context.database.run(job)
     except Exception:
-        call.entry.row_id = call.entry.told = None
+        call.entry.row_id = call.entry.response = None
         raise

@@ -1,4 +1,4 @@
-"""What happens to every request before and after its handler."""
+"""The middleware of all requests: firewall, authentication data, faults, error replies and the Date header."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from batchkiln_service.api.false_replies import WRONG_BY_MS
 from batchkiln_service.api.fault_injection import blocked, reply_instead, sent_status, spoil_reply
 from batchkiln_service.api.fault_matching import faults_of
-from batchkiln_service.api.handling import ApiCall, told
+from batchkiln_service.api.handling import ApiCall, log_response
 from batchkiln_service.context import CONTEXT, PREFIX
 from batchkiln_service.db.database import is_passing
 from batchkiln_service.db.keys import digest_of
@@ -23,13 +23,13 @@ from batchkiln_service.transport.connections import SERVER
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ApiHandler = Callable[[web.Request, ApiCall], Awaitable[web.StreamResponse]]
-BOOKS_RETRY_SECONDS: Final = 5  # until books that were busy, or a disk that was full, are worth another try
+BOOKS_RETRY_SECONDS: Final = 5  # the Retry-After for a busy database or a full disk
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One endpoint: its kind in the request log, and the names that fault rules know it by."""
+    """An endpoint: its route, its kind in the request log, and its names in fault rules."""
 
     method: str
     path: str
@@ -40,14 +40,14 @@ class Route:
 
 
 async def set_date(request: web.Request, response: web.StreamResponse) -> None:
-    """Every reply tells the service's time: clients learn its day and hour from it. And whose reply it is."""
+    """Set Date to service time, from which clients learn the service's clock, and Server."""
     response.headers[hdrs.SERVER] = SERVER
     response.headers[hdrs.DATE] = http_date(request.app[CONTEXT].clock.now_ms() + response.get(WRONG_BY_MS, 0))
 
 
 @web.middleware
-async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Apply the edge firewall, and answer for paths and methods that do not exist."""
+async def firewall_and_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Apply the firewall, and turn unknown paths and methods into error replies."""
     context = request.app[CONTEXT]
     if (resource := request.match_info.route.resource) is not None:
         request[ROUTE] = resource.canonical
@@ -55,10 +55,10 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await _routed(request, handler)
     arrival = Arrival("other", request.get(ROUTE, UNKNOWN_PATH), request.remote or "", context.clock.now_ms())
     request[ENTRY] = entry = Entry(arrival)
-    is_admitted = context.edge.admits(arrival.ip, arrival.arrived_at_ms)
+    is_admitted = context.firewall.admits(arrival.ip, arrival.arrived_at_ms)
     response = await _routed(request, handler) if is_admitted else blocked()
-    if request[ENTRY] is entry:  # no endpoint has taken it up
-        await told(context, entry, LoggedResponse(response.status, response.get(CODE)))
+    if request[ENTRY] is entry:  # not handled by an endpoint
+        await log_response(context, entry, LoggedResponse(response.status, response.get(CODE)))
     return response
 
 
@@ -74,7 +74,7 @@ async def _routed(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def endpoint(route: Route) -> Handler:
-    """Wrap an API handler: faults, then the key, then the Origin, then the work, then faults again."""
+    """Return the handler of a route, with faults before and after it."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         credentials = None if route.is_public else _credentials(request)
@@ -84,80 +84,80 @@ def endpoint(route: Route) -> Handler:
         def work(faults: RequestFaults) -> Awaitable[web.StreamResponse]:
             return route.handler(request, ApiCall(request.app[CONTEXT], entry, faults))
 
-        return await _among_faults(request, route.names, work, entry)
+        return await _with_faults(request, route.names, work, entry)
 
     return handle
 
 
-def stored(handler: Handler, names: frozenset[str]) -> Handler:
-    """Wrap a storage handler: faults only, and nothing is logged."""
+def storage_endpoint(handler: Handler, names: frozenset[str]) -> Handler:
+    """Return a storage handler with faults. Storage requests are not logged."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await _among_faults(request, names, lambda _: handler(request), None)
+        return await _with_faults(request, names, lambda _: handler(request), None)
 
     return handle
 
 
-async def _among_faults(
+async def _with_faults(
     request: web.Request,
     names: frozenset[str],
     work: Callable[[RequestFaults], Awaitable[web.StreamResponse]],
     entry: Entry | None,
 ) -> web.StreamResponse:
-    """Do the work of a request and spoil its reply, or misbehave in place of it, as the faults want it."""
+    """Run the work of a request and spoil its reply, or reply in its place, as its faults require."""
     context = request.app[CONTEXT]
     try:
         faults = await faults_of(request, names, entry.arrival.credentials if entry else None)
     except ApiError as error:
-        await told(context, entry, LoggedResponse(error.status, error.code))
+        await log_response(context, entry, LoggedResponse(error.status, error.code))
         return refusal(error)
-    _note_struck(entry, faults)
+    _log_applied(entry, faults)
     if faults.before is None:
-        response = await _refusals_answered(lambda: work(faults))
+        response = await _with_error_replies(lambda: work(faults))
         status, code = response.status, response.get(CODE)
     else:
         response = reply_instead(request, faults.before)
         status, code = sent_status(faults.before, response), faults.before.kind
-    fault = _note_struck(entry, faults)  # what the request has made may have been struck, too
+    fault = _log_applied(entry, faults)  # includes faults of the created generation or link
     struck = (own_name(names), [rule.kind for rule in faults.struck]) if faults.struck else None
-    await told(context, entry, LoggedResponse(status, code, fault), struck=struck)
+    await log_response(context, entry, LoggedResponse(status, code, fault), struck=struck)
     return await spoil_reply(request, response, faults.late)
 
 
-def _note_struck(entry: Entry | None, faults: RequestFaults) -> str | None:
-    """Return what has struck a request by now, in words, and have it in the request's row."""
+def _log_applied(entry: Entry | None, faults: RequestFaults) -> str | None:
+    """Return the kinds of the applied faults, joined, and store them in the log entry."""
     fault = ", ".join(rule.kind for rule in faults.struck) or None
     if entry is not None:
         entry.fault = fault
     return fault
 
 
-async def _refusals_answered(work: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
-    """Turn refusals and accidents into replies."""
+async def _with_error_replies(work: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+    """Turn exceptions into error replies."""
     try:
         return await work()
     except ApiError as error:
         return refusal(error)
-    except Exception as error:  # noqa: BLE001 - a request boundary: one accident must not become another client's
-        return refusal(_accident(error))
+    except Exception as error:  # noqa: BLE001 - a request boundary: one request's error must not affect other clients
+        return refusal(_unexpected(error))
 
 
-def _accident(error: Exception) -> ApiError:
-    """Log what went wrong; return what a client is told: to come again, where that helps. Service section 7."""
+def _unexpected(error: Exception) -> ApiError:
+    """Log an unexpected error; return 503 if a later try may succeed, else 500. Service section 7."""
     if not is_passing(error):
         _log.error("request_failed", exc_info=error)
         return ApiError(500, "internal_error", "the service failed unexpectedly")
-    _log.warning("books_unavailable", exc_info=error)
+    _log.warning("database_unavailable", exc_info=error)
     return ApiError(
         503,
         "unavailable",
-        "the disk cannot be written just now, and nothing was done; send the same again",
+        "the disk cannot be written, and nothing was done; send the same request again",
         retry_after_seconds=BOOKS_RETRY_SECONDS,
     )
 
 
 def _credentials(request: web.Request) -> Credentials:
-    """Take from the headers what tells who is asking; two keys are none. Service rules 5.1 and 5.5."""
+    """Return the credentials in the headers; two Authorization headers count as none. Service rules 5.1 and 5.5."""
     given = request.headers.getall(hdrs.AUTHORIZATION, [])
     scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     key = key.strip()

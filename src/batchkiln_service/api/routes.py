@@ -1,11 +1,11 @@
-"""The web application: its routes."""
+"""The routes of the API and the web application."""
 
 from typing import Final
 
 from aiohttp import HttpVersion11, hdrs, web
 
 from batchkiln_service.api import generation_endpoints, read_endpoints, upload_endpoints
-from batchkiln_service.api.middleware import Route, endpoint, guard, set_date, stored
+from batchkiln_service.api.middleware import Route, endpoint, firewall_and_errors, set_date, storage_endpoint
 from batchkiln_service.context import CONTEXT, PREFIX, Context
 from batchkiln_service.storage import output_download, upload
 from batchkiln_service.transport.bodies import MAX_BODY_BYTES
@@ -26,19 +26,19 @@ ROUTES: Final = (
 
 
 def build_app(context: Context) -> web.Application:
-    """Return the application: the API below its prefix, and the storage beside it."""
-    app = web.Application(middlewares=[guard], client_max_size=MAX_BODY_BYTES)
+    """Return the web application: the API below its prefix, and the storage."""
+    app = web.Application(middlewares=[firewall_and_errors], client_max_size=MAX_BODY_BYTES)
     app[CONTEXT] = context
     for route in ROUTES:
-        app.router.add_route(route.method, PREFIX + route.path, endpoint(route), expect_handler=expected)
-    app.router.add_put(upload.PATH, stored(upload.receive, frozenset({"put"})))
-    app.router.add_get(output_download.PATH, stored(output_download.download, frozenset({"download"})))
+        app.router.add_route(route.method, PREFIX + route.path, endpoint(route), expect_handler=answer_expect)
+    app.router.add_put(upload.PATH, storage_endpoint(upload.receive, frozenset({"put"})))
+    app.router.add_get(output_download.PATH, storage_endpoint(output_download.download, frozenset({"download"})))
     app.on_response_prepare.append(set_date)
     return app
 
 
-async def expected(request: web.Request) -> None:
-    """Ask for the body of a client that waits for it; what else a client may expect is ignored (RFC 9110, 10.1.1)."""
+async def answer_expect(request: web.Request) -> None:
+    """Answer `Expect: 100-continue`; other expectations are ignored (RFC 9110, 10.1.1)."""
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.version >= HttpVersion11:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # the reply itself has not begun
+        request.writer.output_size = 0  # the reply itself has not started

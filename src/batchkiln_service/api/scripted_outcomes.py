@@ -1,11 +1,11 @@
-"""How a generation goes when it is not to succeed in its time: by a fault, or because its prompt asks for it.
+"""Outcomes and durations of generations set by a fault or by directives in the prompt.
 
-A manifest asks by words in its prompts, which travel with the items:
+Directives travel with the items of a manifest:
 
-- `[fail]`: the generation fails and is refunded; `[fail-once]`: only the account's first one of this prompt does
+- `[fail]`: the generation fails and is refunded; `[fail-once]`: only the account's first one of this prompt fails
 - `[cancel]`: the service cancels it
 - `[stay-pending]`: it stays pending until support ends it (`POST /generations/{id}/end` at the operator's port)
-- `[slow]`: it takes ten times as long as it would have
+- `[slow]`: it takes ten times as long
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ SLOW_FACTOR: Final = 10.0
 
 
 def with_outcome_fault(new: NewGeneration, fate: FaultRule | None) -> NewGeneration:
-    """Apply what was switched on, or asked for by the request."""
+    """Return the generation with the outcome or duration that a fault sets."""
     if fate is None:
         return new
     match fate.kind:
@@ -43,7 +43,7 @@ def with_outcome_fault(new: NewGeneration, fate: FaultRule | None) -> NewGenerat
 
 
 def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, prompt: str) -> NewGeneration:
-    """Return the generation with the course and the end that its prompt asks for."""
+    """Return the generation with the outcome and duration that its prompt asks for."""
     if IS_SLOW in prompt:
         new = _slowed(new, more_seconds=None, factor=SLOW_FACTOR)
     if STAYS_PENDING in prompt:
@@ -58,7 +58,7 @@ def with_prompt_directives(connection: sqlite3.Connection, new: NewGeneration, p
 
 
 def _pending(new: NewGeneration, seconds: float | None) -> NewGeneration:
-    """Let it stay pending for that long, or for ever, and then take its time as usual."""
+    """Return the generation with that many seconds before processing; None: it never starts."""
     if seconds is None or new.finish_at_ms is None or new.processing_at_ms is None:
         return replace(new, processing_at_ms=None, finish_at_ms=None)
     begin_ms = new.created_at_ms + round(seconds * 1000)
@@ -66,7 +66,7 @@ def _pending(new: NewGeneration, seconds: float | None) -> NewGeneration:
 
 
 def _slowed(new: NewGeneration, *, more_seconds: float | None, factor: float) -> NewGeneration:
-    """Let its processing take so many seconds more, or else so many times as long."""
+    """Return the generation with `more_seconds` of processing added, or its processing multiplied by `factor`."""
     if new.finish_at_ms is None or new.processing_at_ms is None:
         return new
     work_ms = new.finish_at_ms - new.processing_at_ms

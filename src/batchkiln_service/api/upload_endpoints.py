@@ -1,4 +1,4 @@
-"""POST /uploads and /uploads/complete; the PUT that goes to the storage between them is `storage/receiving.py`."""
+"""POST /uploads and /uploads/complete; `storage/upload.py` has the PUT between them."""
 
 import sqlite3
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import get_args
 
 from aiohttp import web
 
-from batchkiln_service.api.handling import ApiCall, answered, read_body
+from batchkiln_service.api.handling import ApiCall, execute, read_body
 from batchkiln_service.clock import iso
 from batchkiln_service.context import Context
 from batchkiln_service.db.admission import Caller
@@ -26,7 +26,7 @@ from batchkiln_service.transport.bodies import reply
 
 
 async def prepare(request: web.Request, call: ApiCall) -> web.StreamResponse:
-    """POST /uploads: a signed URL and headers per file."""
+    """POST /uploads: return a signed URL and headers for each file."""
     context = call.context
     _, checked = await read_body(request, call, check_uploads)
 
@@ -41,7 +41,7 @@ async def prepare(request: web.Request, call: ApiCall) -> web.StreamResponse:
             link_expires_at_ms=caller.now_ms + round(context.config.upload_link_seconds * 1000),
         )
 
-    caller, assets = await answered(call, work)
+    caller, assets = await execute(call, work)
     early = call.outcome_fault(UPLOAD_LINK)
     dies_at_ms = None if early is None else caller.now_ms + round((early.seconds or 0) * 1000)
     origin = context.origin(request)
@@ -49,19 +49,19 @@ async def prepare(request: web.Request, call: ApiCall) -> web.StreamResponse:
 
 
 async def complete(request: web.Request, call: ApiCall) -> web.StreamResponse:
-    """POST /uploads/complete: looks at the files and gives each its URL; may be repeated."""
+    """POST /uploads/complete: verify the files and return the URL of each; may be repeated."""
     _, checked = await read_body(request, call, check_completion)
 
     def own(connection: sqlite3.Connection, caller: Caller) -> list[Asset]:
         return own_assets(connection, caller.account, checked.get(), now_ms=caller.now_ms)
 
-    caller, _ = await answered(call, own)
+    caller, _ = await execute(call, own)
     completed = await complete_assets(call.context, caller.account, checked.get())
     return reply(AssetList(assets=[_ready(asset, size) for asset, size in completed]))
 
 
 def _ticket_of(context: Context, asset: Asset, dies_at_ms: int | None, *, origin: str) -> UploadTicket:
-    """Return what is told of an upload; its link may die before the time that it promises."""
+    """Return the ticket of an upload. With `dies_at_ms`, its link expires before `expires_at`."""
     link_ends_at_ms = asset.link_expires_at_ms if dies_at_ms is None else min(dies_at_ms, asset.link_expires_at_ms)
     return UploadTicket(
         asset_id=asset.id,

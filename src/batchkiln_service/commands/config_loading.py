@@ -65,7 +65,7 @@ def account_admin(program: HostProgram, state_dir: Path | None) -> Iterator[Acco
     except KeyRefusedError as error:
         raise CommandError(str(error)) from error
     except (OSError, ValueError, sqlite3.Error) as error:
-        raise CommandError(f"the books in {config.state_dir} cannot be used: {error}") from error
+        raise CommandError(f"the database in {config.state_dir} cannot be used: {error}") from error
 
 
 def _root_causes(error: ValidationError) -> list[ErrorDetails]:

@@ -94,7 +94,7 @@ def _report(program: HostProgram, *, state_dir: Path | None) -> None:
     try:
         found = read_report(config)
     except (OSError, ValueError, sqlite3.Error) as error:
-        raise CommandError(f"the books in {config.state_dir} cannot be read: {error}") from error
+        raise CommandError(f"the database in {config.state_dir} cannot be read: {error}") from error
     sys.stdout.write(found.as_json().decode())
     sys.stdout.flush()
 

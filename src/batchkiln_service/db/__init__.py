@@ -1,1 +1,1 @@
-"""What the service remembers, in SQLite: functions of a connection and an instant, called inside database jobs."""
+"""The service's SQLite database: functions of a connection and an instant, called inside database jobs."""

@@ -1,4 +1,4 @@
-"""Where a person asks for keys and credits: beside a server that runs, or while none does, also before the first."""
+"""Administration of keys and credits by commands, whether or not the service is running or has ever run."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -30,54 +30,53 @@ _SQL: Final = load_queries("account_admin")
 
 @dataclass(frozen=True, slots=True)
 class AccountAdmin:
-    """Keys made, listed and revoked, and credits shown and bought. All raise `KeyRefusedError`."""
+    """Creates, lists and revokes keys; shows and buys credits. All methods raise `KeyRefusedError`."""
 
     _connection: sqlite3.Connection
     _calendar: Calendar
 
     def create(self, account: str) -> MadeKey:
-        """Make a key; the reply is the only place where it stands in clear."""
+        """Create a key. Its secret is in the returned value only."""
         with _transaction(self._connection) as connection:
             return create_key(connection, account, now_ms=self._now_ms(), calendar=self._calendar)
 
     def list(self, account: str | None = None) -> Sequence[ApiKey]:
-        """Return the keys of one account, or of all."""
+        """Return the keys of one account, or of all accounts."""
         return list_keys(self._connection, account)
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Revoke a key for good; a running server refuses it from its next request on."""
+        """Revoke a key permanently; a running service refuses it from its next request on."""
         with _transaction(self._connection) as connection:
             return revoke_key(connection, key_id, now_ms=self._now_ms())
 
     def balance(self, account: str) -> CreditBalance:
-        """Return what an account has bought, and what has become of it."""
+        """Return the credit balance of an account."""
         check_account(self._connection, account)
         (found,) = list_balances(self._connection, account)
         return found
 
     def buy(self, account: str, amount: int) -> CreditBalance:
-        """Buy credits; a running server has them for the account's next request."""
+        """Buy credits; a running service can use them from the account's next request on."""
         with _transaction(self._connection) as connection:
             check_account(connection, account)
             buy(connection, account, amount, now_ms=self._now_ms())
         return self.balance(account)
 
     def _now_ms(self) -> int:
-        """Return the instant of service time, without moving the anchor of a server that runs."""
+        """Return the instant of service time, without changing the anchor of a running service."""
         stored = stored_anchor(self._connection)
-        assert stored is not None, "the books were opened without taking up time"
+        assert stored is not None, "the database was opened without resuming its clock"
         last_seen_ms = last_seen_ms_of(self._connection)
         return resume(stored, time_scale=stored.time_scale, start_at_ms=None, last_seen_ms=last_seen_ms).service_ms
 
 
 @contextmanager
 def open_account_admin(config: ServiceConfig) -> Iterator[AccountAdmin]:
-    """Open the books for a person. Raises sqlite3.Error and OSError when they cannot be used.
+    """Open the database for administration. Raises sqlite3.Error and OSError if it cannot be used.
 
-    Books that have no account yet get those of the configuration, with their keys, which raises what
-    `configure_accounts` does; what they buy at first is bought at the first start of the server, by its configuration.
-    Other books are left as the server keeps them, with its days: `config` need not be the one that it runs with, and
-    would revoke keys that are in use.
+    A database without accounts gets those of `config`, with their keys, which raises as `configure_accounts` does.
+    Their first credits are bought when the service starts. A database with accounts is not changed: `config` may
+    differ from the service's own configuration, and would revoke keys that are in use.
     """
     with ExitStack() as stack:
         with opening(config.state_dir):

@@ -1,8 +1,8 @@
-"""Who is asking, who may be answered, and who has to wait: computed from the request log, and written there.
+"""Authentication and rate limits, computed from the request log and recorded there.
 
-Every request leaves a row, also a refused one. Only requests that passed their windows are numbered,
-per account and budget; the row that is `limit` numbers back tells when a window has room again, so a
-check costs two index look-ups however high the limits are.
+Every request has a row, also a refused one. Only requests that passed their windows are numbered, per account and
+budget. The row whose number is `limit` lower determines when a window has room again, so a check takes two index look-
+ups whatever the limits are.
 """
 
 import math
@@ -24,15 +24,15 @@ _SQL: Final = load_queries("admission")
 
 Answer = TypeVar("Answer")
 KEPT_DAYS: Final = 2
-KEPT_MINUTES: Final = 2  # a day of the service may be set to be shorter than its minute
+KEPT_MINUTES: Final = 2  # the configured day may be shorter than the minute
 _COMPLETIONS: Final = "/uploads/complete"
-PRUNE_EVERY: Final = 500  # rows: seldom enough to cost nothing, often enough to bound the file
-PRUNED_AT_ONCE: Final = 2 * PRUNE_EVERY  # more than were written since, and no request waits long for it
+PRUNE_EVERY: Final = 500  # rows between prunings: rare enough to be cheap, frequent enough to bound the file
+PRUNED_AT_ONCE: Final = 2 * PRUNE_EVERY  # more than PRUNE_EVERY, and few enough that no request waits long
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is answered, and the one instant at which everything is decided that is told to it."""
+    """The authenticated caller of a request, and the one instant at which everything about the reply is decided."""
 
     account: str
     key_sha256: str
@@ -40,7 +40,7 @@ class Caller:
 
 
 class Admission:
-    """Checks windows and writes the log. Every method runs inside a database job, but `knows`."""
+    """Authenticates requests, checks windows and writes the log. Methods run in database jobs, except `knows`."""
 
     def __init__(
         self, limits: Limits, calendar: Calendar, *, keeps_all: bool = True, counting: Counting | None = None
@@ -52,9 +52,9 @@ class Admission:
         self._minute_ms = round(limits.minute_seconds * 1000)
         self._minutes = Calendar(0, self._minute_ms)
         self._rows_since_pruning = 0
-        self._known_keys: set[str] = set()  # as many as were ever made; some may have been revoked since
+        self._known_keys: set[str] = set()  # every key ever accepted; some may be revoked since
 
-    def answer(
+    def admit(
         self,
         connection: sqlite3.Connection,
         entry: Entry,
@@ -64,17 +64,16 @@ class Admission:
         status: int = 200,
         gate: Callable[[Caller], None] | None = None,
     ) -> tuple[Caller, Answer] | ApiError:
-        """Identify and admit a request, do its work and log it; a refusal is returned, so that the log is committed.
+        """Authenticate and admit a request, run its work and log it. Return a refusal, so that the log is committed.
 
-        Only then is anything else of the request refused, its body included: who has no key learns nothing,
-        and every request of a key counts in its windows. `gate` may refuse before the windows are asked; like
-        a refusal by a window it is not counted. What has ended by now is settled before anything is decided.
-        Whatever the work had written is undone when it refuses.
+        Any other refusal, also of the body, comes after authentication, and every request of a known key counts in its
+        windows. `gate` may refuse before the windows are checked; like a refusal by a window, its refusal is not
+        counted. Due generations are settled first. The writes of work that refuses are rolled back.
         """
         number: int | None = None
         caller: Caller | None = None
         try:
-            caller = self._identified(connection, entry, now_ms)
+            caller = self._authenticate(connection, entry, now_ms)
             settle(connection, caller.account, now_ms)
             if gate is not None:
                 gate(caller)
@@ -92,31 +91,31 @@ class Admission:
         return caller, result
 
     def refuse_unknown(self, connection: sqlite3.Connection, entry: Entry, *, now_ms: int) -> ApiError | None:
-        """Refuse and log a request of nobody; None when its caller may go on to be answered."""
+        """Refuse and log a request without a valid key; return None if the key is valid."""
         try:
-            self._identified(connection, entry, now_ms)
+            self._authenticate(connection, entry, now_ms)
         except ApiError as refusal:
             self._write(connection, entry, LoggedResponse(refusal.status, refusal.code, entry.fault), now_ms)
             return refusal
         return None
 
     def knows(self, credentials: Credentials) -> bool:
-        """Say whether such a request was let in before, and deserves that its body is read. From any thread."""
+        """Return whether this API key was accepted before, so its request body is worth reading. Thread-safe."""
         return not credentials.has_origin and credentials.key_sha256 in self._known_keys
 
-    def tell(self, connection: sqlite3.Connection, entry: Entry, told: LoggedResponse) -> None:
-        """Let the log say what was told in the end: in a row of its own, unless there is one, which is corrected."""
+    def correct_log(self, connection: sqlite3.Connection, entry: Entry, response: LoggedResponse) -> None:
+        """Record the final reply: correct the row of the request, or insert one."""
         if entry.row_id is None:
-            self._write(connection, entry, told, entry.arrival.arrived_at_ms)
+            self._write(connection, entry, response, entry.arrival.arrived_at_ms)
             return
         connection.execute(
             _SQL["correct_request"],
-            (told.status, told.code, told.fault, entry.row_id),
+            (response.status, response.code, response.fault, entry.row_id),
         )
-        entry.told = told
+        entry.response = response
 
     def prune_in_time(self, connection: sqlite3.Connection, now_ms: int, *, written: int) -> None:
-        """Count rows of the log, and now and then drop those that no window can reach any more."""
+        """Count written rows, and from time to time delete rows that are too old for every window."""
         self._rows_since_pruning += written
         if self._keeps_all or self._rows_since_pruning < PRUNE_EVERY:
             return
@@ -125,14 +124,14 @@ class Admission:
         connection.execute(_SQL["prune_requests"], (now_ms - kept_ms, PRUNED_AT_ONCE))
         connection.execute(_SQL["prune_faults"], (now_ms - kept_ms, PRUNED_AT_ONCE))
 
-    def _identified(self, connection: sqlite3.Connection, entry: Entry, now_ms: int) -> Caller:
-        """Find out whose key it is. Service rules 5.1, 5.4 and 5.5."""
+    def _authenticate(self, connection: sqlite3.Connection, entry: Entry, now_ms: int) -> Caller:
+        """Return the caller. Raises ApiError 401 or 403. Service rules 5.1, 5.4 and 5.5."""
         asking = entry.arrival.credentials
         holder = None
         if asking is not None and asking.key_sha256 is not None:
             holder = find_owner(connection, asking.key_sha256)
         if asking is None or holder is None:
-            raise ApiError(401, "invalid_api_key", "one header Authorization has to hold a valid API key, as Bearer")
+            raise ApiError(401, "invalid_api_key", "one header Authorization must have a valid API key, as Bearer")
         entry.account, entry.key_sha256 = holder.account, holder.key_sha256
         if holder.is_legacy:
             raise ApiError(403, "api_key_upgrade_required", "this key is older than the API; make a new one")
@@ -146,7 +145,7 @@ class Admission:
         return None if is_free else BUDGETS[entry.arrival.kind]
 
     def _next_number(self, connection: sqlite3.Connection, caller: Caller, entry: Entry) -> int | None:
-        """Return the request's number in its budget. Raises ApiError 429 when a window is full."""
+        """Return the request's number in its budget. Raises ApiError 429 if a window is full."""
         budget = self._budget_of(entry)
         if budget is None:
             return None
@@ -160,7 +159,7 @@ class Admission:
             )
             if refusal is not None
         ]
-        if refusals:  # the longer wait: after the shorter one the other window would still be full
+        if refusals:  # the longer wait, because both windows must have room
             raise max(refusals, key=lambda refusal: refusal.retry_after_seconds or 0)
         return last + 1
 
@@ -177,7 +176,7 @@ class Admission:
             wait = self._minutes.wait_seconds(caller.now_ms) if is_full else None
         else:
             wait = self._sliding_wait(connection, caller, budget, last - limit + 1)
-            if wait is not None and self._counting.counts_refused:  # this one takes a place, too
+            if wait is not None and self._counting.counts_refused:  # this request is counted as well
                 wait = self._sliding_wait(connection, caller, budget, last - limit + 2) or math.ceil(
                     self._minute_ms / 1000
                 )
@@ -207,7 +206,7 @@ class Admission:
     def _used_since(
         self, connection: sqlite3.Connection, caller: Caller, budget: str, last: int, periods: Calendar
     ) -> int:
-        """Return how many requests were counted in the present one of some periods."""
+        """Return how many requests were counted in the current period."""
         begin_ms = periods.begin_of(periods.day_of(caller.now_ms))
         row = connection.execute(
             _SQL["first_number_since"],
@@ -219,12 +218,12 @@ class Admission:
         self,
         connection: sqlite3.Connection,
         entry: Entry,
-        told: LoggedResponse,
+        response: LoggedResponse,
         at_ms: int,
         *,
         number: int | None = None,
     ) -> None:
-        record(connection, entry, told, at_ms=at_ms, number=number)
+        record(connection, entry, response, at_ms=at_ms, number=number)
         self.prune_in_time(connection, at_ms, written=1)
 
 

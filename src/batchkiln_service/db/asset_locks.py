@@ -1,4 +1,4 @@
-"""One at a time for each asset: a file that is being verified is not replaced before the books have the verdict."""
+"""Locks for assets: a file is not replaced while it is being verified or deleted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -7,14 +7,14 @@ from weakref import WeakValueDictionary
 
 
 class AssetLocks:
-    """A lock per asset, there while somebody holds or waits for it."""
+    """A lock for each asset; it exists while a task holds it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
     async def held(self, asset_ids: Iterable[str]) -> AsyncIterator[None]:
-        """Hold the locks of all of them, taken in one order, so that two who want several cannot wait for ever."""
+        """Hold the locks of all assets; they are acquired in a fixed order, which prevents deadlocks."""
         locks = [self._locks.setdefault(asset_id, asyncio.Lock()) for asset_id in sorted(set(asset_ids))]
         async with AsyncExitStack() as stack:
             for lock in locks:

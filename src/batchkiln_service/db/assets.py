@@ -1,4 +1,4 @@
-"""Uploaded images in the books: prepared, uploaded, ready; Service section 2.3 and 4, upload flow."""
+"""Uploaded images: prepared, uploaded, ready. Service sections 2.3 and 4, upload flow."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ class FileToUpload:
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """An uploaded image, or one that is still to come."""
+    """An uploaded image, or a prepared upload."""
 
     id: str
     account: str
@@ -38,16 +38,16 @@ class Asset:
     link_expires_at_ms: int
     width: int | None
     height: int | None
-    is_purged: bool = False  # its bytes are deleted
+    is_purged: bool = False  # its file is deleted
 
     @property
     def url(self) -> str:
-        """What generation inputs name it by."""
+        """The URL for `inputs` of a generation."""
         return f"{ASSET_URL}{self.account}/{self.id}"
 
 
 class AssetStore:
-    """The rules of uploads that need the account's limits and days."""
+    """The operations on uploads that need the account's limits and calendar."""
 
     def __init__(self, limits: Limits, calendar: Calendar) -> None:
         self._limits = limits
@@ -64,7 +64,7 @@ class AssetStore:
         expires_at_ms: int,
         link_expires_at_ms: int,
     ) -> list[Asset]:
-        """Enter files to come; they count towards the day's budget from here on. Service section 8."""
+        """Insert prepared uploads; they count in the day's upload budget from now on. Service section 8."""
         if not may_use(connection, account):
             raise ApiError(403, "credits_required", "uploads need a subscription or remaining purchased credits")
         day = self._calendar.day_of(now_ms)
@@ -129,17 +129,17 @@ def find_asset(connection: sqlite3.Connection, asset_id: str) -> Asset | None:
 
 
 def mark_uploaded(connection: sqlite3.Connection, asset_id: str) -> None:
-    """Remember that the bytes of an asset have arrived whole."""
+    """Record that all bytes of an asset have arrived."""
     connection.execute(_SQL["mark_uploaded"], (asset_id,))
 
 
 def mark_ready(connection: sqlite3.Connection, asset_id: str, size_pixels: tuple[int, int]) -> None:
-    """Remember that an asset was looked at and is an image of that size."""
+    """Record that an asset is an image of that size in pixels."""
     connection.execute(_SQL["mark_ready"], (*size_pixels, asset_id))
 
 
 def own_assets(connection: sqlite3.Connection, account: str, asset_ids: Sequence[str], *, now_ms: int) -> list[Asset]:
-    """Return an account's assets. Raises ApiError when one is missing, was never uploaded or is kept no longer."""
+    """Return an account's assets. Raises ApiError if one is unknown, not uploaded or expired."""
     assets = []
     for asset_id in asset_ids:
         asset = find_asset(connection, asset_id)
@@ -156,7 +156,7 @@ def own_assets(connection: sqlite3.Connection, account: str, asset_ids: Sequence
 def resolve_inputs(
     connection: sqlite3.Connection, account: str, urls: Sequence[str], *, now_ms: int
 ) -> tuple[str, ...]:
-    """Return the asset ids behind input URLs: own, ready, not expired. Service rules 2.2.4 and 2.2.5."""
+    """Return the asset ids of input URLs. Raises ApiError for one that cannot be used. Service rules 2.2.4, 2.2.5."""
     return tuple(
         _resolve_input(connection, account, url, name=f"inputs[{index}].url", now_ms=now_ms)
         for index, url in enumerate(urls)
@@ -180,9 +180,9 @@ def _resolve_input(connection: sqlite3.Connection, account: str, url: str, *, na
 def find_expired_assets(
     connection: sqlite3.Connection, *, expired_before_ms: int, abandoned_before_ms: int, limit: int, skipped: int = 0
 ) -> list[str]:
-    """Return a few assets whose bytes are to go: expired ones, and uploads never completed whose link died long ago.
+    """Return a batch of assets whose files are to be deleted: expired ones and abandoned uploads.
 
-    What a generation that is not drawn yet will show stays until it is drawn. The first `skipped` are left out.
+    Inputs of generations that are not rendered yet are kept. The first `skipped` are left out.
     """
     rows = connection.execute(
         _SQL["expired_assets"],
@@ -192,17 +192,17 @@ def find_expired_assets(
 
 
 def mark_assets_purged(connection: sqlite3.Connection, asset_ids: Iterable[str]) -> None:
-    """Remember that the bytes of these assets are gone."""
+    """Record that the files of these assets are deleted."""
     connection.executemany(_SQL["mark_assets_purged"], [(each,) for each in asset_ids])
 
 
 def kept_assets(connection: sqlite3.Connection) -> set[str]:
-    """Return the ids of all assets whose bytes are kept, or may still come."""
+    """Return the ids of all assets whose files exist or may still arrive."""
     return {row["id"] for row in connection.execute(_SQL["kept_assets"])}
 
 
 def first_asset_ends(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
-    """Return the earliest expiry of an asset that is kept, and of the upload link of one that is not complete."""
+    """Return the earliest expiry of a kept asset, and of the upload link of an incomplete one."""
     kept = connection.execute(_SQL["first_expiry"]).fetchone()
     incomplete = connection.execute(_SQL["first_link_expiry"]).fetchone()
     return kept["first"], incomplete["first"]

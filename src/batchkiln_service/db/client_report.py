@@ -1,7 +1,7 @@
-"""What clients did, computed from the books: the numbers of a report.
+"""Computes the report on what clients did.
 
-Everything is asked of one connection that only reads, in one transaction, so that the numbers fit together while the
-service goes on writing; the questions themselves are in `client_report.sql`.
+All queries run on one read-only connection in one transaction, so that the figures are consistent while the service
+goes on writing. The queries are in `client_report.sql`.
 """
 
 import math
@@ -17,7 +17,7 @@ from batchkiln_service.clock import iso
 from batchkiln_service.config import Limits
 from batchkiln_service.db.credits import audit
 from batchkiln_service.db.report import (
-    AccountStanding,
+    AccountStatus,
     AddressUse,
     Creates,
     DayUse,
@@ -50,10 +50,10 @@ _SQL: Final = load_queries("client_report")
 
 
 def read_client_report(path: Path, limits: Limits, calendar: Calendar, *, now_ms: int | None = None) -> Report:
-    """Report what the books in a file say; `now_ms` None means at their last request.
+    """Return the report from a database file; `now_ms` defaults to the last request's instant.
 
-    The service may be running. Takes seconds for a million requests: not for the event loop's thread.
-    Raises sqlite3.Error when the file cannot be read.
+    The service may be running. Takes seconds for a million requests; do not call it in the event loop's thread. Raises
+    sqlite3.Error if the file cannot be read.
     """
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
@@ -64,7 +64,7 @@ def read_client_report(path: Path, limits: Limits, calendar: Calendar, *, now_ms
 def report_of(
     connection: sqlite3.Connection, limits: Limits, calendar: Calendar, *, now_ms: int | None = None
 ) -> Report:
-    """Report what the books say; leaves temporary tables behind. See `read_client_report`."""
+    """Return the report from a connection; temporary tables are left behind. See `read_client_report`."""
     if now_ms is None:
         now_ms = connection.execute(_SQL["period"]).fetchone()["last_ms"] or 0
     return _Reading(connection, limits, calendar, now_ms).report()
@@ -72,7 +72,7 @@ def report_of(
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The questions to one connection, which has a transaction open."""
+    """The queries of one report, on a connection with an open transaction."""
 
     connection: sqlite3.Connection
     limits: Limits
@@ -80,14 +80,14 @@ class _Reading:
     now_ms: int
 
     def report(self) -> Report:
-        """Ask everything."""
+        """Run all queries and return the report."""
         for name in _TEMPORARY:
             self.connection.execute(_SQL[name], self._parameters())
         prompts, findings = self._one("count_prompts"), audit(self.connection)
         return Report(
             period=self._period(),
             accounts=tuple(
-                AccountStanding(**{**row, "has_subscription": bool(row["has_subscription"])})
+                AccountStatus(**{**row, "has_subscription": bool(row["has_subscription"])})
                 for row in self._rows("accounts")
             ),
             requests=tuple(RequestCount(**row) for row in self._rows("requests")),
@@ -216,7 +216,7 @@ class _Reading:
         )
 
     def _spread(self, name: str, account: str = "") -> Spread:
-        """Return how the durations of a name are spread."""
+        """Return the distribution of the durations under a name."""
         row = self._one("spread", subject=name, account=account)
         count = row["n"]
         if not count:
@@ -237,7 +237,7 @@ class _Reading:
 
 
 def _listing(entries: Iterable[Entry], count: int) -> Listing[Entry]:
-    """Return the first entries of `count` in all."""
+    """Return a list of the first of `count` entries."""
     first = tuple(entries)
     return Listing(first, more=count - len(first))
 

@@ -1,5 +1,5 @@
--- What a report asks of the books. Parameters: now_ms; minute_reach_ms, a minute less a millisecond; day_start_ms,
--- day_ms; cap, the length of lists; too_short_below_ms. Temporary tables hold what several questions share.
+-- The queries of a report. Parameters: now_ms; minute_reach_ms, a minute less a millisecond; day_start_ms, day_ms;
+-- cap, the length of lists; too_short_below_ms. Temporary tables hold data that several queries share.
 
 -- name: make_spans
 CREATE TEMP TABLE spans (
@@ -14,7 +14,7 @@ CREATE TEMP TABLE spans (
 );
 
 -- name: fill_spans
--- An end that has come is one also before a request made the service write it down.
+-- A due generation has ended, even if no request has made the service record it yet.
 INSERT INTO spans
 SELECT id, account, model, outcome, created_at_ms, end_ms, coalesce(end_ms, max(:now_ms, created_at_ms)), end_seen_at_ms
 FROM (
@@ -99,7 +99,7 @@ SELECT status, code, count(*) AS requests, count(*) FILTER (WHERE code = fault) 
 FROM requests WHERE status >= 400 GROUP BY status, code ORDER BY requests DESC, status, code;
 
 -- name: creates
--- What came at the instant at which its generation was made has made it; the rest were replays.
+-- A request at the instant at which its generation was created has created it; the others are replays.
 SELECT count(*) AS accepted, count(DISTINCT CASE WHEN r.arrived_at_ms = g.created_at_ms THEN g.id END) AS new
 FROM requests r JOIN generations g ON g.id = r.generation_id
 WHERE r.kind = 'create' AND r.status = 202;
@@ -154,7 +154,7 @@ ORDER BY not_refunded_generations > 1 DESC, charged_credits DESC, first_at_ms, a
 SELECT count(*) AS n, coalesce(sum(not_refunded_generations > 1), 0) AS paid_more_than_once FROM prompt_charges;
 
 -- name: count_overlaps
--- Ends come before begins of the same instant; a generation of no length is never active.
+-- At the same instant, ends are counted before starts; a generation without duration is never active.
 SELECT coalesce(sum(active_before) FILTER (WHERE step = 1), 0) AS pairs,
     coalesce(max(active_before + 1) FILTER (WHERE step = 1), 0) AS most_active_at_once
 FROM (

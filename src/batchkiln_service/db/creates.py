@@ -1,7 +1,7 @@
-"""Creates in the books: replays, the reasons to refuse, and the entry of a new generation with its reserve.
+"""Creates: replays, the checks that need the database, and the insertion of a generation with its reserve.
 
-Every function here takes the connection and the instant; none reads a clock or waits. Refusals are
-raised as `ApiError` and undo what the function had written.
+Every function takes the connection and the instant; none reads a clock or waits. Refusals are raised as `ApiError`,
+and the writes before them are rolled back.
 """
 
 import math
@@ -24,7 +24,7 @@ _SQL: Final = load_queries("creates")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What makes of two creates a request and its replay."""
+    """The identity of a create: requests with equal fields are replays of each other."""
 
     idempotency_key: str
     path: str
@@ -33,7 +33,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class NewGeneration:
-    """A create that passed every check that needs no books."""
+    """A create that passed every check that does not need the database."""
 
     id: str
     account: str
@@ -48,20 +48,20 @@ class NewGeneration:
     processing_at_ms: int | None
     finish_at_ms: int | None
     outcome: Outcome
-    rehearsed_prompt: str | None  # set when the prompt asks to fail the first time
-    drawing: RenderSpec
-    output: Output | None = None  # given when nothing has to be rendered
+    rehearsed_prompt: str | None  # set if the prompt asks to fail the first time
+    render_spec: RenderSpec
+    output: Output | None = None  # set if nothing has to be rendered
 
 
 class CreateStore:
-    """The books' rules that need the account's limits and days."""
+    """The checks and writes that need the account's limits and calendar."""
 
     def __init__(self, limits: Limits, calendar: Calendar) -> None:
         self._limits = limits
         self._calendar = calendar
 
     def replay(self, connection: sqlite3.Connection, caller: Caller, sent: Sent) -> str | None:
-        """Return the generation that an earlier request under this key has made; None when the key is new.
+        """Return the generation of an earlier request with this key; None if the key is new.
 
         Raises ApiError 409 for another body, and 403 for another API key. Service rules 4.2 and 4.3.
         """
@@ -78,7 +78,7 @@ class CreateStore:
         return str(row["generation_id"])
 
     def check(self, connection: sqlite3.Connection, new: NewGeneration) -> None:
-        """Refuse a generation that cannot be paid for or has no place, with the first reason."""
+        """Raise ApiError for the first reason to refuse: access, price, credits, day's budget or active generations."""
         if new.max_cost_credits is not None and new.cost_credits > new.max_cost_credits:
             raise ApiError(
                 422,
@@ -124,7 +124,7 @@ class CreateStore:
             )
 
     def check_poll(self, generation: Generation, now_ms: int) -> None:
-        """Raise ApiError 429 when an active generation is polled too soon. Service rule 4.4."""
+        """Raise ApiError 429 if an active generation is polled too soon. Service rule 4.4."""
         if generation.ended_at_ms is not None:
             return
         wait = poll_wait_seconds(
@@ -148,7 +148,7 @@ def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> No
             new.finish_at_ms,
             new.outcome,
             new.rehearsed_prompt,
-            new.drawing.as_json(),
+            new.render_spec.as_json(),
         ),
     )
     connection.execute(
@@ -160,6 +160,6 @@ def _insert_generation(connection: sqlite3.Connection, new: NewGeneration) -> No
 
 
 def find_by_idempotency_key(connection: sqlite3.Connection, key: str) -> sqlite3.Row | None:
-    """Return the row of the generation that was created with an idempotency key, of whatever account."""
+    """Return the row of the generation created with an idempotency key, in any account."""
     row: sqlite3.Row | None = connection.execute(_SQL["find_by_idempotency_key"], (key,)).fetchone()
     return row

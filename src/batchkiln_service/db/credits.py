@@ -1,7 +1,7 @@
-"""Accounts, their credits in double entry, and what they have used of each day.
+"""Accounts, their credits in double entry, and their use of each day's budgets.
 
-The schema is the guard: a transfer that would take what is not there, settle what was not reserved, or settle it
-twice cannot be written. Functions take the connection and the instant; none reads a clock.
+The schema guards the ledger: it rejects transfers of credits that are not there, and settlements without a reserve or
+a second time. Functions take the connection and the instant; none reads a clock.
 """
 
 import sqlite3
@@ -23,7 +23,7 @@ _SIDES: Final[dict[Movement, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CreditBalance:
-    """What an account has bought in all, and where it is now."""
+    """The credits that an account has bought, and where they are now."""
 
     account: str
     bought_credits: int
@@ -33,7 +33,7 @@ class CreditBalance:
 
 
 def open_account(connection: sqlite3.Connection, name: str, *, subscription: bool) -> None:
-    """Enter an account, which has bought nothing yet; of a known one the subscription follows the configuration."""
+    """Insert an account without credits, or update the subscription of a known one."""
     connection.execute(
         _SQL["upsert_account"],
         (name, subscription),
@@ -41,7 +41,7 @@ def open_account(connection: sqlite3.Connection, name: str, *, subscription: boo
 
 
 def buy_first(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: int) -> int:
-    """Buy what an account begins with, once; return how much that was."""
+    """Buy the account's first credits, once; return how many were bought at its first start."""
     row = connection.execute(_SQL["first_credits"], (account,)).fetchone()
     if row["first_credits"] is not None:
         return int(row["first_credits"])
@@ -57,13 +57,13 @@ def buy(connection: sqlite3.Connection, account: str, amount: int, *, now_ms: in
 
 
 def bought_credits(connection: sqlite3.Connection, account: str) -> int:
-    """Return how many credits an account has bought in all."""
-    (purse,) = list_balances(connection, account)
-    return purse.bought_credits
+    """Return the number of credits that an account has bought."""
+    (balance,) = list_balances(connection, account)
+    return balance.bought_credits
 
 
 def list_balances(connection: sqlite3.Connection, account: str | None = None) -> list[CreditBalance]:
-    """Return what one account has, or all, by name; as far as ends are written down."""
+    """Return the balances of one account or of all, by name, as of the last settlement."""
     rows = connection.execute(
         _SQL["balances"],
         (account,),
@@ -80,7 +80,7 @@ def transfer(
     generation_id: str | None,
     at_ms: int,
 ) -> None:
-    """Move credits between two sides of an account's books. Raises sqlite3.IntegrityError when that cannot be."""
+    """Move credits between two sides of an account's ledger. Raises sqlite3.IntegrityError if the schema rejects it."""
     taken_from, given_to = _SIDES[kind]
     connection.execute(
         _SQL["insert_transfer"],
@@ -89,19 +89,19 @@ def transfer(
 
 
 def balance_credits(connection: sqlite3.Connection, account: str) -> int:
-    """Return what an account has left to spend; what is reserved is not among it."""
+    """Return the available credits of an account, without those reserved."""
     row = connection.execute(_SQL["available_credits"], (account,)).fetchone()
     return int(row["credits"])
 
 
 def may_use(connection: sqlite3.Connection, account: str) -> bool:
-    """Service rule 5.8: an active subscription, or credits left."""
+    """Return whether an account may create: it has a subscription or available credits. Service rule 5.8."""
     row = connection.execute(_SQL["subscription"], (account,)).fetchone()
     return bool(row["subscription"]) or balance_credits(connection, account) > 0
 
 
 def usage_of(connection: sqlite3.Connection, account: str, day: int) -> dict[str, int]:
-    """Return what an account has used on a day: credits, upload_files, upload_bytes."""
+    """Return the use of a day's budgets: credits, upload_files, upload_bytes."""
     row = connection.execute(
         _SQL["day_usage"],
         (account, day),
@@ -118,7 +118,7 @@ def add_usage(
     upload_files: int = 0,
     upload_bytes: int = 0,
 ) -> None:
-    """Count towards a day's budgets; nothing is ever taken back (Service section 8)."""
+    """Add to the use of a day's budgets; it is never reduced (Service section 8)."""
     connection.execute(
         _SQL["add_day_usage"],
         (account, day, credits, upload_files, upload_bytes),
@@ -126,5 +126,5 @@ def add_usage(
 
 
 def audit(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with the books, a sentence each; nothing, unless a constraint has failed to hold."""
+    """Return the inconsistencies of the ledger, a sentence each; empty unless a constraint has failed."""
     return [f"{row['subject']}: {row['fault']}" for row in connection.execute(_SQL["audit"])]

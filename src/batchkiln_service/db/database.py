@@ -1,8 +1,8 @@
-"""SQLite in one thread of its own; jobs that wait together are committed together.
+"""The database thread: jobs that are queued together are committed together.
 
-A job is a function of the connection. It runs inside a savepoint, so that one that raises leaves
-nothing behind and takes no other with it. Its result is handed out only after the commit, and with
-`synchronous=FULL` a commit is on disk: whoever has a result can rely on it after a power cut.
+A job is a function of the connection. It runs in a savepoint, so that a failing job is rolled back without affecting
+others. Its result is delivered after the commit, which `synchronous=FULL` flushes to disk: a delivered result survives
+a power cut.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ DatabaseError = sqlite3.Error
 """What a caller of `LocalService` catches when the state folder cannot be used."""
 
 Job = Callable[[sqlite3.Connection], Result]
-# More would let the first of a batch wait noticeably for the last.
+# A larger batch would delay its first job noticeably.
 MAX_BATCH = 128
-# Grows with every change of `schema.sql`: these books are for rehearsals, and are not carried over.
+# Increase it with every change of `schema.sql`. There are no migrations: the data is only for rehearsals.
 SCHEMA_VERSION = 3
-# What SQLite calls a database without a file.
+# SQLite's name for a database in memory.
 IN_MEMORY = Path(":memory:")
-# How long one process waits for another's transaction: a server under load leaves only short gaps to a command.
+# How long a command waits for another process's transaction; a server under load leaves only short gaps.
 BUSY_SECONDS = 30.0
-# A server's wait: all its clients wait with it, and should rather hear in time that they are to come again.
+# A server's limit is shorter, because all clients wait with it and can retry.
 SERVER_BUSY_SECONDS = 5.0
-# Primary result codes of SQLite for what a later try may not meet: another process, a full disk, one that fails.
+# SQLite's primary result codes for errors that a later try may not meet: a lock, a full disk, a failing disk.
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -52,13 +52,13 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """A job and who waits for its result: a thread, or a task of an event loop."""
+    """A job and the future of its result, of a thread or of an event loop's task."""
 
     job: Job[object]
     future: "Future[object] | asyncio.Future[object]"
 
     def is_wanted(self) -> bool:
-        """Say whether anybody still waits; from here on the future of a thread cannot be cancelled."""
+        """Return whether the result is still wanted; after that a thread's future cannot be cancelled."""
         if isinstance(self.future, asyncio.Future):
             return not self.future.cancelled()
         return self.future.set_running_or_notify_cancel()
@@ -66,7 +66,7 @@ class _Queued:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a job has returned or raised."""
+    """The return value of a job, or its exception."""
 
     value: object = None
     error: Exception | None = None
@@ -79,20 +79,20 @@ class _Result:
 
 
 def is_passing(error: Exception) -> bool:
-    """Say whether disk or books are only unavailable for now; any other error is a mistake of the program."""
+    """Return whether the error is temporary, by the disk or a lock; other errors are bugs."""
     if isinstance(error, OSError):
         return error.errno in PASSING_TROUBLES
-    code = getattr(error, "sqlite_errorcode", None)  # absent where it is not SQLite that complains
+    code = getattr(error, "sqlite_errorcode", None)  # only set for errors that SQLite itself reports
     return code is not None and code & 0xFF in _PASSING
 
 
 def connect(path: Path, schema: str) -> sqlite3.Connection:
-    """Open the file and lay down the schema; the caller closes it.
+    """Open the file and create the schema; the caller closes the connection.
 
-    Raises sqlite3.Error or OSError when it cannot be used, and `DatabaseVersionError`.
+    Raises sqlite3.Error or OSError if the file cannot be used, and `DatabaseVersionError`.
     """
     if path != IN_MEMORY:
-        # A new file is its owner's alone, whatever the umask; SQLite gives its log beside it the same permissions.
+        # A new file is readable by its owner only, whatever the umask; SQLite copies the permissions to the WAL.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
     try:
@@ -106,26 +106,26 @@ def connect(path: Path, schema: str) -> sqlite3.Connection:
 
 
 def _lay_down(connection: sqlite3.Connection, path: Path, schema: str) -> None:
-    """Lay down the schema in an empty file; in another, see that it is this one."""
+    """Create the schema in an empty file; check the version of any other."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        # In one transaction, so that a kill in the middle leaves an empty file.
+        # One transaction, so that a kill leaves either an empty file or a complete schema.
         connection.executescript(f"BEGIN IMMEDIATE; {schema}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
     else:
         check_version(connection, path)
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise `DatabaseVersionError` unless a file has the schema of this version."""
+    """Raise `DatabaseVersionError` unless the file has this version of the schema."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA_VERSION:
         raise DatabaseVersionError(
-            f"{path} was written by another version of the local service (books {version}, this one has"
+            f"{path} was written by another version of the local service (schema {version}, this one has"
             f" {SCHEMA_VERSION}); nothing was changed: name another state folder, or delete this one"
         )
 
 
 class Database:
-    """A connection that only its own thread touches."""
+    """A connection that is used by its own thread only."""
 
     def __init__(self, path: Path, schema: str) -> None:
         self._path = path
@@ -136,23 +136,23 @@ class Database:
         self._thread.start()
 
     def submit(self, job: Job[Result]) -> "Future[Result]":
-        """Queue a job; its result appears after it is committed. May be called from any thread."""
+        """Queue a job and return the future of its result, set after the commit. Thread-safe."""
         future: Future[Result] = Future()
-        self._queue.put(_Queued(job, cast("Future[object]", future)))  # each future gets its own job's result
+        self._queue.put(_Queued(job, cast("Future[object]", future)))  # each future has the type of its job's result
         return future
 
     async def run(self, job: Job[Result]) -> Result:
-        """Queue a job and wait for its result: as `submit`, with less ado, for a task of an event loop."""
+        """Queue a job and wait for its result; cheaper than `submit` for a task of an event loop."""
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._queue.put(_Queued(job, future))
         return cast("Result", await future)
 
     def open(self) -> None:
-        """Wait until the schema stands. Raises what `connect` does."""
+        """Wait until the schema exists. Raises as `connect` does."""
         self._opened.result()
 
     def close(self) -> None:
-        """Finish what is queued, and close the file."""
+        """Run the queued jobs, and close the file."""
         self._queue.put(None)
         self._thread.join()
 
@@ -171,7 +171,7 @@ class Database:
             connection.close()
 
     def _next_batch(self) -> list[_Queued]:
-        """Wait for work; an empty list means that the database is to be closed."""
+        """Wait for jobs and return them; an empty list means that the database is being closed."""
         first = self._queue.get()
         if first is None:
             return []
@@ -189,7 +189,7 @@ class Database:
 
 
 def _run_batch(connection: sqlite3.Connection, batch: list[_Queued]) -> None:
-    """Run jobs in one transaction, then hand their results out."""
+    """Run jobs in one transaction, then deliver their results."""
     running = [queued for queued in batch if queued.is_wanted()]
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -203,13 +203,13 @@ def _run_batch(connection: sqlite3.Connection, batch: list[_Queued]) -> None:
 
 
 def _run_job(connection: sqlite3.Connection, job: Job[object]) -> "_Result":
-    """Run one job in a savepoint; what it raises belongs to whoever waits for it."""
+    """Run a job in a savepoint and return its result or exception."""
     connection.execute("SAVEPOINT job")
     try:
         result = _Result(job(connection))
     except Exception as error:
         if isinstance(error, sqlite3.Error) and not connection.in_transaction:
-            raise  # SQLite has undone the whole batch, as it may when the disk fails
+            raise  # SQLite rolled back the whole transaction, as it may on a disk error
         connection.execute("ROLLBACK TO job")
         result = _Result(error=error)
     connection.execute("RELEASE job")
@@ -217,7 +217,7 @@ def _run_job(connection: sqlite3.Connection, job: Job[object]) -> "_Result":
 
 
 def _hand_out(ran: list[_Queued], results: list["_Result"]) -> None:
-    """Settle the futures; each event loop is woken once for all that is its own."""
+    """Set the futures; each event loop is woken once for all of its futures."""
     of_loops: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[object], _Result]]] = defaultdict(list)
     for queued, result in zip(ran, results, strict=True):
         if isinstance(queued.future, asyncio.Future):
@@ -225,11 +225,11 @@ def _hand_out(ran: list[_Queued], results: list["_Result"]) -> None:
         else:
             result.settle(queued.future)
     for loop, settled in of_loops.items():
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(_settle, settled)
 
 
 def _settle(settled: list[tuple["asyncio.Future[object]", "_Result"]]) -> None:
     for future, result in settled:
-        if not future.done():  # cancelled, when who waited has gone
+        if not future.done():  # cancelled by the waiting task
             result.settle(future)

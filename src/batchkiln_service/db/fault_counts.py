@@ -1,4 +1,4 @@
-"""How often faults were applied, and how far each configured rule has counted, over restarts."""
+"""Counts of applied faults, and the counters of configured rules, which survive restarts."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _SQL: Final = load_queries("fault_counts")
 
 
 def record_applied(connection: sqlite3.Connection, kinds: Iterable[str], *, endpoint: str, at_ms: int) -> None:
-    """Remember which faults have struck a request."""
+    """Record the faults that were applied to a request."""
     connection.executemany(
         _SQL["insert_struck"],
         [(at_ms, kind, endpoint) for kind in kinds],
@@ -19,7 +19,7 @@ def record_applied(connection: sqlite3.Connection, kinds: Iterable[str], *, endp
 
 
 def save_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
-    """Remember how far rules of the configuration have come."""
+    """Save the counters of rules of the configuration."""
     connection.executemany(
         _SQL["replace_tally"],
         [(tally.rule, tally.met, tally.struck) for tally in tallies],
@@ -27,11 +27,11 @@ def save_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> No
 
 
 def find_tallies(connection: sqlite3.Connection) -> list[Tally]:
-    """Return how far rules of the configuration had come."""
+    """Return the saved counters."""
     return [Tally(**row) for row in connection.execute(_SQL["tallies"])]
 
 
 def replace_tallies(connection: sqlite3.Connection, tallies: Iterable[Tally]) -> None:
-    """Forget the rules that have left the configuration, and remember where the others begin."""
+    """Replace all saved counters, which drops those of rules that are no longer configured."""
     connection.execute(_SQL["delete_tallies"])
     save_tallies(connection, tallies)

@@ -1,6 +1,6 @@
-"""Generations in SQLite: found, settled when they end, drawn, polled, purged.
+"""Generations: looked up, settled at their end, rendered, polled, purged.
 
-Every function here takes the connection and the instant; none reads a clock or waits.
+Every function takes the connection and the instant; none reads a clock or waits.
 """
 
 import sqlite3
@@ -14,20 +14,20 @@ from batchkiln_service.rules.render_spec import Output, RenderSpec
 
 _SQL: Final = load_queries("generations")
 
-PURGE_BATCH = 200  # entered at once, so that no request waits long for it
+PURGE_BATCH = 200  # rows per transaction, so that no request waits long
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A generation with its output, if there is one; `drawing` is set when it has yet to be drawn."""
+    """A generation with its output, if there is one; `render_spec` is set if it has yet to be rendered."""
 
     generation: Generation
     output: Output | None
-    drawing: RenderSpec | None = None
+    render_spec: RenderSpec | None = None
 
 
 def settle(connection: sqlite3.Connection, account: str, now_ms: int) -> None:
-    """Write down which generations have ended by now; the schema charges or refunds each with its end, once."""
+    """Record the end of the account's due generations; the schema charges or refunds each once."""
     rows = connection.execute(
         _SQL["due_generations"],
         (account, now_ms),
@@ -53,13 +53,13 @@ def find_generation(connection: sqlite3.Connection, generation_id: str) -> Recor
 
 
 def find_render_spec(connection: sqlite3.Connection, generation_id: str) -> RenderSpec:
-    """Return what a generation has to look like."""
+    """Return the render specification of a generation."""
     row = connection.execute(_SQL["find_render_spec"], (generation_id,)).fetchone()
     return RenderSpec.from_json(row["drawing_json"])
 
 
 def find_unrendered(connection: sqlite3.Connection, limit: int = -1) -> list[tuple[str, RenderSpec]]:
-    """Return the generations whose file is still owed, the oldest first; -1 is all of them."""
+    """Return active generations whose output is not rendered yet, oldest first; `limit` -1 returns all."""
     rows = connection.execute(
         _SQL["unrendered_generations"],
         (limit,),
@@ -68,7 +68,7 @@ def find_unrendered(connection: sqlite3.Connection, limit: int = -1) -> list[tup
 
 
 def settle_unseen(connection: sqlite3.Connection, finished_before_ms: int, now_ms: int) -> None:
-    """Settle what nobody has asked about since it ended, in every account."""
+    """Settle the due generations of all accounts that finished before an instant."""
     rows = connection.execute(
         _SQL["accounts_with_due_generations"],
         (finished_before_ms,),
@@ -80,7 +80,7 @@ def settle_unseen(connection: sqlite3.Connection, finished_before_ms: int, now_m
 def find_expired_files(
     connection: sqlite3.Connection, ended_before_ms: int, *, skipped: int = 0
 ) -> list[tuple[str, str | None]]:
-    """Return a few generations whose retention is over, with their file if they have one; not the first `skipped`."""
+    """Return a batch of expired generations with their file name, if any; the first `skipped` are left out."""
     rows = connection.execute(
         _SQL["expired_files"],
         (ended_before_ms, PURGE_BATCH, skipped),
@@ -89,18 +89,18 @@ def find_expired_files(
 
 
 def mark_purged(connection: sqlite3.Connection, generation_ids: Iterable[str]) -> None:
-    """Remember that nothing of these generations is kept on disk any more."""
+    """Record that the files of these generations are deleted."""
     connection.executemany(_SQL["mark_purged"], [(each,) for each in generation_ids])
 
 
 def kept_files(connection: sqlite3.Connection) -> set[str]:
-    """Return the names of the files of all generations that are retained."""
+    """Return the file names of all retained generations."""
     rows = connection.execute(_SQL["kept_files"])
     return {row["file_name"] for row in rows}
 
 
 def count_expiring(connection: sqlite3.Connection, *, after_ms: int, until_ms: int) -> int:
-    """Return how many files are still kept of generations that ended after the one instant, and not after the other."""
+    """Return how many successes that ended in (`after_ms`, `until_ms`] still have their file."""
     row = connection.execute(
         _SQL["count_expiring"],
         (after_ms, until_ms),
@@ -114,14 +114,14 @@ def count_active(connection: sqlite3.Connection) -> int:
 
 
 def first_end_kept(connection: sqlite3.Connection) -> int | None:
-    """Return the earliest end of a generation that is retained; one that nobody has asked about counts as finished."""
+    """Return the earliest end of a retained generation, recorded or due; None without one."""
     row = connection.execute(_SQL["first_end"]).fetchone()
     unseen = connection.execute(_SQL["first_unsettled_end"]).fetchone()
     return min((end for end in (row["first"], unseen["first"]) if end is not None), default=None)
 
 
 def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int, *, is_heard: bool = True) -> None:
-    """Remember when a generation was last polled, and when its client first heard that it has ended."""
+    """Record a poll, and whether it was the first from which the client learned the generation's end."""
     connection.execute(
         _SQL["mark_polled"],
         (now_ms, generation_id, is_heard),
@@ -129,20 +129,20 @@ def mark_polled(connection: sqlite3.Connection, generation_id: str, now_ms: int,
 
 
 def mark_rendered(connection: sqlite3.Connection, generation_id: str, output: Output, now_ms: int) -> None:
-    """Enter a generation's file; a file drawn a second time replaces the first."""
+    """Record the rendered output of a generation; it replaces an earlier one."""
     connection.execute(
         _SQL["replace_output"],
         (generation_id, output.type, output.file_name, output.content_type, output.size_bytes, output.sha256),
     )
     connection.execute(
-        # A file that was lost and drawn again is one more to delete, also when its retention ended meanwhile.
+        # A file that was rendered again has to be deleted again, also if the retention has ended meanwhile.
         _SQL["mark_rendered"],
         (now_ms, generation_id),
     )
 
 
 def set_outcome(connection: sqlite3.Connection, generation_id: str, outcome: Outcome, now_ms: int) -> None:
-    """End the waiting of a generation that stays pending, as the service's support would."""
+    """Set the outcome of an active generation and let it end now."""
     connection.execute(
         _SQL["set_outcome"],
         (now_ms, now_ms, outcome, generation_id),
@@ -150,7 +150,7 @@ def set_outcome(connection: sqlite3.Connection, generation_id: str, outcome: Out
 
 
 def has_failed_before(connection: sqlite3.Connection, account: str, prompt_sha256: str) -> bool:
-    """Say whether a prompt that fails only once has had its failure."""
+    """Return whether a prompt with `[fail-once]` has failed before."""
     found = connection.execute(
         _SQL["rehearsed_prompt"],
         (account, prompt_sha256),

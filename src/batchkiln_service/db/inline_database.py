@@ -1,4 +1,4 @@
-"""The books without a thread of their own: for an event loop in virtual time, in which a thread would be lost."""
+"""The database without a thread, for an event loop in virtual time."""
 
 import asyncio
 from concurrent.futures import Future
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 class InlineDatabase(Database):
-    """Each job is a transaction of its own, done when it is submitted. A power cut takes the books with it."""
+    """Runs each job in its own transaction when it is submitted. Nothing is flushed to disk."""
 
     def __init__(self, path: Path, schema: str) -> None:
-        """Name the file; `open` opens it."""
+        """Take the path of the file; `open` opens it."""
         self._path = path
         self._schema = schema
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        """Lay down or check the schema. Raises what `connect` does."""
+        """Create or check the schema. Raises as `connect` does."""
         self._connection = connect(self._path, self._schema)
         self._connection.execute("PRAGMA synchronous = OFF")
 
     def submit(self, job: Job[Result]) -> "Future[Result]":
-        """Do a job; its result is there when this returns."""
+        """Run a job and return its finished future."""
         future: Future[Result] = Future()
         try:
             future.set_result(self._committed(job))
@@ -35,7 +35,7 @@ class InlineDatabase(Database):
         return future
 
     async def run(self, job: Job[Result]) -> Result:
-        """Do a job, and return its result with the next turn of the loop, as a thread would at the earliest."""
+        """Run a job and return its result after one turn of the event loop, as with a thread."""
         future = self.submit(job)
         await asyncio.sleep(0)  # noqa: TID251 - no time passes
         return future.result()

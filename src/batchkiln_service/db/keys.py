@@ -1,9 +1,8 @@
-"""API keys in the books: made, listed, revoked, and looked up at each request. Service section 5.
+"""API keys: created, listed, revoked, and looked up at each request. Service section 5.
 
-Keys are stored as SHA-256: they hold 256 bits of chance, so that no slow hash is needed to keep them.
-
-A key that leaves the configuration is revoked, and works again once it is back: the configuration says at each
-start which of its keys there are. What a person has revoked stays revoked, whatever the configuration holds.
+Keys have 256 random bits, so they are stored as plain SHA-256. A key that is no longer configured is revoked, and
+works again when it is configured again: the configuration lists at each start which of its keys are valid. A key
+revoked by a person stays revoked whatever is configured.
 """
 
 import re
@@ -22,7 +21,7 @@ from batchkiln_service.rules.windows import Calendar
 
 _SQL: Final = load_queries("keys")
 
-MAX_PER_HOUR: Final = 10  # Service rule 5.3, as the next one
+MAX_PER_HOUR: Final = 10  # Service rule 5.3, also the next constant
 MAX_PER_DAY: Final = 20
 _HOUR_MS: Final = 3_600_000
 _SECRET: Final = re.compile(rb"lk_[A-Za-z0-9_-]{43}")
@@ -32,7 +31,7 @@ Revoker = Literal["person", "configuration"]
 
 @dataclass(frozen=True, slots=True)
 class KeyOwner:
-    """Whom an API key belongs to."""
+    """The account of an API key."""
 
     account: str
     key_sha256: str
@@ -41,7 +40,7 @@ class KeyOwner:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is told of a key; never the key itself."""
+    """The public data of a key, without its secret."""
 
     id: str
     account: str
@@ -54,7 +53,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class MadeKey:
-    """A key in clear, for the only time: `secret` is stored nowhere."""
+    """A new key with its `secret`, which is stored nowhere."""
 
     id: str
     account: str
@@ -63,39 +62,39 @@ class MadeKey:
 
 
 def new_secret() -> str:
-    """Return a key in clear that nobody can guess."""
+    """Return a random key in plain text."""
     return f"lk_{secrets.token_urlsafe(32)}"
 
 
 def is_secret(text: bytes) -> bool:
-    """Say whether a text has the form of a made key."""
+    """Return whether a text has the form of a generated key."""
     return _SECRET.fullmatch(text) is not None
 
 
 def digest_of(key: str) -> str:
-    """Return the form in which a key is stored and looked up."""
+    """Return the SHA-256 of a key in hexadecimal, the form in which it is stored."""
     return sha256(key.encode(errors="surrogateescape")).hexdigest()
 
 
 def find_owner(connection: sqlite3.Connection, key_sha256: str) -> KeyOwner | None:
-    """Return whose key it is; None when it is unknown or revoked."""
+    """Return the owner of a key; None if the key is unknown or revoked."""
     row = connection.execute(_SQL["find_owner"], (key_sha256,)).fetchone()
     return None if row is None else KeyOwner(row["account"], key_sha256, bool(row["is_legacy"]))
 
 
 def is_api_key(connection: sqlite3.Connection, key_sha256: str) -> bool:
-    """Say whether this is the form of a key that works, or has worked."""
+    """Return whether this is the digest of a key, revoked or not."""
     return connection.execute(_SQL["key_exists"], (key_sha256,)).fetchone() is not None
 
 
 def is_revoked_for_good(connection: sqlite3.Connection, key_sha256: str) -> bool:
-    """Say whether a person has revoked a key: it will never work again."""
+    """Return whether a key was revoked by a person."""
     row = connection.execute(_SQL["revoked_by"], (key_sha256,)).fetchone()
     return row is not None and row["revoked_by"] == "person"
 
 
 def create_key(connection: sqlite3.Connection, account: str, *, now_ms: int, calendar: Calendar) -> MadeKey:
-    """Make a key. Raises `KeyRefusedError` (Service rule 5.3)."""
+    """Create a key. Raises `KeyRefusedError` (Service rule 5.3)."""
     check_account(connection, account)
     _check_active(connection, account)
     _check_pace(connection, account, now_ms, calendar)
@@ -105,9 +104,9 @@ def create_key(connection: sqlite3.Connection, account: str, *, now_ms: int, cal
 
 
 def enter_configured(connection: sqlite3.Connection, keys: Sequence[KeyOwner], *, now_ms: int) -> None:
-    """Make the keys of the configuration those that work, and revoke those that have left it.
+    """Insert or reinstate the configured keys, and revoke those that are no longer configured.
 
-    Raises `KeyRefusedError` where an account would have too many, or two accounts would have the same.
+    Raises `KeyRefusedError` if an account would have too many keys, or two accounts the same key.
     """
     wanted = {key.key_sha256 for key in keys}
     for row in connection.execute(_SQL["active_configured_keys"]).fetchall():
@@ -121,7 +120,7 @@ def enter_configured(connection: sqlite3.Connection, keys: Sequence[KeyOwner], *
 
 
 def list_keys(connection: sqlite3.Connection, account: str | None = None) -> list[ApiKey]:
-    """Return the keys of an account, or of all, oldest first; revoked ones, too. Raises `KeyRefusedError`."""
+    """Return the keys of an account or of all, oldest first, with revoked ones. Raises `KeyRefusedError`."""
     if account is not None:
         check_account(connection, account)
     rows = connection.execute(_SQL["list_keys"], (account,))
@@ -129,9 +128,10 @@ def list_keys(connection: sqlite3.Connection, account: str | None = None) -> lis
 
 
 def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> ApiKey:
-    """Revoke a key for good; one that is revoked already keeps its instant. Raises `KeyRefusedError`.
+    """Revoke a key permanently; a revoked key keeps its instant. Raises `KeyRefusedError`.
 
-    Service rule 5.6. Also a key that has left the configuration can be revoked: it does not come back with it then.
+    Service rule 5.6. A key that is no longer configured can be revoked as well, so that configuring it again has no
+    effect.
     """
     connection.execute(
         _SQL["revoke_key"],
@@ -144,7 +144,7 @@ def revoke_key(connection: sqlite3.Connection, key_id: str, *, now_ms: int) -> A
 
 
 def check_account(connection: sqlite3.Connection, account: str) -> None:
-    """Raise `KeyRefusedError` when there is no such account."""
+    """Raise `KeyRefusedError` if the account does not exist."""
     names = [row["name"] for row in connection.execute(_SQL["account_names"])]
     if account not in names:
         raise KeyRefusedError(f"there is no account {account}; there are: {', '.join(names)}")
@@ -190,9 +190,10 @@ def _check_active(connection: sqlite3.Connection, account: str) -> None:
 
 
 def _check_pace(connection: sqlite3.Connection, account: str, now_ms: int, calendar: Calendar) -> None:
-    """Only keys that people made count; those of the configuration come with every new state folder at once.
+    """Raise `KeyRefusedError` if too many keys were created by command in the last hour or on this service day.
 
-    The hour slides; the day is the service's, as all its daily windows are (Service section 8).
+    Configured keys do not count, because a new state folder gets all of them at once. The hour slides; the day is the
+    service's (Service section 8).
     """
     free_at_ms, limit = max(
         (_free_in_hour(connection, account, now_ms), f"{MAX_PER_HOUR} keys within an hour"),

@@ -1,6 +1,6 @@
-"""What a report on a client's behaviour holds. Durations are in service seconds, instants ISO 8601 in UTC.
+"""The data of a report on what clients did. Durations are service seconds, instants ISO 8601 in UTC.
 
-Lists that could be long hold their first entries, with a count of the rest.
+Long lists hold their first entries and the number of the rest.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Entry]):
-    """The first entries of a list, and how many more there are."""
+    """The first entries of a list, and the number of the others."""
 
     entries: tuple[Entry, ...]
     more: int
@@ -21,7 +21,7 @@ class Listing(Generic[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How durations are spread; all None when there are none. Percentiles are by nearest rank."""
+    """The distribution of durations; all fields are None if there are none. Percentiles are by nearest rank."""
 
     count: int
     total_seconds: float
@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What the report covers; the log is not whole when its oldest requests were dropped (`keep_requests: false`)."""
+    """The period of the report; the log is incomplete if old requests were deleted (`keep_requests: false`)."""
 
     first_request_at: str | None
     last_request_at: str | None
@@ -44,8 +44,8 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountStanding:
-    """An account's credits, and its generations by how they stand."""
+class AccountStatus:
+    """An account's credits, and its generations by status."""
 
     name: str
     has_subscription: bool
@@ -61,7 +61,7 @@ class AccountStanding:
 
 @dataclass(frozen=True, slots=True)
 class RequestCount:
-    """Requests that were answered alike; status 0 is a connection that was reset without a reply."""
+    """The number of requests with the same reply; status 0 is a reset connection."""
 
     kind: str
     status: int
@@ -71,7 +71,7 @@ class RequestCount:
 
 @dataclass(frozen=True, slots=True)
 class RefusalCount:
-    """Requests that were refused, and how many of them only because a fault wanted it."""
+    """The number of refused requests, and how many of them were refused by a fault."""
 
     status: int
     code: str
@@ -81,7 +81,7 @@ class RefusalCount:
 
 @dataclass(frozen=True, slots=True)
 class Creates:
-    """Creates that were accepted: each made a generation, or was a replay of one (Service rule 4.2)."""
+    """Accepted creates: new generations, and replays (Service rule 4.2)."""
 
     accepted: int
     new: int
@@ -90,10 +90,10 @@ class Creates:
 
 @dataclass(frozen=True, slots=True)
 class WindowUse:
-    """How near an account came to a limit. Service section 8.
+    """How close an account came to a limit. Service section 8.
 
-    The busiest minute is the fullest of all sliding minutes, wherever they begin, by the instant of its last
-    request. Requests `sent` include those that were refused, which the service does not count.
+    The busiest minute is the fullest of all sliding minutes, dated by its last request. `sent` includes refused
+    requests, which the service does not count.
     """
 
     account: str
@@ -109,7 +109,7 @@ class WindowUse:
 
 @dataclass(frozen=True, slots=True)
 class AddressUse:
-    """How near an address came to the edge's limit; blocked requests are not among the busiest minute's."""
+    """How close an address came to the firewall's limit; the busiest minute excludes blocked requests."""
 
     ip: str
     requests: int
@@ -120,7 +120,7 @@ class AddressUse:
 
 @dataclass(frozen=True, slots=True)
 class DayUse:
-    """What an account used of one service day."""
+    """An account's use of one service day."""
 
     account: str
     began_at: str
@@ -134,7 +134,7 @@ class DayUse:
 
 @dataclass(frozen=True, slots=True)
 class PromptCharges:
-    """What an account paid for a prompt with a model; `reserved` counts what was charged or refunded later as well."""
+    """What an account paid for a prompt with a model; `reserved` includes what was charged or refunded later."""
 
     account: str
     prompt: str
@@ -159,7 +159,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Overlaps:
-    """All pairs of generations of an account that were active at the same time, counted; the first ones in full."""
+    """The number of overlapping pairs of generations of an account, and the first of them."""
 
     pairs: int
     most_active_at_once: int
@@ -168,9 +168,9 @@ class Overlaps:
 
 @dataclass(frozen=True, slots=True)
 class PollGaps:
-    """Time between reads of a generation whose end the client had not been told. Service rule 4.4.
+    """The time between polls of a generation whose end the client had not been told. Service rule 4.4.
 
-    Too short are those that the service refuses: shorter than the interval, with a tolerance for jitter.
+    Too short are gaps that the service refuses: shorter than the interval, with a tolerance for jitter.
     """
 
     interval_seconds: float
@@ -180,9 +180,9 @@ class PollGaps:
 
 @dataclass(frozen=True, slots=True)
 class SlotUse:
-    """How an account's slot was used, from its first create to its last end (or to now).
+    """The use of an account's slot, from its first create to its last end, or to now.
 
-    `idle` is the time from one generation's end to the next one's create, once per generation but the first.
+    `idle` is the time from each generation's end to the next create.
     """
 
     account: str
@@ -195,7 +195,7 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True)
 class EndsSeen:
-    """Time from a success to the first read that told of it; and the ends, of any kind, that no read has told of."""
+    """The time from a success to the first poll that told it, and the number of ends that no poll told."""
 
     success_to_first_read: Spread
     unseen_ends: int
@@ -203,7 +203,7 @@ class EndsSeen:
 
 @dataclass(frozen=True, slots=True)
 class FaultCount:
-    """How often a misbehaviour struck at an endpoint."""
+    """How often a fault was applied at an endpoint."""
 
     kind: str
     endpoint: str
@@ -212,10 +212,10 @@ class FaultCount:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What clients did, as the books have it."""
+    """The report on what clients did."""
 
     period: Period
-    accounts: tuple[AccountStanding, ...]
+    accounts: tuple[AccountStatus, ...]
     requests: tuple[RequestCount, ...]
     refused: tuple[RefusalCount, ...]
     creates: Creates
@@ -232,5 +232,5 @@ class Report:
     faults: tuple[FaultCount, ...]
 
     def as_json(self) -> bytes:
-        """Return the report as one JSON document, with the names above."""
+        """Return the report as a JSON document with the names above."""
         return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

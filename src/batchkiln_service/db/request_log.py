@@ -1,6 +1,6 @@
-"""The rows of the request log: what is known of a request, what was told to its client, and what is not written down.
+"""The rows of the request log.
 
-A client may put anything anywhere, a key too: of what it sends, only what is known to be harmless is kept.
+Clients may send secrets in any field, so only data that is known to be harmless is stored.
 """
 
 import re
@@ -14,7 +14,7 @@ from batchkiln_service.db.sql import load_queries
 _SQL: Final = load_queries("request_log")
 
 Kind = Literal["create", "upload", "read", "quote", "other"]
-UNKNOWN_PATH: Final = "unknown"  # of a request that no route takes
+UNKNOWN_PATH: Final = "unknown"  # the path of a request without a route
 # Service section 8: generation and upload requests share a budget, and reads and quotes another.
 BUDGETS: Final[dict[Kind, str | None]] = {
     "create": "creates",
@@ -28,7 +28,7 @@ _GENERATION_ID: Final = re.compile(r"gen_[0-9a-f]{24}")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the headers of a request say of who is asking; `key_sha256` None when they hold no key."""
+    """The credentials in the headers of a request; `key_sha256` is None without a well-formed key."""
 
     key_sha256: str | None
     has_origin: bool
@@ -36,10 +36,11 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request as its head has it, and only what may be written down of that.
+    """The data in the head of a request, as far as it may be stored.
 
-    `path` is the pattern of its route: what was sent may hold anything, a key too. `arrived_at_ms` is the firewall's
-    instant, and the log's while nobody has been identified. `credentials` None means that nobody asks who it is.
+    `path` is the pattern of the route, because a real path may contain a secret. `arrived_at_ms` is the firewall's
+    instant; an authenticated request is logged with its later instant. `credentials` is None for endpoints without a
+    key.
     """
 
     kind: Kind
@@ -51,7 +52,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class LoggedResponse:
-    """What a client was told, and what had struck its request meanwhile; a status of 0 is a reset connection."""
+    """The status and code of a reply, and the faults applied to it; status 0 is a reset connection."""
 
     status: int
     code: str | None = None
@@ -60,9 +61,10 @@ class LoggedResponse:
 
 @dataclass(slots=True)
 class Entry:
-    """A request's row in the log, as far as it has been found out.
+    """The log row of a request, filled in as its data becomes known.
 
-    `row_id` and `told` are set once it is written. `idempotency_key` is written in clear only where it was accepted.
+    `row_id` and `told` are set when the row is written. `idempotency_key` is stored in plain text only if it was
+    accepted.
     """
 
     arrival: Arrival
@@ -74,15 +76,15 @@ class Entry:
     generation_id: str | None = None
     poll_gap_ms: int | None = None
     row_id: int | None = None
-    told: LoggedResponse | None = None
+    response: LoggedResponse | None = None
 
 
 def record(
-    connection: sqlite3.Connection, entry: Entry, told: LoggedResponse, *, at_ms: int, number: int | None = None
+    connection: sqlite3.Connection, entry: Entry, response: LoggedResponse, *, at_ms: int, number: int | None = None
 ) -> None:
-    """Write a request's row. `number` None means that no window counts it."""
+    """Insert the row of a request. `number` None means that no window counts it."""
     arrival = entry.arrival
-    entry.told = told
+    entry.response = response
     entry.row_id = connection.execute(
         _SQL["insert_request"],
         (
@@ -92,12 +94,12 @@ def record(
             arrival.kind,
             arrival.path,
             at_ms,
-            told.status,
-            told.code,
+            response.status,
+            response.code,
             BUDGETS[arrival.kind],
             number,
-            told.fault,
-            _written_key(entry, told),
+            response.fault,
+            _written_key(entry, response),
             entry.body_sha256,
             entry.generation_id,
             entry.poll_gap_ms,
@@ -115,12 +117,12 @@ def recent_arrivals(connection: sqlite3.Connection, since_ms: int) -> list[tuple
 
 
 def generation_id_of(text: str) -> str | None:
-    """Return an id that this service could have made; None for any other text, which might be a secret."""
+    """Return a text with the form of the service's ids; None for any other, which might be a secret."""
     return text if _GENERATION_ID.fullmatch(text) else None
 
 
-def _written_key(entry: Entry, told: LoggedResponse) -> str | None:
-    """Return an idempotency key as it is, once it was accepted; before, it could be an API key in the wrong place."""
-    if entry.idempotency_key is None or told.code is None:
+def _written_key(entry: Entry, response: LoggedResponse) -> str | None:
+    """Return an accepted idempotency key; None before, because it could be a misplaced API key."""
+    if entry.idempotency_key is None or response.code is None:
         return entry.idempotency_key
     return f"sha256:{sha256(entry.idempotency_key.encode()).hexdigest()}"

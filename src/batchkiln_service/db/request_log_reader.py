@@ -1,4 +1,4 @@
-"""The request log read in order, for who wants to know how each request ended."""
+"""Reads the request log in order."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _SQL: Final = load_queries("request_log_reader")
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """One request as it was logged; `faults` are those that struck it. Status 0 is a connection that was reset."""
+    """A logged request with the kinds of its applied faults. Status 0 is a reset connection."""
 
     at_ms: int
     key_sha256: str | None
@@ -28,7 +28,7 @@ class LoggedRequest:
 
 
 def logged_requests(state_dir: Path) -> Iterator[LoggedRequest]:
-    """Give every request of the log, in order, a row at a time. Raises sqlite3.Error when it cannot be read."""
+    """Yield every request of the log in order. Raises sqlite3.Error if the log cannot be read."""
     uri = f"{(state_dir / FILE_NAME).absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as connection:
         connection.row_factory = sqlite3.Row

@@ -1,4 +1,4 @@
--- The local service's books. All instants are milliseconds of service time.
+-- The local service's database. All instants are milliseconds of service time.
 
 CREATE TABLE IF NOT EXISTS settings (
     name  TEXT PRIMARY KEY,
@@ -9,15 +9,15 @@ CREATE TABLE IF NOT EXISTS accounts (
     name               TEXT PRIMARY KEY,
     subscription       INTEGER NOT NULL CHECK (subscription IN (0, 1)),
     active_generations INTEGER NOT NULL DEFAULT 0 CHECK (active_generations >= 0), -- kept by triggers
-    first_credits      INTEGER CHECK (first_credits >= 0)   -- bought at the first start; null: not started with it yet
+    first_credits      INTEGER CHECK (first_credits >= 0)   -- bought at the first start; null: before it
 ) STRICT, WITHOUT ROWID;
 
 -- Keys ---------------------------------------------------------------------------------------------------------------
 
--- A key that left the configuration works again once it is back; one that a person has revoked never does.
+-- A key revoked because it left the configuration works again when it is configured; one revoked by a person never.
 CREATE TABLE IF NOT EXISTS api_keys (
     key_sha256    TEXT PRIMARY KEY CHECK (length(key_sha256) = 64),
-    id            TEXT NOT NULL UNIQUE,                 -- what people call it by; says nothing of the key
+    id            TEXT NOT NULL UNIQUE,                 -- the name of the key; reveals nothing of it
     account       TEXT NOT NULL REFERENCES accounts (name),
     origin        TEXT NOT NULL CHECK (origin IN ('command', 'configuration')),
     is_legacy     INTEGER NOT NULL CHECK (is_legacy IN (0, 1)),
@@ -63,12 +63,12 @@ CREATE TABLE IF NOT EXISTS generations (
     model             TEXT NOT NULL,
     cost_credits      INTEGER NOT NULL CHECK (cost_credits > 0),
     created_at_ms     INTEGER NOT NULL,
-    processing_at_ms  INTEGER,                          -- null: stays pending until someone helps
+    processing_at_ms  INTEGER,                          -- null: stays pending until support ends it
     finish_at_ms      INTEGER,
     outcome           TEXT NOT NULL CHECK (outcome IN ('success', 'failed', 'canceled')),
     rendered_at_ms    INTEGER,
     ended_at_ms       INTEGER CHECK (ended_at_ms IS NULL OR outcome != 'success' OR rendered_at_ms IS NOT NULL),
-    end_seen_at_ms    INTEGER,                          -- the first read that told the client of the end
+    end_seen_at_ms    INTEGER,                          -- the first poll that told the client the end
     is_purged         INTEGER NOT NULL DEFAULT 0,
     last_polled_at_ms INTEGER,
     rehearsed_prompt  TEXT,                             -- sha256 of a prompt that fails only once
@@ -114,7 +114,7 @@ BEGIN
     SELECT RAISE(ABORT, 'a generation is purged, never deleted');
 END;
 
--- Kept for ever: a replay is one however late it comes (Service rule 4.2).
+-- Rows are kept forever: a late replay is still a replay (Service rule 4.2).
 CREATE TABLE IF NOT EXISTS idempotency (
     account       TEXT NOT NULL REFERENCES accounts (name),
     key           TEXT NOT NULL CHECK (length(key) BETWEEN 16 AND 128),
@@ -213,7 +213,7 @@ BEGIN
     UPDATE credit_sides SET credits = credits + NEW.credits, moved_by = NEW.id
     WHERE account = NEW.account AND side = NEW.given_to;
 END;
--- Each transfer moves credits once, and nothing else does: whoever writes here has to name a later one than the last.
+-- Only transfers change credits, each once: an update must name a later transfer than the last.
 CREATE TRIGGER IF NOT EXISTS credits_move_by_transfers BEFORE UPDATE ON credit_sides
 BEGIN
     SELECT RAISE(ABORT, 'credits move by transfers alone')
@@ -249,7 +249,7 @@ CREATE TABLE IF NOT EXISTS day_usage (
     upload_bytes INTEGER NOT NULL DEFAULT 0 CHECK (upload_bytes >= 0),
     PRIMARY KEY (account, day)
 ) STRICT, WITHOUT ROWID;
--- A refund gives nothing of a day's budget back: Service section 8.
+-- A refund does not reduce the use of a day's budget: Service section 8.
 CREATE TRIGGER IF NOT EXISTS day_usage_only_grows BEFORE UPDATE ON day_usage
 WHEN NEW.credits < OLD.credits OR NEW.upload_files < OLD.upload_files OR NEW.upload_bytes < OLD.upload_bytes
 BEGIN
@@ -269,7 +269,7 @@ CREATE TABLE IF NOT EXISTS assets (
     link_expires_at_ms INTEGER NOT NULL,
     width              INTEGER,
     height             INTEGER,
-    is_purged          INTEGER NOT NULL DEFAULT 0,      -- its bytes are deleted; the row stays to say so
+    is_purged          INTEGER NOT NULL DEFAULT 0,      -- its file is deleted; the row stays
     CHECK ((state = 'ready') = (width IS NOT NULL AND height IS NOT NULL))
 ) STRICT;
 CREATE INDEX IF NOT EXISTS assets_kept ON assets (expires_at_ms) WHERE is_purged = 0;
@@ -285,14 +285,14 @@ CREATE TABLE IF NOT EXISTS requests (
     key_sha256      TEXT,
     ip              TEXT NOT NULL,
     kind            TEXT NOT NULL CHECK (kind IN ('create', 'upload', 'read', 'quote', 'other')),
-    path            TEXT NOT NULL,                      -- the route's pattern: a path may hold what nobody may read
+    path            TEXT NOT NULL,                      -- the route's pattern, because a path may contain secrets
     arrived_at_ms   INTEGER NOT NULL,
     status          INTEGER NOT NULL,                   -- 0: the connection was reset without a reply
     code            TEXT,
     budget          TEXT,
     number          INTEGER,
     fault           TEXT,
-    idempotency_key TEXT,                               -- only a hash where the request was refused
+    idempotency_key TEXT,                               -- only of accepted requests
     body_sha256     TEXT,
     generation_id   TEXT,
     poll_gap_ms     INTEGER
@@ -301,14 +301,14 @@ CREATE UNIQUE INDEX IF NOT EXISTS requests_numbered ON requests (account, budget
 CREATE INDEX IF NOT EXISTS requests_counted ON requests (account, budget, arrived_at_ms) WHERE number IS NOT NULL;
 CREATE INDEX IF NOT EXISTS requests_arrived ON requests (arrived_at_ms);
 
--- How far the rules of the configuration have come, over restarts: a fault that was asked for once strikes once.
+-- The counters of configured fault rules, over restarts: a fault that is configured once occurs once.
 CREATE TABLE IF NOT EXISTS fault_tallies (
-    rule   TEXT PRIMARY KEY,                            -- its number and all that it says
+    rule   TEXT PRIMARY KEY,                            -- its number and content
     met    INTEGER NOT NULL CHECK (met >= 0),
     struck INTEGER NOT NULL CHECK (struck BETWEEN 0 AND met)
 ) STRICT, WITHOUT ROWID;
 
--- Every misbehaviour that struck a request of the API or of the storage; it goes when the request's row would.
+-- Every fault applied to a request of the API or the storage; rows are pruned like those of requests.
 CREATE TABLE IF NOT EXISTS faults_struck (
     id       INTEGER PRIMARY KEY,
     at_ms    INTEGER NOT NULL,

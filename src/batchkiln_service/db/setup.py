@@ -1,8 +1,7 @@
-"""The books opened: the file with its schema, service time where it was left, the accounts of the configuration.
+"""Opens the database: creates the schema, continues service time and configures the accounts.
 
-The server opens them this way, and so do the commands at the desk (`desk.py`), while a server runs or none does, also
-before the first. One process at a time: two that begin a folder together would both lay down its schema and its first
-instant.
+The server and the commands (`account_admin.py`) open it the same way, at any time. A lock lets only one process do so
+at a time: two that set up a new folder together would both create its schema and its first instant.
 """
 
 import logging
@@ -45,31 +44,31 @@ _log = logging.getLogger(__name__)
 
 
 def calendar_of(config: ServiceConfig) -> Calendar:
-    """Return the service's days."""
+    """Return the calendar of service days."""
     return Calendar(day_start_ms=round(config.day_start.timestamp() * 1000), day_ms=round(config.day_seconds * 1000))
 
 
 def make_folder(folder: Path) -> None:
-    """Make the state folder, for its owner alone: prompts lie in it, and what links are signed with."""
+    """Create the state folder, readable by its owner only: it holds prompts and the key that signs links."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 @contextmanager
 def opening(folder: Path) -> Iterator[None]:
-    """Keep other processes from opening the same books meanwhile."""
+    """Lock the folder against setup by other processes."""
     make_folder(folder)
     with FileLock(folder / LOCK_NAME, timeout=BUSY_SECONDS):
         yield
 
 
 def database_of(folder: Path, *, is_inline: bool = False) -> Database:
-    """Return the database of a server; it has yet to be opened."""
+    """Return the server's database, not yet open."""
     kind = InlineDatabase if is_inline else Database
     return kind(folder / FILE_NAME, schema())
 
 
 def resume_clock(connection: sqlite3.Connection, config: ServiceConfig) -> Anchor:
-    """Go on with service time where the last run left it, at the speed of this one, and remember that."""
+    """Continue service time from the last run at the speed of this one, and store the new anchor."""
     start_at = config.start_at
     anchor = resume(
         stored_anchor(connection),
@@ -82,12 +81,12 @@ def resume_clock(connection: sqlite3.Connection, config: ServiceConfig) -> Ancho
 
 
 def save_rules(connection: sqlite3.Connection, config: ServiceConfig) -> None:
-    """Remember by which limits and days the service keeps its books, for commands that are not told of them."""
+    """Store the limits and the calendar, for commands that do not know the service's configuration."""
     write_setting(connection, _RULES, config.model_dump_json(include={"limits", "day_start", "day_seconds"}))
 
 
 def warn_of_clock_jump(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
-    """Say how many results have expired while nothing served: service time has gone on, at its last speed."""
+    """Log a warning with the number of results that expired while the service was down."""
     seen_ms, kept_ms = last_seen_ms_of(connection), round(config.media_retention_seconds * 1000)
     expired = count_expiring(connection, after_ms=seen_ms - kept_ms, until_ms=now_ms - kept_ms)
     if expired:
@@ -103,7 +102,7 @@ def warn_of_clock_jump(connection: sqlite3.Connection, config: ServiceConfig, *,
 
 
 def with_rules(connection: sqlite3.Connection, config: ServiceConfig) -> ServiceConfig:
-    """Return a configuration with the limits and days that the service had at its last start, if it had one."""
+    """Return the configuration with the limits and calendar of the service's last start, if any."""
     stored = read_setting(connection, _RULES)
     if stored is None:
         return config
@@ -111,9 +110,9 @@ def with_rules(connection: sqlite3.Connection, config: ServiceConfig) -> Service
 
 
 def configure_accounts(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> dict[str, str]:
-    """Enter the accounts and keys of the configuration; return a key of each account in clear.
+    """Create the configured accounts and keys; return a working key of each account in plain text.
 
-    It is the first one that works. Raises `KeyRefusedError`, and ValueError where an environment variable is not set.
+    Raises `KeyRefusedError`, and ValueError if an environment variable is not set.
     """
     for account in config.accounts:
         open_account(connection, account.name, subscription=account.subscription)
@@ -124,7 +123,7 @@ def configure_accounts(connection: sqlite3.Connection, config: ServiceConfig, *,
 
 
 def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, now_ms: int) -> None:
-    """Buy what the configuration gives to each account at its first start; say where a later change does nothing."""
+    """Buy the configured credits at an account's first start; log a warning where a later change has no effect."""
     for account in config.accounts:
         first = buy_first(connection, account.name, account.credits, now_ms=now_ms)
         bought = bought_credits(connection, account.name)
@@ -141,37 +140,37 @@ def buy_first_credits(connection: sqlite3.Connection, config: ServiceConfig, *, 
 
 
 def schema() -> str:
-    """Return the schema of the books."""
+    """Return the SQL of the schema."""
     return resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
 
 
 def stored_anchor(connection: sqlite3.Connection) -> Anchor | None:
-    """Return where service time was taken up last."""
+    """Return the stored anchor of service time; None before the first start."""
     stored = read_setting(connection, _ANCHOR)
     return Anchor(**orjson.loads(stored)) if stored else None
 
 
 def last_seen_ms_of(connection: sqlite3.Connection) -> int:
-    """Return the latest instant on record; service time does not go back behind it."""
+    """Return the latest recorded instant; service time never goes back before it."""
     row = connection.execute(_SQL["last_arrival"]).fetchone()
     return row["last"] or 0
 
 
 def read_setting(connection: sqlite3.Connection, name: str) -> str | None:
-    """Return what was remembered under a name."""
+    """Return the value of a setting; None if it is not set."""
     row = connection.execute(_SQL["read_setting"], (name,)).fetchone()
     return row["value"] if row else None
 
 
 def write_setting(connection: sqlite3.Connection, name: str, value: str) -> None:
-    """Remember something under a name."""
+    """Set the value of a setting."""
     connection.execute(_SQL["write_setting"], (name, value))
 
 
 def _keys_of(connection: sqlite3.Connection, account: AccountConfig, folder: Path) -> list[tuple[str, bool]]:
-    """Return an account's keys in clear, and whether each is a legacy key; make one where none is given.
+    """Return an account's keys in plain text and whether each is a legacy key; create one if none is configured.
 
-    A made key that a person revoked is replaced, and so is what is no made key: the file would be of no use to anybody.
+    A created key that was revoked by a person is replaced, and so is a key file without a valid key.
     """
     if account.keys:
         return [(key.reveal(), key.legacy) for key in account.key_configs]
@@ -186,7 +185,7 @@ def _keys_of(connection: sqlite3.Connection, account: AccountConfig, folder: Pat
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read; after a power cut it is whole, or as it was before."""
+    """Write a file that only its owner may read; after a power cut it is complete or unchanged."""
     temporary = path.with_name(f"{path.name}.part")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Named SQL statements: `NAME.sql` beside `NAME.py` holds all that the module sends."""
+"""Named SQL statements: `NAME.sql` beside `NAME.py` has all statements of the module."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the service's people do by hand: bring the books up to date, and end a generation that is stuck."""
+"""Actions of the service's support: settle all accounts, and end a stuck generation."""
 
 import sqlite3
 from typing import Final
@@ -12,15 +12,15 @@ _SQL: Final = load_queries("support")
 
 
 def settle_all(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Write down which generations of all accounts have ended by now, as their own next request would."""
+    """Settle the due generations of all accounts, as their own next request would."""
     for row in connection.execute(_SQL["accounts_with_active_generations"]).fetchall():
         settle(connection, row["name"], now_ms)
 
 
 def end_pending(connection: sqlite3.Connection, generation_id: str, outcome: Outcome, now_ms: int) -> bool:
-    """End an active generation now; false when it still has to be drawn, and ends once it is.
+    """End an active generation now; return False if a success still has to be rendered.
 
-    A failure is refunded, as any is. Raises ApiError 404 or 409.
+    A failure is refunded. Raises ApiError 404 or 409.
     """
     record = find_generation(connection, generation_id)
     if record is None:
@@ -28,7 +28,7 @@ def end_pending(connection: sqlite3.Connection, generation_id: str, outcome: Out
     account = record.generation.account
     settle(connection, account, now_ms)
     if _has_ended(connection, generation_id):
-        raise ApiError(409, "already_ended", "this generation has ended; what has ended does not change")
+        raise ApiError(409, "already_ended", "this generation has ended and cannot change")
     set_outcome(connection, generation_id, outcome, now_ms)
     settle(connection, account, now_ms)
     return _has_ended(connection, generation_id)

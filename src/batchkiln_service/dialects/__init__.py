@@ -1,8 +1,7 @@
-"""Dialects: the same service in another dress.
+"""Dialects: variants of the service's interface, drawn from a seed.
 
-What the service's description leaves open ("not shown") is drawn from a seed; what it fixes stays as it is. The dress
-is put on where a reply leaves the application, and taken off where a request enters it: the service below does not
-know of it.
+A dialect varies what the service's description leaves open ("not shown") and keeps what it fixes. Requests are
+translated as they enter the application, and replies as they leave; the rest of the service does not know the dialect.
 """
 
 from batchkiln_service.dialects.traits import TRAITS, Dialect

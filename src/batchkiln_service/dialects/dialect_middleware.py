@@ -1,4 +1,4 @@
-"""The dress of a dialect, put on at the boundary: ids are translated as a request enters, bodies as a reply leaves."""
+"""The middleware of a dialect: translates identifiers in requests, and the bodies and headers of replies."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from aiohttp import hdrs, web
 
-from batchkiln_service.api.handling import told
+from batchkiln_service.api.handling import log_response
 from batchkiln_service.context import CONTEXT, PREFIX, Context
 from batchkiln_service.db.creates import find_by_idempotency_key
 from batchkiln_service.db.credits import balance_credits
@@ -16,7 +16,7 @@ from batchkiln_service.dialects import dialect_outputs, error_replies
 from batchkiln_service.dialects.endpoints import Endpoint, success_status
 from batchkiln_service.dialects.error_replies import Refusal
 from batchkiln_service.dialects.naming import asset_ids, generation_ids
-from batchkiln_service.dialects.openapi_rewrite import dressed_description
+from batchkiln_service.dialects.openapi_rewrite import dialect_description
 from batchkiln_service.dialects.traits import Dialect
 from batchkiln_service.errors import ApiError
 from batchkiln_service.storage import output_download as own_downloads
@@ -43,20 +43,20 @@ _BUSY_SECONDS: Final = 10
 _EDGE_TEXT: Final = "Forbidden: too many requests from your address"
 
 
-def dress(app: web.Application, context: Context, dialect: Dialect) -> None:
-    """Put the dress on an application that has not started yet."""
-    dressing = _Dressing(context, dialect)
+def install_dialect(app: web.Application, context: Context, dialect: Dialect) -> None:
+    """Install a dialect in an application that has not started."""
+    dressing = _DialectMiddleware(context, dialect)
 
     @web.middleware
-    async def dressed(request: web.Request, handler: Handler) -> web.StreamResponse:
-        return await dressing.answered(request, handler)
+    async def translated(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await dressing.execute(request, handler)
 
-    app.middlewares.insert(0, dressed)
+    app.middlewares.insert(0, translated)
     app.on_response_prepare.append(dressing.tell_time)
 
 
-class _Dressing:
-    """One dialect at work."""
+class _DialectMiddleware:
+    """The middleware of one dialect."""
 
     def __init__(self, context: Context, dialect: Dialect) -> None:
         self._context = context
@@ -66,8 +66,8 @@ class _Dressing:
         self._shapes: dict[Endpoint, Shape] = {}
         self._error = error_replies.body_shape(dialect)
 
-    async def answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Translate a request, have it answered, and dress the answer."""
+    async def execute(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Translate a request, run the handler, and translate the reply."""
         resource = request.match_info.route.resource
         path = "" if resource is None else resource.canonical
         endpoint = Endpoint.of(request.method, path.removeprefix(PREFIX))
@@ -77,20 +77,20 @@ class _Dressing:
         known = await self._known(request) if endpoint is Endpoint.CREATE else None
         response = await handler(request)
         if path == own_downloads.PATH:
-            return await dialect_outputs.dressed(self._dialect, request, response)
+            return await dialect_outputs.send_output(self._dialect, request, response)
         if path == upload.PATH and response.status == 200:  # noqa: PLR2004
             return web.Response(status=_PUT_STATUSES[self._dialect["put_status"]])
         if not path.startswith(PREFIX) or not isinstance(response, web.Response) or response.prepared:
             return response
         if known is not None and response.status == 202 and (refusal := await self._meets(known)) is not None:  # noqa: PLR2004
-            await told(
+            await log_response(
                 self._context, request[ENTRY], LoggedResponse(refusal.status, "replay_refused", request[ENTRY].fault)
             )
             return self._refusing(refusal, _BUSY_SECONDS, {})
-        return self._dressed(response, endpoint)
+        return self._translated(response, endpoint)
 
     async def tell_time(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Tell the service's time as the dialect does."""
+        """Set the headers that tell the service's time, as the dialect does."""
         now_ms = request.app[CONTEXT].clock.now_ms() + self._date_offset_ms
         response.headers[hdrs.DATE] = http_date(now_ms)
         is_told = {"never": False, "successes": response.status < 400}.get(self._dialect["date_header"], True)  # noqa: PLR2004
@@ -107,7 +107,7 @@ class _Dressing:
             return response
         if not str(response.content_type).endswith("json") or response.prepared:
             return response
-        document = dressed_description(self._dialect)
+        document = dialect_description(self._dialect)
         return web.Response(body=document, content_type="application/json", charset="utf-8")
 
     async def _translate(self, request: web.Request, endpoint: Endpoint | None) -> None:
@@ -120,20 +120,20 @@ class _Dressing:
             body = orjson.loads(content.get())
             body["asset_ids"] = [self._own_asset_id(one) for one in body["asset_ids"]]
         except (ApiError, orjson.JSONDecodeError, TypeError, KeyError):
-            return  # whatever is wrong with it, the service below tells
+            return  # the handler reports what is wrong with the body
         put_in_place(request, orjson.dumps(body))
 
     def _own_asset_id(self, given: object) -> object:
         is_number = isinstance(given, int) and not isinstance(given, bool)
-        is_key = self._dialect["tickets"] == "map_by_id" and isinstance(given, str)  # names of fields are texts
+        is_key = self._dialect["tickets"] == "map_by_id" and isinstance(given, str)  # names of fields are strings
         if not is_key and is_number != (self._dialect["asset_id"] == "int"):
-            return None if is_number else "unknown"  # of another type than it was told with
+            return None if is_number else "unknown"  # not of the type in which it was sent
         return self._asset_ids.own(given)
 
-    def _dressed(self, response: web.Response, endpoint: Endpoint | None) -> web.Response:
+    def _translated(self, response: web.Response, endpoint: Endpoint | None) -> web.Response:
         code = response.get(CODE)
         if code == "edge_blocked":
-            return self._edge()
+            return self._firewall()
         if not isinstance(response.body, bytes) or response.content_type != "application/json":
             return response
         document = orjson.loads(response.body)
@@ -151,7 +151,7 @@ class _Dressing:
         return self._json(body, success_status(self._dialect, endpoint), _JSON_TYPES[self._dialect["json_type"]])
 
     def _given(self, endpoint: Endpoint, document: Any) -> Any:  # noqa: ANN401
-        """Return what the endpoint's shape is made from."""
+        """Return the input of the endpoint's shape."""
         match endpoint:
             case Endpoint.PREPARE:
                 return [
@@ -231,7 +231,7 @@ class _Dressing:
                 pass
         return response
 
-    def _edge(self) -> web.Response:
+    def _firewall(self) -> web.Response:
         match self._dialect["edge_page"]:
             case "text":
                 response = web.Response(status=403, text=_EDGE_TEXT)
@@ -242,7 +242,7 @@ class _Dressing:
         return response
 
     async def _known(self, request: web.Request) -> sqlite3.Row | None:
-        """Return the generation that an Idempotency-Key has made before, where replays are not simply answered."""
+        """Return the generation of an earlier request with this key, if the dialect does not simply replay it."""
         key = request.headers.get("Idempotency-Key")
         if self._dialect["replay"] == "record" or key is None:
             return None
@@ -250,7 +250,7 @@ class _Dressing:
         return await self._context.database.run(lambda connection: find_by_idempotency_key(connection, key))
 
     async def _meets(self, known: sqlite3.Row) -> Refusal | None:
-        """Return what a replay meets before it is looked for, if anything: it says nothing about the first request."""
+        """Return the refusal of a replay by checks that run before the key is looked up, if any."""
         now_ms = self._context.clock.now_ms()
         if self._dialect["replay"] == "in_progress":
             seconds = 1 + self._dialect.number("in progress", _IN_PROGRESS_MOST_SECONDS)

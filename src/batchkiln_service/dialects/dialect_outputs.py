@@ -1,4 +1,4 @@
-"""Output files in a dialect: several of them, other containers, other headers."""
+"""Output files of a dialect: several outputs, other containers, other headers."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -28,7 +28,7 @@ POSTER: Final = "jpg"
 
 
 def outputs_of(dialect: Dialect, context: Context, own: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the outputs of a record from the one of the service's own, if it has one."""
+    """Return the outputs of a record, made from the service's one output, if any."""
     if not own:
         return []
     main = dict(own[0])
@@ -52,20 +52,20 @@ def outputs_of(dialect: Dialect, context: Context, own: Sequence[Mapping[str, An
 
 
 def count_of_outputs(dialect: Dialect, *, is_video: bool) -> int:
-    """Return how many outputs the record of a finished generation has."""
+    """Return the number of outputs of a finished generation."""
     has_second = dialect["outputs"] == "two" or (dialect["outputs"] != "one" and is_video)
     return 2 if has_second else 1
 
 
-async def dressed(dialect: Dialect, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Send the file that the link is for, with the dialect's headers."""
+async def send_output(dialect: Dialect, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Send the file of a link with the dialect's headers."""
     if response.prepared or all(dialect[name] == _PLAIN[name] for name in _PLAIN):
         return response
     number, _, extension = request.match_info["file_name"].partition(".")
     is_own = number == "0" and extension in _OWN
     if isinstance(response, FileReply) and is_own:
         return _sent(dialect, request, response.file.read(0, response.facts.size_bytes), extension)
-    # What the service below says of a part is about its own file, and is for this one to say again.
+    # The range headers of the original reply are about the original file.
     if isinstance(response, FileReply) or (response.status in _OF_PARTS and not is_own):
         return _sent(dialect, request, small_file(extension, int(number)), extension)
     return response
@@ -80,8 +80,8 @@ def _sent(dialect: Dialect, request: web.Request, content: bytes, extension: str
             case Unsatisfiable():
                 return web.Response(status=416, headers=headers | {hdrs.CONTENT_RANGE: f"bytes */{len(content)}"})
             case Part(start, stop):
-                told = {hdrs.CONTENT_RANGE: f"bytes {start}-{stop - 1}/{len(content)}"}
-                response = web.Response(status=206, headers=headers | told, body=content[start:stop])
+                described_as = {hdrs.CONTENT_RANGE: f"bytes {start}-{stop - 1}/{len(content)}"}
+                response = web.Response(status=206, headers=headers | described_as, body=content[start:stop])
             case _:
                 pass
     if dialect["media_type"] == "none":
@@ -96,12 +96,12 @@ def _headers(dialect: Dialect, extension: str, tag: str) -> dict[str, str]:
     media_type = {"right": media_type_of(extension), "octets": "application/octet-stream"}.get(dialect["media_type"])
     shown = {"strong": tag, "weak": f"W/{tag}"}.get(dialect["file_etag"])
     ranges = "bytes" if dialect["file_ranges"] == "yes" else None
-    told = {hdrs.CONTENT_TYPE: media_type, hdrs.ETAG: shown, hdrs.ACCEPT_RANGES: ranges}
-    return {name: value for name, value in told.items() if value is not None}
+    described_as = {hdrs.CONTENT_TYPE: media_type, hdrs.ETAG: shown, hdrs.ACCEPT_RANGES: ranges}
+    return {name: value for name, value in described_as.items() if value is not None}
 
 
 def _takes_ranges(dialect: Dialect, request: web.Request) -> bool:
-    """Say whether a part may be sent: a strong tag has to say that it is one of the same file (RFC 9110, 13.1.5)."""
+    """Return whether a range may be sent: its If-Range, if any, needs a strong ETag (RFC 9110, 13.1.5)."""
     is_safe = hdrs.IF_RANGE not in request.headers or dialect["file_etag"] == "strong"
     return dialect["file_ranges"] == "yes" and is_safe
 
@@ -111,7 +111,7 @@ def _extension(url: str) -> str:
 
 
 def _signed(context: Context, url: str, file_name: str) -> str:
-    """Return the link to another file of the same generation, as good for as long."""
+    """Return a link to another file of the same generation, with the same expiry."""
     parts = urlsplit(url)
     expires_at_ms = int(parse_qs(parts.query)["expires"][0])
     folder = parts.path.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""The endpoints whose replies a dialect dresses, and the shape of each."""
+"""The endpoints whose replies a dialect varies, and the shape of each reply."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -13,7 +13,7 @@ _STATUSES: Final = {"ok": 200, "created": 201, "accepted": 202}
 
 
 class Endpoint(Enum):
-    """An endpoint; both creates are one."""
+    """An endpoint; both creates are one endpoint."""
 
     MODELS = "models"
     BALANCE = "balance"
@@ -26,17 +26,17 @@ class Endpoint(Enum):
 
     @classmethod
     def of(cls, method: str, path: str) -> "Endpoint | None":
-        """Return the endpoint of a route; None for none of the API's."""
+        """Return the endpoint of a route; None if it is not in the API."""
         return _ROUTES.get((method, path))
 
     def shape(self, dialect: Dialect) -> Shape:
-        """Return the shape of its reply, in its envelope."""
+        """Return the shape of its reply, with the envelope."""
         kind, make = _SHAPES[self]
         return enveloped(dialect, kind, make(dialect))
 
 
 def success_status(dialect: Dialect, endpoint: Endpoint) -> int:
-    """Return the status of its success. That of creates is fixed (section 4)."""
+    """Return the status of a successful reply. That of creates is fixed (section 4)."""
     match endpoint:
         case Endpoint.CREATE:
             return 202

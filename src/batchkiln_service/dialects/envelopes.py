@@ -1,4 +1,4 @@
-"""Envelopes: what stands around a reply."""
+"""Envelopes: the structure around a reply."""
 
 from typing import Final, Literal
 
@@ -8,7 +8,7 @@ from batchkiln_service.dialects.shapes import INTEGER, TEXT, TRUTH, At, ListOf, 
 from batchkiln_service.dialects.traits import Dialect
 
 Kind = Literal["record", "list", "value", "error"]
-_CREATED: Final = 1_772_355_600  # an instant of the envelope's own
+_CREATED: Final = 1_772_355_600  # a made-up instant
 _SCOPES: Final = {
     "all": frozenset({"record", "list", "value"}),
     "but_records": frozenset({"list", "value"}),
@@ -18,7 +18,7 @@ _SCOPES: Final = {
 
 
 def enveloped(dialect: Dialect, kind: Kind, shape: Shape) -> Shape:
-    """Put the dialect's envelope around a reply of a kind, where it has one."""
+    """Return the shape of a reply in the dialect's envelope, if it has one for this kind."""
     envelope = dialect["envelope"]
     is_within = dialect["error_enveloped"] == "yes" if kind == "error" else kind in _SCOPES[dialect["enveloped"]]
     if envelope == "none" or not is_within:
@@ -69,7 +69,7 @@ def _fields(dialect: Dialect, kind: Kind, shape: Shape) -> dict[str, Shape]:
 
 
 def _json_api(kind: Kind, shape: Shape) -> Shape:
-    """Put `type` and `id` beside the other fields of a record, as JSON:API has them."""
+    """Return a record in the form of JSON:API: `type` and `id` beside `attributes`."""
     if kind != "record" or not isinstance(shape, Object):
         return Object({"data": shape, "jsonapi": Object({"version": constant("1.1", TEXT)})})
     attributes = {name: each for name, each in shape.fields.items() if name != "id"}

@@ -1,7 +1,7 @@
-"""Refusals in a dialect: statuses, bodies, codes and words, as far as section 7 of the description leaves them open.
+"""Error replies of a dialect: statuses, bodies, codes and messages, as far as section 7 leaves them open.
 
-Fixed: 403 with the code api_key_upgrade_required, 409 for a changed body, 429 and 503 with their headers, and that
-what the firewall answers is no JSON.
+Fixed: 403 with the code api_key_upgrade_required, 409 for a changed body, 429 and 503 with their headers, and that the
+firewall's reply is not JSON.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _WORDS: Final = {"first": 0, "second": 1, "third": 2, "fourth": 3}
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refusal as a client meets it."""
+    """An error reply of a dialect: status, code, message."""
 
     status: int
     code: str
@@ -30,7 +30,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """A reason to refuse: codes and sentences by the dialect's words, and the trait of its status where it is open."""
+    """A reason for an error: its codes and messages by naming style, and the trait that sets its status, if open."""
 
     says: tuple[tuple[str, str], ...]
     trait: str | None = None
@@ -146,7 +146,7 @@ _MEANING_OF: Final[Mapping[str, str]] = {
 
 
 def refused(dialect: Dialect, status: int, code: str, message: str) -> Refusal:
-    """Return a refusal of the service's own as the dialect has it."""
+    """Return the dialect's form of an error of the service."""
     meaning = _MEANING_OF.get(code)
     if meaning is None:
         return Refusal(status, _code(dialect, code), message)
@@ -158,20 +158,20 @@ def refused(dialect: Dialect, status: int, code: str, message: str) -> Refusal:
 
 
 def meant(dialect: Dialect, meaning: str, status: int, message: str = "") -> Refusal:
-    """Return the refusal of a meaning; `status` holds where the description fixes it."""
+    """Return the error for a reason; `status` applies if the description fixes it."""
     entry = _MEANINGS[meaning]
     code, text = entry.says[_WORDS[dialect["words"]]]
     if entry.trait is not None:
         status = int(dialect[entry.trait].removeprefix("s"))
     if meaning == "invalid":
-        text += message  # which field, and what would be allowed
+        text += message  # it names the field and what is allowed
     return Refusal(status, _code(dialect, code), text)
 
 
 def _code(dialect: Dialect, code: str) -> str:
     match dialect["code_spelling"]:
         case _ if code == "api_key_upgrade_required":
-            return code  # the one that is documented
+            return code  # the documented code
         case "upper":
             return code.upper()
         case "camel" | "kebab" as spelling:
@@ -185,7 +185,7 @@ def _code(dialect: Dialect, code: str) -> str:
 
 
 def media_type(dialect: Dialect, refusal: Refusal) -> str:
-    """Return the media type of a refusal's body. A 403 that is no JSON would be the firewall's."""
+    """Return the media type of an error body. A 403 is always JSON, unlike the firewall's."""
     match dialect["error"]:
         case "text" if refusal.status != 403 and "upgrade" not in refusal.code:  # noqa: PLR2004
             return PLAIN
@@ -196,7 +196,7 @@ def media_type(dialect: Dialect, refusal: Refusal) -> str:
 
 
 def body_shape(dialect: Dialect) -> Shape:
-    """Return the shape of a refusal's body, made from a `Refusal`."""
+    """Return the shape of an error body, made from a `Refusal`."""
     is_number = dialect["code_spelling"] == "number"
     code = Leaf(lambda given: _number_of(given.code) if is_number else given.code, {"type": ["string", "integer"]})
     message = Leaf(lambda given: given.message, TEXT)
@@ -232,7 +232,7 @@ def body_shape(dialect: Dialect) -> Shape:
 
 
 def plain_text(refusal: Refusal) -> str:
-    """Return a refusal as text."""
+    """Return an error as plain text."""
     return f"{refusal.code}: {refusal.message}"
 
 

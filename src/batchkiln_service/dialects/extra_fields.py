@@ -1,4 +1,4 @@
-"""Fields that the service's description does not name, beside those that it does: with other ids, figures and links."""
+"""Additional fields that the service's description does not name: other identifiers, figures and links."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ _OFTEN: Final[Mapping[str, int]] = {"none": 0, "few": 2, "many": 5}
 
 
 def extras(dialect: Dialect, place: str, taken: frozenset[str] = frozenset()) -> dict[str, Shape]:
-    """Return fields to put into a place, under names that are not taken: none, a few or many that fit there."""
+    """Return additional fields for a place, none to many, under names that are not in `taken`."""
     pool = _POOLS[place]
     names = sorted(pool, key=lambda name: dialect.number(f"extra {place} {name}", 2**32))
     chosen = names[: _OFTEN[dialect["extras"]]]

@@ -1,4 +1,4 @@
-"""Names and identifiers: spellings of fields, and forms of ids, each of which leads back to the service's own."""
+"""Spellings of field names, and reversible forms of identifiers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,12 +9,12 @@ from typing import Final
 from batchkiln_service.dialects.traits import Dialect
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_HEX_DIGITS: Final = 24  # of the service's own ids, behind their prefix
+_HEX_DIGITS: Final = 24  # of the service's identifiers, without their prefix
 _NOT_KNOWN: Final = "unknown"
 
 
 def spelled(name: str, spelling: str) -> str:
-    """Return a name of words with underscores in another spelling."""
+    """Return a snake_case name in another spelling."""
     words = name.split("_")
     match spelling:
         case "camel":
@@ -29,18 +29,18 @@ def spelled(name: str, spelling: str) -> str:
 
 @dataclass(frozen=True)
 class Ids:
-    """A form of ids: from the service's own, `gen_0123456789abcdef01234567`, to what clients see, and back."""
+    """A reversible form of identifiers such as `gen_0123456789abcdef01234567`."""
 
     prefix: str
     form: str
 
     def shown(self, own: str) -> str | int:
-        """Return what clients see."""
+        """Return the identifier that clients see."""
         digits = own.removeprefix(f"{self.prefix}_")
         return _FORMS[self.form](own, digits)
 
     def own(self, shown: object) -> str:
-        """Return the service's own id; one that nothing has where a client could not have seen this one."""
+        """Return the service's identifier; one that does not exist for a form that was never sent."""
         text = str(shown)
         for candidate in (text, text.lower(), text.upper()):
             own = self._read(candidate)
@@ -68,12 +68,12 @@ class Ids:
 
 
 def generation_ids(dialect: Dialect) -> Ids:
-    """Return the form of generation ids."""
+    """Return the form of generation identifiers."""
     return Ids("gen", dialect["generation_id"])
 
 
 def asset_ids(dialect: Dialect) -> Ids:
-    """Return the form of asset ids."""
+    """Return the form of asset identifiers."""
     return Ids("ast", dialect["asset_id"])
 
 
@@ -99,7 +99,7 @@ def _from_base62(text: str) -> str | None:
     return f"{number:x}"
 
 
-_FORMS: Final[Mapping[str, Callable[[str, str], str | int]]] = {  # from an id of the service's own, and its digits
+_FORMS: Final[Mapping[str, Callable[[str, str], str | int]]] = {  # the hexadecimal digits of the service's identifier
     "prefix_hex": lambda own, _: own,
     "int": lambda _, digits: int(digits, 16),
     "digits": lambda _, digits: str(int(digits, 16)),

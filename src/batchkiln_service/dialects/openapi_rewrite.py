@@ -1,4 +1,4 @@
-"""The interface description of a dialect: the service's own, with the replies as they are dressed."""
+"""The interface description of a dialect: the service's own, with the dialect's replies."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ _KEPT: Final = ("operationId", "tags", "summary", "security", "requestBody")
 _RETRY_AFTER: Final[Schema] = {"description": "When to come again.", "schema": {"type": "string"}}
 
 
-def dressed_description(dialect: Dialect) -> bytes:
+def dialect_description(dialect: Dialect) -> bytes:
     """Return the document as it is sent."""
     return orjson.dumps(describe(dialect))
 
 
 def describe(dialect: Dialect) -> Schema:
-    """Return the document: what it says of replies comes from the shapes that make them."""
+    """Return the document. The schemas of its replies come from the shapes that make them."""
     own, components = document(), Components()
     paths: dict[str, dict[str, object]] = {}
     for operation in operations():
@@ -45,7 +45,7 @@ def describe(dialect: Dialect) -> Schema:
     }
 
 
-# What the service's own document says of replies, and a dialect does not.
+# Schemas of the service's replies, which a dialect replaces.
 _REPLIES: Final = frozenset(
     {
         *("AssetList", "Balance", "CatalogEntry", "Combination", "Cost", "Error", "ErrorDetail", "GenerationError"),
@@ -94,7 +94,7 @@ def _media_type(dialect: Dialect) -> str:
 
 
 def _refusals(dialect: Dialect, operation: Operation, endpoint: Endpoint) -> dict[int, list[Refusal]]:
-    """Return all refusals of an endpoint by the dialect's statuses."""
+    """Return all errors of an endpoint by the dialect's statuses."""
     found: defaultdict[int, list[Refusal]] = defaultdict(list)
     for status, codes in operation.errors.items():
         for code in codes:
@@ -122,14 +122,14 @@ def _refusal(dialect: Dialect, status: int, met: list[Refusal], error: Schema) -
 
 
 def _schema(dialect: Dialect, schema: Schema, components: Components) -> Schema:
-    """Return a schema as the dialect writes them: with texts or without, in one piece or with references."""
+    """Return a schema with or without descriptions, inline or with references, as the dialect has it."""
     if dialect["description_texts"] == "none":
         schema = _silent(schema)
     return components.referring(schema) if dialect["description_form"] == "references" else schema
 
 
 def _silent(part: Any) -> Any:  # noqa: ANN401 - a part of a schema
-    """Leave out the texts; a field that is called `description` stays."""
+    """Return a schema without descriptions; a property named `description` stays."""
     if isinstance(part, list):
         return [_silent(one) for one in part]
     if not isinstance(part, dict):

@@ -19,8 +19,8 @@ from batchkiln_service.dialects.shapes import (
     Object,
     Shape,
     constant,
+    described_as,
     field_of,
-    told,
 )
 from batchkiln_service.dialects.traits import Dialect
 
@@ -38,7 +38,7 @@ def record_shape(dialect: Dialect) -> Object:
     """Return the shape of a generation record."""
     ids = generation_ids(dialect)
     fields: dict[str, Shape] = {
-        "id": Leaf(lambda given: _echoed(ids, given), told(TEXT, "Poll the generation by it.")),
+        "id": Leaf(lambda given: _echoed(ids, given), described_as(TEXT, "Poll the generation by it.")),
         "model": field_of("model", TEXT),
         "status": field_of(
             "status", {"type": "string", "enum": ["pending", "processing", "success", "failed", "canceled", "expired"]}
@@ -55,7 +55,7 @@ def record_shape(dialect: Dialect) -> Object:
 
 
 def _echoed(ids: Ids, given: Mapping[str, Any]) -> str:
-    """Return the generation's id, which a read may show in other letters where their case says nothing."""
+    """Return the generation's identifier, in another case if the dialect's form ignores case."""
     shown = str(ids.shown(given["id"]))
     if ids.form not in {"prefix_hex", "uuid", "upper"}:
         return shown
@@ -63,7 +63,7 @@ def _echoed(ids: Ids, given: Mapping[str, Any]) -> str:
 
 
 def _mixed(dialect: Dialect, fields: dict[str, Shape], more: dict[str, Shape]) -> dict[str, Shape]:
-    """Put the additional fields first or last."""
+    """Return fields and additional fields, the latter first or last."""
     return {**more, **fields} if dialect.number("extras first", 2) else {**fields, **more}
 
 
@@ -74,7 +74,7 @@ def _credits(dialect: Dialect) -> Shape:
         is_zero = (is_late and given["status"] in _ACTIVE) or (is_returned and given["status"] == "failed")
         return 0 if is_zero else given["credits"]["cost"]
 
-    described = told({"type": "integer", "minimum": 0}, "The amount charged, in credits.")
+    described = described_as({"type": "integer", "minimum": 0}, "The amount charged, in credits.")
     fields: dict[str, Shape] = {"cost": Leaf(cost, described)}
     return Object({**extras(dialect, "credits", frozenset(fields)), **fields})
 
@@ -87,7 +87,7 @@ def _outputs(dialect: Dialect) -> Shape:
 def _output(dialect: Dialect) -> Shape:
     fields: dict[str, Shape] = {
         "type": Leaf(lambda given: _type_of(dialect, given), TEXT),
-        "url": field_of("url", told(LINK, "Signed; good for 15 minutes at most.")),
+        "url": field_of("url", described_as(LINK, "Signed; good for 15 minutes at most.")),
         "expires_at": Leaf(lambda given: instant(dialect, given["expires_at"]), INSTANT),
     }
     more = extras(dialect, "output", frozenset(fields))
@@ -95,7 +95,7 @@ def _output(dialect: Dialect) -> Shape:
 
 
 def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
-    """Return the word for an output's type: fixed for videos, open for images."""
+    """Return the output's type: fixed for videos, open for images."""
     if output["type"] == "video":
         return "video"
     extension = str(output["url"]).partition("?")[0].rpartition(".")[2]
@@ -109,7 +109,7 @@ def _type_of(dialect: Dialect, output: Mapping[str, Any]) -> str:
 
 
 def instant(dialect: Dialect, given: str) -> str:
-    """Return an instant in another form of ISO 8601; given is one with milliseconds and Z."""
+    """Return an instant, given with milliseconds and Z, in the dialect's form of ISO 8601."""
     moment = datetime.fromisoformat(given)
     match dialect["expires_at"]:
         case "seconds":

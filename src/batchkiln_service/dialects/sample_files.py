@@ -1,4 +1,4 @@
-"""Small output files in containers other than the service's own, and posters."""
+"""Small output files in other containers than the service's, and posters."""
 
 from fractions import Fraction
 from functools import cache
@@ -50,7 +50,7 @@ _SVG: Final = (
 
 
 def extension_of(dialect: Dialect, own: str) -> str:
-    """Return the extension of a main output, whose own is given; what was asked for stays what it is."""
+    """Return the extension of a main output; `own` is the service's extension, which is kept if it was requested."""
     other = dialect["video_file"] if own == "mp4" else dialect["image_file"]
     if other == "asked" or own == "jpg" or (other == "avif" and not features.check("avif")):
         return own
@@ -64,7 +64,7 @@ def media_type_of(extension: str) -> str:
 
 @cache
 def small_file(extension: str, number: int = 0) -> bytes:
-    """Return a small file of a kind; of another number it looks otherwise."""
+    """Return a small file with that extension; its content differs by `number`."""
     target = BytesIO()
     if extension in {"svg", "heic", "jxl"}:
         return _undrawn(extension, number)
@@ -80,7 +80,7 @@ def small_file(extension: str, number: int = 0) -> bytes:
 
 
 def _undrawn(extension: str, number: int) -> bytes:
-    """Return a file of a kind that Pillow does not write: of HEIC and JPEG XL, a container without a picture."""
+    """Return a file that Pillow cannot write: for HEIC and JPEG XL, a container without a picture."""
     shade = 30 + 60 * number % 200
     match extension:
         case "svg":

@@ -1,6 +1,6 @@
-"""Shapes: each makes a part of a reply from what the service answers, and describes that part as JSON Schema.
+"""Shapes: each makes a part of a reply from the service's data, and describes it as JSON Schema.
 
-One tree serves both, so that the interface description of a dialect cannot say anything else than its replies do.
+One tree does both, so that a dialect's interface description always matches its replies.
 """
 
 from abc import ABC, abstractmethod
@@ -24,42 +24,42 @@ class Shape(ABC):
 
     @abstractmethod
     def make(self, given: object) -> Json:
-        """Return the part, from what the service answers."""
+        """Return the part, made from the service's data."""
 
     @abstractmethod
     def schema(self) -> Schema:
-        """Describe the part."""
+        """Return the JSON Schema of the part."""
 
 
 @dataclass(frozen=True)
 class Leaf(Shape):
-    """A value that is taken from what is given."""
+    """A value taken from the data."""
 
     take: Take
     described: Schema
 
     def make(self, given: object) -> Json:
-        """Take it."""
+        """Return the value."""
         return self.take(given)
 
     def schema(self) -> Schema:
-        """Return what was said of it."""
+        """Return the given schema."""
         return dict(self.described)
 
 
 @dataclass(frozen=True)
 class Object(Shape):
-    """An object with these fields, all of them required. `name` is what a description may know it by."""
+    """An object with these fields, all required; `name` is its name in a description's components."""
 
     fields: Mapping[str, Shape]
     name: str | None = None
 
     def make(self, given: object) -> Json:
-        """Make each field."""
+        """Return the object."""
         return {name: shape.make(given) for name, shape in self.fields.items()}
 
     def schema(self) -> Schema:
-        """Describe each field."""
+        """Return the object's schema."""
         described: Schema = {
             "type": "object",
             "required": list(self.fields),
@@ -70,61 +70,61 @@ class Object(Shape):
 
 @dataclass(frozen=True)
 class At(Shape):
-    """A shape of a part of what is given."""
+    """A shape that is applied to a part of the data."""
 
     take: Take
     shape: Shape
 
     def make(self, given: object) -> Json:
-        """Make the shape of that part."""
+        """Return the shape's value for that part."""
         return self.shape.make(self.take(given))
 
     def schema(self) -> Schema:
-        """Describe the shape."""
+        """Return the shape's schema."""
         return self.shape.schema()
 
 
 @dataclass(frozen=True)
 class Nullable(Shape):
-    """A shape, or null where nothing is given."""
+    """A shape, or null if the data is null."""
 
     shape: Shape
 
     def make(self, given: object) -> Json:
-        """Make it where there is something to make it from."""
+        """Return the value, or None."""
         return None if given is None else self.shape.make(given)
 
     def schema(self) -> Schema:
-        """Describe both."""
+        """Return the schema of either."""
         return {"anyOf": [self.shape.schema(), {"type": "null"}]}
 
 
 @dataclass(frozen=True)
 class ListOf(Shape):
-    """An array with a shape for each of what is given."""
+    """An array with a shape for each element of the data."""
 
     each: Shape
 
     def make(self, given: object) -> Json:
-        """Make each."""
+        """Return the array."""
         assert isinstance(given, list)
         return [self.each.make(one) for one in given]
 
     def schema(self) -> Schema:
-        """Describe each."""
+        """Return the array's schema."""
         return {"type": "array", "items": self.each.schema()}
 
 
 @dataclass(frozen=True)
 class MapOf(Shape):
-    """An object with a shape for each of what is given, by a name that is taken from it."""
+    """An object with a shape for each element of the data, under a name taken from the element."""
 
     each: Shape
     key: Callable[[Any], str]
     text: str
 
     def make(self, given: object) -> Json:
-        """Make each; of two of one name the later gets a number."""
+        """Return the object; a repeated name gets a number."""
         assert isinstance(given, list)
         made: dict[str, Json] = {}
         for number, one in enumerate(given):
@@ -133,36 +133,36 @@ class MapOf(Shape):
         return made
 
     def schema(self) -> Schema:
-        """Describe each, and what they are called by."""
+        """Return the object's schema, with a pattern for its names."""
         described: Schema = {"type": "object", "additionalProperties": self.each.schema()}
         return described | ({"description": self.text} if self.text else {})
 
 
 @dataclass(frozen=True)
 class Either(Shape):
-    """One of two shapes, by what is given."""
+    """One of two shapes, chosen by the data."""
 
     is_first: Callable[[Any], bool]
     first: Shape
     second: Shape
 
     def make(self, given: object) -> Json:
-        """Make the one that it is."""
+        """Return the value of the chosen shape."""
         return (self.first if self.is_first(given) else self.second).make(given)
 
     def schema(self) -> Schema:
-        """Describe both."""
+        """Return the schema of either."""
         return {"anyOf": [self.first.schema(), self.second.schema()]}
 
 
 @dataclass
 class Components:
-    """Moves the objects that have names to where a description refers to them."""
+    """Collects named objects as the components of a description."""
 
     schemas: Schema = field(default_factory=dict)
 
     def referring(self, schema: Schema) -> Schema:
-        """Return a schema with references in place of what has a name."""
+        """Return a schema with references in place of named objects."""
         return self._replaced(schema)  # type: ignore[return-value]  # an object stays one
 
     def _replaced(self, part: object) -> object:
@@ -179,15 +179,15 @@ class Components:
 
 
 def constant(value: Json, described: Schema) -> Leaf:
-    """Return a shape that is always the same."""
+    """Return a shape with a constant value."""
     return Leaf(lambda _: value, described)
 
 
 def field_of(name: str, described: Schema) -> Leaf:
-    """Return a shape that takes over a field as it is."""
+    """Return a shape that copies a field."""
     return Leaf(lambda given: given[name], described)
 
 
-def told(schema: Schema, text: str) -> Schema:
-    """Return a schema with a description, where there is one."""
+def described_as(schema: Schema, text: str) -> Schema:
+    """Return a schema with a description, unless it is empty."""
     return {**schema, "description": text} if text else schema

@@ -1,7 +1,7 @@
-"""What a dialect may differ in, and how one is drawn from a seed.
+"""The traits of dialects, and how a dialect is drawn from a seed.
 
-Each trait is drawn for itself, so that one can be made plain without a change of any other: a dialect that a client
-does not understand is shrunk to the traits that matter.
+Each trait is drawn independently, so that one can be reset without changing the others: a dialect that a client does
+not understand is reduced to the traits that matter.
 """
 
 import secrets
@@ -13,13 +13,13 @@ from typing import Final, Self
 from batchkiln_service.config import ServiceConfig
 from batchkiln_service.rules.windows import Counting
 
-_ID_BYTES: Final = 12  # of the service's own ids, behind their prefix
-_NUMBER_BYTES: Final = 5  # of ids that are written as numbers: every JSON parser keeps them exact
+_ID_BYTES: Final = 12  # of the service's identifiers, without their prefix
+_NUMBER_BYTES: Final = 5  # of numeric identifiers, which every JSON parser keeps exact
 NUMBERS: Final = frozenset({"int", "digits"})
 _ASSET_LIVES: Final = {"fourteen_days": 14 * 86_400.0, "day": 86_400.0, "hours": 4 * 3_600.0}
 _LINK_LIVES: Final = {"fifteen_minutes": 900.0, "five_minutes": 300.0, "minute": 60.0}
 
-Options = tuple[tuple[str, int], ...]  # with their weights; the first is the plain one, as without any dialect
+Options = tuple[tuple[str, int], ...]  # with weights; the first option is that of the service without a dialect
 
 
 def _options(**weights: int) -> Options:
@@ -32,7 +32,7 @@ def _even(*names: str) -> Options:
 
 # fmt: off
 TRAITS: Final[Mapping[str, Options]] = {
-    # Around every reply.
+    # Envelopes.
     "envelope": _options(none=30, data=20, result=6, response=4, payload=4, status_data=10, success_data=10,
                          code_data=6, nested=4, list_of_one=3, json_api=5),
     "enveloped": _options(all=60, but_records=15, only_lists=15, only_records=10),
@@ -41,7 +41,7 @@ TRAITS: Final[Mapping[str, Options]] = {
     "json_type": _options(plain=70, charset=15, vendor=10, hal=5),
     "reply_headers": _options(none=50, request_id=25, rate_limits=25),
     "date_header": _options(always=82, never=8, successes=5, days_ahead=2, days_behind=3),
-    # Statuses of successes.
+    # Statuses of successful replies.
     "prepare_status": _options(ok=40, created=40, accepted=20),
     "complete_status": _options(ok=60, created=20, accepted=20),
     "quote_status": _options(ok=80, created=20),
@@ -93,8 +93,8 @@ TRAITS: Final[Mapping[str, Options]] = {
     "media_type": _options(right=75, octets=15, none=10),
     "file_etag": _options(strong=70, weak=15, none=15),
     "file_ranges": _options(yes=80, no=20),
-    "file_length": _options(told=90, chunked=10),
-    # Refusals.
+    "file_length": _options(described_as=90, chunked=10),
+    # Errors.
     "error": _options(nested=28, flat=15, problem=15, list=8, detail_list=5, detail_text=7, detail_object=6, text=3,
                       status_message=6, error_text=7),
     "error_enveloped": _options(no=85, yes=15),
@@ -109,17 +109,17 @@ TRAITS: Final[Mapping[str, Options]] = {
     "retry_after": _options(seconds=50, date=18, missing=12, zero=6, one=6, past_date=5, negative=3),
     "edge_page": _options(html=60, text=25, empty=15),
     "unavailable_page": _options(json=60, html=25, empty=15),
-    # What a replay of a key meets that is known already.
+    # Replays of a known key.
     "replay": _options(record=78, in_progress=14, limits_first=8),
     "in_progress_status": _options(s409=50, s425=20, s423=15, s429=10, s400=5),
-    # How requests are counted.
+    # Rate limits.
     "minutes": _options(sliding=65, fixed=35),
     "refused_requests": _options(free=65, counted=35),
     "completions": _options(counted=70, free=30),
-    # Lives.
+    # Lifetimes of links and media.
     "asset_life": _options(fourteen_days=70, day=20, hours=10),
     "link_life": _options(fifteen_minutes=70, five_minutes=20, minute=10),
-    # The interface description: always truthful, not always helpful.
+    # The interface description: always true, not always helpful.
     "description_texts": _options(full=60, some=25, none=15),
     "description_form": _options(references=60, inline=40),
 }
@@ -128,23 +128,23 @@ TRAITS: Final[Mapping[str, Options]] = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """One dress: an option for each trait. Hidden choices below a trait come from the seed, too."""
+    """A dialect: an option for each trait. Choices within a trait come from the seed, too."""
 
     seed: int
     chosen: Mapping[str, str] = field(hash=False)
 
     @classmethod
     def draw(cls, seed: int) -> Self:
-        """Return the dialect of a seed: the same on every machine."""
+        """Return the dialect of a seed; it is the same on every machine."""
         return cls(seed, {trait: _drawn(seed, trait, options) for trait, options in TRAITS.items()})
 
     @classmethod
     def of(cls, config: ServiceConfig) -> Self | None:
-        """Return the configured dialect, None without one. Raises ValueError for a trait that there is not."""
+        """Return the configured dialect; None without one. Raises ValueError for an unknown trait."""
         return None if config.dialect is None else cls.draw(config.dialect).without(config.dialect_without)
 
     def without(self, traits: Iterable[str]) -> Self:
-        """Return the dialect with these traits plain. Raises ValueError for a trait that there is not."""
+        """Return the dialect without these traits. Raises ValueError for an unknown trait."""
         unknown = set(traits := list(traits)) - set(TRAITS)
         if unknown:
             raise ValueError(f"there is no trait {', '.join(sorted(unknown))}; there are: {', '.join(TRAITS)}")
@@ -154,18 +154,18 @@ class Dialect:
         return self.chosen[trait]
 
     def number(self, subject: str, below: int) -> int:
-        """Draw a hidden choice below a trait: it depends on the seed and the subject alone."""
+        """Return a number below a bound that depends only on the seed and the subject."""
         return _digest(self.seed, subject) % below
 
     def new_id(self, prefix: str) -> str:
-        """Return a new identifier of the service's own, which the dialect's form of it can show."""
+        """Return a new identifier that the dialect's form of identifiers can represent."""
         trait = "asset_id" if prefix == "ast" else "generation_id"
         size = _NUMBER_BYTES if self[trait] in NUMBERS else _ID_BYTES
-        number = int.from_bytes(secrets.token_bytes(size)) | 1 << 8 * size - 1  # never a short one
+        number = int.from_bytes(secrets.token_bytes(size)) | 1 << 8 * size - 1  # never fewer digits
         return f"{prefix}_{number:0{2 * _ID_BYTES}x}"
 
     def in_configuration(self, config: ServiceConfig) -> ServiceConfig:
-        """Return the configuration with the lives that the dialect draws."""
+        """Return the configuration with the dialect's lifetimes of links and media."""
         lives = {
             "asset_retention_seconds": _ASSET_LIVES[self["asset_life"]],
             "link_seconds": _LINK_LIVES[self["link_life"]],
@@ -175,7 +175,7 @@ class Dialect:
 
     @property
     def counting(self) -> Counting:
-        """How requests are counted in windows."""
+        """The way in which requests are counted in windows."""
         return Counting(
             has_fixed_minutes=self["minutes"] == "fixed",
             counts_refused=self["refused_requests"] == "counted",
@@ -184,11 +184,11 @@ class Dialect:
 
     @property
     def unlike_plain(self) -> tuple[str, ...]:
-        """The traits in which it differs from the service without a dialect."""
+        """The traits in which the dialect differs from the service without a dialect."""
         return tuple(trait for trait, options in TRAITS.items() if self.chosen[trait] != options[0][0])
 
     def as_document(self) -> dict[str, object]:
-        """Return what it is made of, for JSON."""
+        """Return the seed and the options, for JSON."""
         return {"seed": self.seed, "traits": dict(self.chosen)}
 
 

@@ -1,4 +1,4 @@
-"""The replies of the upload calls. Fixed: upload_url, upload_headers, url; open: all around them (section 2.3)."""
+"""The replies of the upload endpoints. Fixed: upload_url, upload_headers, url; the rest is open (section 2.3)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,12 +20,12 @@ from batchkiln_service.dialects.shapes import (
     Schema,
     Shape,
     constant,
+    described_as,
     field_of,
-    told,
 )
 from batchkiln_service.dialects.traits import Dialect
 
-_HEADERS: Final[Schema] = told(
+_HEADERS: Final[Schema] = described_as(
     {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}, "All of them are sent on the PUT."
 )
 _OTHER_IDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -36,24 +36,24 @@ _OTHER_IDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def asset_name(dialect: Dialect) -> str:
-    """Return what the asset's identifier is called in the preparation."""
+    """Return the name of the asset's identifier in the reply of POST /uploads."""
     return spelled(dialect["asset_name"], dialect["spelling"])
 
 
 def id_schema(dialect: Dialect) -> Schema:
-    """Describe an asset's identifier."""
+    """Return the schema of an asset's identifier."""
     text = {
         "full": "Identifier of the asset. Pass it in `asset_ids` of POST /uploads/complete.",
         "some": "The asset's identifier.",
     }.get(dialect["description_texts"], "")
     described: Schema = {"type": "integer" if dialect["asset_id"] == "int" else "string"}
     if dialect["asset_id"] == "int" and dialect["tickets"] == "map_by_id":
-        described["type"] = ["integer", "string"]  # the name of a field is a text
-    return told(described | ({"format": "uuid"} if dialect["asset_id"] == "uuid" else {}), text)
+        described["type"] = ["integer", "string"]  # names of fields are strings
+    return described_as(described | ({"format": "uuid"} if dialect["asset_id"] == "uuid" else {}), text)
 
 
 def tickets_shape(dialect: Dialect) -> Shape:
-    """Return the shape of what POST /uploads answers: made from a list of tickets of the service's own."""
+    """Return the shape of the reply of POST /uploads, made from the list of the service's tickets."""
     ids, name = asset_ids(dialect), asset_name(dialect)
     identifier = Leaf(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
     each = _ticket(dialect, name, identifier)
@@ -87,10 +87,10 @@ def tickets_shape(dialect: Dialect) -> Shape:
 
 
 def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
-    """Return the shape of one ticket; `name` None has no identifier in it."""
+    """Return the shape of a ticket, with the identifier under `name`, or without it if None."""
     spelling = dialect["spelling"]
     target: dict[str, Shape] = {
-        "upload_url": field_of("upload_url", told(LINK, "PUT the bytes there.")),
+        "upload_url": field_of("upload_url", described_as(LINK, "PUT the bytes there.")),
         "upload_headers": _headers(dialect),
     }
     expires = Leaf(lambda given: instant(dialect, given["expires_at"]), INSTANT)
@@ -113,7 +113,7 @@ def _ticket(dialect: Dialect, name: str | None, identifier: Shape) -> Shape:
 
 
 def _other_ids(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
-    """Return another identifier beside the asset's, in the same form: only its name and description tell them apart."""
+    """Return a second identifier of the same form; only its name and description tell them apart."""
     if dialect["other_ids"] == "none":
         return {}
     name, prefix = _OTHER_IDS[dialect["other_ids"]]
@@ -124,11 +124,11 @@ def _other_ids(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
     digits = f"{dialect.number(name, 2**40) | 1 << 39:024x}"
     kind = "integer" if form == "int" else "string"
     text = "Names this upload in support requests." if dialect["description_texts"] == "full" else ""
-    return {name: constant(Ids(prefix, form).shown(f"{prefix}_{digits}"), told({"type": kind}, text))}
+    return {name: constant(Ids(prefix, form).shown(f"{prefix}_{digits}"), described_as({"type": kind}, text))}
 
 
 def _file(dialect: Dialect, taken: frozenset[str]) -> dict[str, Shape]:
-    """Return how a ticket says which file it is for."""
+    """Return the fields of a ticket that identify its file."""
     name = field_of("name", TEXT)
     match dialect["ticket_file"]:
         case "none":
@@ -166,7 +166,7 @@ def _headers(dialect: Dialect) -> Shape:
 
 
 def completed_shape(dialect: Dialect) -> Shape:
-    """Return the shape of what POST /uploads/complete answers: made from a list of the service's own assets."""
+    """Return the shape of the reply of POST /uploads/complete, made from the list of the service's assets."""
     ids = asset_ids(dialect)
     identifier = Leaf(lambda given: ids.shown(given["asset_id"]), id_schema(dialect))
     around = spelled(dialect["assets_name"], dialect["spelling"])
@@ -190,14 +190,14 @@ def completed_shape(dialect: Dialect) -> Shape:
 
 
 def _ordered(dialect: Dialect, given: list[Any]) -> list[Any]:
-    """Return the assets in the dialect's order: only one that names them may have another than the request's."""
+    """Return the assets in the dialect's order, which differs from the request's only if identifiers are included."""
     is_told = dialect["completed_name"] != "none" or dialect["assets"] in {"map_by_id", "parallel"}
     return given[::-1] if dialect["assets_order"] == "reversed" and is_told else given
 
 
 def _asset(dialect: Dialect, identifier: Shape) -> Object:
     spelling = dialect["spelling"]
-    url: Shape = field_of("url", told(LINK, "Use it in `inputs`."))
+    url: Shape = field_of("url", described_as(LINK, "Use it in `inputs`."))
     fields: dict[str, Shape] = {}
     match dialect["completed_name"]:
         case "same":

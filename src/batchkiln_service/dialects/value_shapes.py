@@ -20,8 +20,8 @@ from batchkiln_service.dialects.shapes import (
     Shape,
     Take,
     constant,
+    described_as,
     field_of,
-    told,
 )
 from batchkiln_service.dialects.traits import Dialect
 
@@ -63,11 +63,11 @@ _LIMIT_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def quote_shape(dialect: Dialect) -> Shape:
-    """Return the shape of what POST /quotes answers."""
+    """Return the shape of the reply of POST /quotes."""
     is_float = dialect["quote_number"] == "float"
     cost = Leaf(
         lambda given: float(given["cost_credits"]) if is_float else given["cost_credits"],
-        told(NUMBER if is_float else INTEGER, "Credits; pass it as `max_cost_credits`."),
+        described_as(NUMBER if is_float else INTEGER, "Credits; pass it as `max_cost_credits`."),
     )
     fields: dict[str, Shape] = {"cost_credits": cost}
     more = extras(dialect, "quote", frozenset(fields))
@@ -81,10 +81,10 @@ def quote_shape(dialect: Dialect) -> Shape:
 
 
 def balance_shape(dialect: Dialect) -> Shape:
-    """Return the shape of what GET /credits/balance answers."""
+    """Return the shape of the reply of GET /credits/balance."""
     spelling = dialect["spelling"]
     name = spelled(dialect["balance_name"], spelling)
-    number = Leaf(lambda given: given["balance"], told(INTEGER, "Remaining credits."))
+    number = Leaf(lambda given: given["balance"], described_as(INTEGER, "Remaining credits."))
     more = extras(dialect, "balance", frozenset({name}))
     match dialect["balance"]:
         case "nested":
@@ -97,11 +97,11 @@ def balance_shape(dialect: Dialect) -> Shape:
             }
             return Object({name: number, "breakdown": Object(parts), **more})
         case "text":
-            text = told({"type": "string", "pattern": r"^[0-9]+$"}, "Remaining credits.")
+            text = described_as({"type": "string", "pattern": r"^[0-9]+$"}, "Remaining credits.")
             return Object({name: Leaf(lambda given: str(given["balance"]), text), **more})
         case "float":
             return Object(
-                {name: Leaf(lambda given: float(given["balance"]), told(NUMBER, "Remaining credits.")), **more}
+                {name: Leaf(lambda given: float(given["balance"]), described_as(NUMBER, "Remaining credits.")), **more}
             )
         case "deep":
             return Object(
@@ -112,7 +112,7 @@ def balance_shape(dialect: Dialect) -> Shape:
 
 
 def models_shape(dialect: Dialect) -> Shape:
-    """Return the shape of what GET /models answers: made from the list of the service's own entries."""
+    """Return the shape of the reply of GET /models, made from the list of the service's entries."""
     around = spelled(dialect["models_name"], dialect["spelling"])
     each = _model(dialect)
     match dialect["models"]:
@@ -146,7 +146,7 @@ def _model(dialect: Dialect) -> Shape:
     modes: dict[str, Shape] = {name("modes"): field_of("modes", _TEXTS)}
     head: dict[str, Shape] = {
         spelled(dialect["model_name"], spelling): Leaf(
-            lambda given: given["id"], told(TEXT, "The value of the request field `model`.")
+            lambda given: given["id"], described_as(TEXT, "The value of the request field `model`.")
         ),
         "type": field_of("kind", TEXT),
     }
@@ -200,7 +200,7 @@ def _durations(dialect: Dialect) -> Shape:
 
 
 def _range(durations: Sequence[int]) -> object:
-    """Return least, most and step where the durations have one; else the durations."""
+    """Return minimum, maximum and step of regular durations; else the durations."""
     gaps = {after - before for before, after in pairwise(durations)}
     if len(gaps) != 1:
         return list(durations)

@@ -1,4 +1,4 @@
-"""Misbehaviour on demand: by configuration, at run time through `service.faults`, or asked for by a request itself."""
+"""Faults on demand: by configuration, at run time through `service.faults`, or by a header of a request."""
 
 from batchkiln_service.faults.fault_rules import (
     BEFORE,

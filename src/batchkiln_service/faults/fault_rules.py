@@ -1,4 +1,4 @@
-"""What misbehaviour there is, where it can happen, and how a rule asks for it. Pure."""
+"""The kinds of faults, the endpoints where they can occur, and the rules that request them. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ from batchkiln_service.errors import sentence_of
 Misbehaviour = Literal[
     "reset_before",  # the connection is reset before any work
     "throttle",  # 429 with Retry-After: `seconds`, or 1; no work
-    "unavailable",  # 503, with Retry-After when `seconds` is given; no work
-    "edge_block",  # the firewall's HTML 403, no work
-    "html",  # 200 with an HTML page, no work
-    "storage_error",  # the storage's 500, in XML, no work
-    "storage_unavailable",  # the storage's 503, in XML, with Retry-After when `seconds` is given; no work
-    "slow",  # the work is done, the reply waits for `seconds`
+    "unavailable",  # 503, with Retry-After if `seconds` is given; no work
+    "edge_block",  # the firewall's HTML 403; no work
+    "html",  # 200 with an HTML page; no work
+    "storage_error",  # the storage's 500 in XML; no work
+    "storage_unavailable",  # the storage's 503 in XML, with Retry-After if `seconds` is given; no work
+    "slow",  # the work is done, the reply is delayed by `seconds`
     "reply_lost",  # the work is done, the connection closes without a reply
     "reset_after",  # the work is done, the connection is reset without a reply
     "cut_body",  # the work is done, half of the body is sent
-    "wrong_length",  # a download has, or an upload keeps, `extra_bytes` more than it should (default: -1, one less)
-    "refuse_replay",  # the replay of an accepted create is refused, by what has changed since; no work
-    "wrong_date",  # the work is done, the Date is wrong by `seconds` (default: a year) and some hours that vary
-    "wrong_cost",  # a record tells a cost of 0 until its generation has ended
-    "wrong_creation",  # a record tells a creation `seconds` too early (default: a month)
+    "wrong_length",  # a download or a stored upload has `extra_bytes` more than it should (default: -1)
+    "refuse_replay",  # the replay of an accepted create is refused, as if the account's state had changed; no work
+    "wrong_date",  # the work is done, Date is wrong by `seconds` (default: a year) and some varying hours
+    "wrong_cost",  # a record shows a cost of 0 until its generation has ended
+    "wrong_creation",  # a record shows a creation time `seconds` too early (default: a month)
     "fail_generation",  # the created generation fails, and is refunded
     "cancel_generation",  # the created generation is canceled
-    "stay_pending",  # the created generation stays pending for `seconds`, or for ever
+    "stay_pending",  # the created generation stays pending for `seconds`, or forever
     "slow_generation",  # the created generation takes `seconds` more, or `factor` times as long (default: 10)
-    "link_dies_early",  # download links die after `seconds` (default: at once), whatever they promise
-    "upload_link_dies_early",  # upload links die after `seconds` (default: at once), whatever they promise
+    "link_dies_early",  # download links expire after `seconds` (default: at once), despite their `expires_at`
+    "upload_link_dies_early",  # upload links expire after `seconds` (default: at once), despite their `expires_at`
 ]
 Endpoint = Literal[
     "any", "create", "upload", "complete", "read", "quote", "poll", "models", "balance", "openapi", "put", "download"
 ]
 KINDS: Final[tuple[Misbehaviour, ...]] = get_args(Misbehaviour)
-# What a rule may ask for ends somewhere: any client may ask by a header, and instants and lengths have to be storable.
+# Settings are bounded, because any client may send them and instants and lengths have to be storable.
 MAX_SECONDS: Final = 10 * 365 * 86_400
 MAX_FACTOR: Final = 1e6
 MAX_EXTRA_BYTES: Final = 1024 * 1024
@@ -54,11 +54,11 @@ UPLOAD_LINK: Final = frozenset({"upload_link_dies_early"})
 
 _STORAGE: Final = frozenset({"put", "download"})
 _EVERYWHERE: Final = frozenset(get_args(Endpoint)) - {"any"}
-_COMMON_NAMES: Final = frozenset({"read", "upload"})  # names of several endpoints; "upload" is also one of its own
-# Where a kind can strike, if not everywhere.
+_COMMON_NAMES: Final = frozenset({"read", "upload"})  # shared by several endpoints; "upload" is also the name of one
+# The endpoints of kinds that cannot occur everywhere.
 _PLACES: Final[Mapping[str, frozenset[str]]] = {
-    "edge_block": _EVERYWHERE - _STORAGE,  # the firewall stands before the API alone
-    "cut_body": _EVERYWHERE - {"put"},  # the reply to an upload has no body
+    "edge_block": _EVERYWHERE - _STORAGE,  # the firewall stands only before the API
+    "cut_body": _EVERYWHERE - {"put"},  # the reply to a PUT has no body
     "storage_error": _STORAGE,
     "storage_unavailable": _STORAGE,
     "wrong_length": _STORAGE,
@@ -70,7 +70,7 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
     "link_dies_early": frozenset({"poll"}),
     "upload_link_dies_early": frozenset({"upload"}),
 }
-# Which kinds a setting means something to.
+# The kinds that a setting applies to.
 _USES: Final[Mapping[str, frozenset[str]]] = {
     "seconds": frozenset(
         {"throttle", "unavailable", "storage_unavailable", "slow", "stay_pending", "slow_generation"}
@@ -82,12 +82,14 @@ _USES: Final[Mapping[str, frozenset[str]]] = {
     "extra_bytes": frozenset({"wrong_length"}),
 }
 SETTINGS: Final = tuple(_USES)
-_SUBJECTLESS: Final = frozenset({"models", "balance", "openapi", "upload", "complete", "put"})  # no model, no prompt
+_SUBJECTLESS: Final = frozenset(
+    {"models", "balance", "openapi", "upload", "complete", "put"}
+)  # neither model nor prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a rule may look at in a request; `endpoints` are the names it is known by."""
+    """The data of a request that a rule may match; `endpoints` are the endpoint's names."""
 
     endpoints: frozenset[str]
     method: str = ""
@@ -98,10 +100,10 @@ class Subject:
 
 
 class FaultMatch(BaseModel):
-    """Which requests of an endpoint a rule is for; all that is given has to fit.
+    """A filter for requests; all given fields must match.
 
-    `prompt` is a part of the prompt; `path` a glob over the path below the base URL ("/generations/*") or, for the
-    storage, below the host ("/storage/outputs/*"). A read of a generation, and a download, have its model and prompt.
+    `prompt` is a part of the prompt. `path` is a glob over the path below the base URL ("/generations/*") or, for the
+    storage, below the host ("/storage/outputs/*"). Polls and downloads match by model and prompt of their generation.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -114,11 +116,11 @@ class FaultMatch(BaseModel):
 
     @property
     def looks_closer(self) -> bool:
-        """Whether method and path are not enough to tell."""
+        """Whether the filter needs account, model or prompt."""
         return (self.account, self.model, self.prompt) != (None, None, None)
 
     def fits(self, subject: Subject) -> bool:
-        """Say whether a request is one of those that are meant."""
+        """Return whether a request matches."""
         return (
             self.account in {None, subject.account}
             and self.model in {None, subject.model}
@@ -129,10 +131,10 @@ class FaultMatch(BaseModel):
 
 
 class FaultRule(BaseModel):
-    """One misbehaviour: where, how often, and for how long.
+    """A fault: its kind, place and frequency.
 
-    `times` None means without end; `after` lets that many matching requests pass first; of those that follow, each
-    `every`-th is struck, with that probability. `seconds` is service time.
+    `times` None is unlimited. The first `after` matching requests pass; of the others each `every`-th is affected,
+    with `probability`. `seconds` is service time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -143,7 +145,7 @@ class FaultRule(BaseModel):
     after: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     every: Annotated[int, Field(ge=1, le=MAX_COUNT)] = 1
     probability: Annotated[float, Field(ge=0, le=1)] = 1.0
-    # Of the rule's own stream; default: from the service's seed and the rule's number.
+    # Seed of the rule's random stream; default: derived from the service's seed and the rule's number.
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)] | None = None
     factor: Annotated[float, Field(gt=0, le=MAX_FACTOR, allow_inf_nan=False)] | None = None
@@ -155,11 +157,11 @@ class FaultRule(BaseModel):
         places = places_of(self.kind)
         if self.endpoint != "any" and self.endpoint not in places:
             raise ValueError(
-                f"{self.kind} cannot happen at the endpoint {self.endpoint}; allowed: any, {', '.join(sorted(places))}"
+                f"{self.kind} cannot occur at the endpoint {self.endpoint}; allowed: any, {', '.join(sorted(places))}"
             )
         for setting, kinds in _USES.items():
             if getattr(self, setting) is not None and self.kind not in kinds:
-                raise ValueError(f"{setting} means nothing to {self.kind}; it goes with {', '.join(sorted(kinds))}")
+                raise ValueError(f"{setting} does not apply to {self.kind}; it applies to {', '.join(sorted(kinds))}")
         if self.kind == "slow" and self.seconds is None:
             raise ValueError("slow needs seconds")
         if self.seconds is not None and self.factor is not None:
@@ -174,36 +176,36 @@ class FaultRule(BaseModel):
         if asks_for_prompt and self.endpoint in _SUBJECTLESS:
             raise ValueError(f"requests to the endpoint {self.endpoint} have no model and no prompt to match")
         if self.match.account is not None and self.endpoint == "openapi":
-            raise ValueError("requests to the endpoint openapi are nobody's; there is no account to match")
+            raise ValueError("requests to the endpoint openapi have no account to match")
         return self
 
 
 def places_of(kind: Misbehaviour) -> frozenset[str]:
-    """Return the endpoints at which a kind can strike."""
+    """Return the endpoints where a kind can occur."""
     return _PLACES.get(kind, _EVERYWHERE)
 
 
 def own_name(endpoints: frozenset[str]) -> str:
-    """Return the name that no other endpoint has, of those that one is known by."""
+    """Return the one of an endpoint's names that no other endpoint has."""
     return min(endpoints - _COMMON_NAMES or endpoints)
 
 
 def is_at(rule: FaultRule, endpoints: frozenset[str]) -> bool:
-    """Say whether a rule is for an endpoint, by the names that it is known by."""
+    """Return whether a rule is for the endpoint with these names."""
     return own_name(endpoints) in places_of(rule.kind) and (rule.endpoint == "any" or rule.endpoint in endpoints)
 
 
 def parse_fault_header(text: str, endpoints: frozenset[str]) -> list[FaultRule]:
-    """Read what a request asks for itself: "slow; seconds=3, reply_lost".
+    """Return the rules in a fault header, such as "slow; seconds=3, reply_lost".
 
-    Raises ValueError, which names what is allowed, when that is not understood or cannot happen at this endpoint.
+    Raises ValueError, which names what is allowed, if the text is malformed or a fault cannot occur at this endpoint.
     """
     allowed = [kind for kind in KINDS if own_name(endpoints) in places_of(kind)]
     rules = []
     for part in text.split(","):
         kind, *settings = (piece.strip() for piece in part.split(";"))
         if kind not in allowed:
-            raise ValueError(f"{kind!r} is no fault of this endpoint; allowed: {', '.join(allowed)}")
+            raise ValueError(f"{kind!r} is not a fault of this endpoint; allowed: {', '.join(allowed)}")
         rules.append(_asked_rule(kind, settings))
     return rules
 

@@ -1,7 +1,7 @@
-"""Rules in force: what each has met and struck, and what strikes one request.
+"""The active fault rules, their counters, and the faults that apply to a request.
 
-Every rule counts the requests it matches and draws from a stream of its own, so that one rule never changes what
-another does: the same seed and the same sequence of requests give the same faults.
+Every rule counts its matching requests and draws from its own random stream, so that rules do not influence each
+other: the same seed and sequence of requests give the same faults.
 """
 
 import threading
@@ -26,7 +26,7 @@ from batchkiln_service.faults.fault_rules import (
 
 
 class FaultSettings(TypedDict, total=False):
-    """What a rule may have beside kind and endpoint; as in `FaultRule`."""
+    """The optional settings of a rule; as in `FaultRule`."""
 
     times: int | None
     after: int
@@ -41,7 +41,7 @@ class FaultSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How far a rule of the configuration has come. `rule` is its number and all that it says: another begins anew."""
+    """The counters of a configured rule. `rule` is its number and content: a changed rule starts anew."""
 
     rule: str
     met: int
@@ -50,7 +50,7 @@ class Tally:
 
 @dataclass(slots=True)
 class ActiveRule:
-    """A rule in force: how many requests it has met, and how many of them it has struck."""
+    """An active rule: the number of matching requests, and of those that it affected."""
 
     number: int
     rule: FaultRule
@@ -60,23 +60,23 @@ class ActiveRule:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether it has struck as often as it may."""
+        """Whether the rule has affected as many requests as it may."""
         return self.rule.times is not None and self.struck >= self.rule.times
 
     @property
     def tally(self) -> Tally:
-        """How far it has come."""
+        """The rule's counters."""
         return Tally(_name_of(self.number, self.rule), self.met, self.struck)
 
     def go_on(self, tally: Tally) -> None:
-        """Take up what was counted before a restart; it draws on from where it was."""
+        """Restore the counters from before a restart, and advance the random stream accordingly."""
         self.met, self.struck = tally.met, tally.struck
         if self.rule.probability < 1:
             for _ in range(max(0, self.met - self.rule.after) // self.rule.every):
                 self.dice.happens(self.rule.probability)
 
     def meets(self, subject: Subject) -> bool:
-        """Count a request that is meant, and say whether it is to be struck."""
+        """Count the request if it matches, and return whether the rule affects it."""
         rule = self.rule
         if not is_at(rule, subject.endpoints) or not rule.match.fits(subject):
             return False
@@ -87,13 +87,13 @@ class ActiveRule:
 
 
 class Faults:
-    """The rules in force. Of those of one sort that would strike a request, the first does.
+    """The active rules. Of several rules in the same group of kinds, the first that affects a request applies.
 
-    May be used from any thread: the ends of generations are drawn in the database's.
+    Thread-safe: outcomes of generations are drawn in the database thread.
     """
 
     def __init__(self, rules: Sequence[FaultRule], seed: int, tallies: Iterable[Tally] = ()) -> None:
-        """Put the rules of the configuration in force, each from where it had come to."""
+        """Activate the configured rules with their saved counters."""
         self._seed = seed
         self._lock = threading.Lock()
         self._next_number = 0
@@ -109,14 +109,14 @@ class Faults:
         self._armed = [armed for armed in self._armed if not armed.is_used_up]
 
     def add(self, kind: Misbehaviour, endpoint: Endpoint = "any", **settings: Unpack[FaultSettings]) -> int:
-        """Switch a misbehaviour on, by default for the next matching request; return the rule's number.
+        """Activate a fault, by default for the next matching request; return the rule's number.
 
-        Raises ValueError when that makes no sense.
+        Raises ValueError if the settings do not fit the kind.
         """
         return self.add_rule(FaultRule(kind=kind, endpoint=endpoint, **settings))
 
     def add_rule(self, rule: FaultRule) -> int:
-        """Put a rule in force after the others; return its number."""
+        """Activate a rule after the others; return its number."""
         with self._lock:
             number = self._next_number
             self._next_number += 1
@@ -125,14 +125,14 @@ class Faults:
             return number
 
     def clear(self) -> int:
-        """Switch everything off; return how many rules that were."""
+        """Deactivate all rules; return their number."""
         with self._lock:
             count = len(self._armed)
             self._armed = []
             return count
 
     def withdraw(self, number: int) -> bool:
-        """Switch one rule off; false when it is not in force."""
+        """Deactivate a rule; return False if it is not active."""
         with self._lock:
             left = [armed for armed in self._armed if armed.number != number]
             was_there = len(left) < len(self._armed)
@@ -140,22 +140,22 @@ class Faults:
             return was_there
 
     def in_force(self) -> list[ActiveRule]:
-        """Return the rules that may still strike, in their order."""
+        """Return the active rules, in order."""
         with self._lock:
             return list(self._armed)
 
     def looks_closer(self, endpoints: frozenset[str]) -> bool:
-        """Say whether a rule for one of these endpoints asks for account, model or prompt."""
+        """Return whether a rule for one of these endpoints matches on account, model or prompt."""
         return any(armed.rule.match.looks_closer and is_at(armed.rule, endpoints) for armed in self.in_force())
 
     def weigh(self, kinds: frozenset[str], subject: Subject) -> ActiveRule | None:
-        """Let every rule of these kinds meet a request; return the first that would strike, and do not use it up."""
+        """Count a request in every rule of these kinds; return the first that affects it, without counting its use."""
         with self._lock:
             striking = [armed for armed in self._armed if armed.rule.kind in kinds and armed.meets(subject)]
             return striking[0] if striking else None
 
     def use(self, armed: ActiveRule) -> FaultRule:
-        """Count that a rule has struck; it ends when it has struck often enough."""
+        """Count a use of a rule and return it; a rule is deactivated after its last use."""
         with self._lock:
             armed.struck += 1
             self._unsaved.add(armed.number)
@@ -164,12 +164,12 @@ class Faults:
             return armed.rule
 
     def tallies(self) -> list[Tally]:
-        """Return how far each rule of the configuration has come, whether it is in force or not."""
+        """Return the counters of each configured rule, active or not."""
         with self._lock:
             return [armed.tally for armed in self._configured]
 
     def take_unsaved(self) -> list[Tally]:
-        """Return the same of those that have struck since this was asked last."""
+        """Return the counters of configured rules that were used since the last call."""
         with self._lock:
             taken = [armed.tally for armed in self._configured if armed.number in self._unsaved]
             self._unsaved.clear()
@@ -177,9 +177,9 @@ class Faults:
 
 
 class RequestFaults:
-    """What strikes one request: what it asked for itself, else the rules in force.
+    """The faults of one request: those it asks for, else those of the active rules.
 
-    `before` answers in place of the work; `late` spoils the reply after it, in that order.
+    `before` replies in place of the work; the faults in `late` spoil the reply after it, in order.
     """
 
     def __init__(self, faults: Faults, subject: Subject, asked: Sequence[FaultRule] = ()) -> None:
@@ -187,7 +187,7 @@ class RequestFaults:
         self._subject = subject
         self._asked = asked
         self.struck: list[FaultRule] = []
-        # All sorts are weighed, whichever strikes: otherwise one rule would hide requests from another.
+        # Every group is counted even if another group's fault applies, so that no rule hides requests from another.
         choices = [self._choice(kinds) for kinds in (BEFORE, DELAY, FALSEHOOD, REPLY)]
         self.before = self._take(choices[0])
         self.late: tuple[FaultRule, ...] = ()
@@ -196,11 +196,11 @@ class RequestFaults:
 
     @property
     def loses_reply(self) -> bool:
-        """Whether the reply will not be read as it was meant: what it tells is not known to the client."""
+        """Whether the client cannot read the reply."""
         return any(rule.kind in REPLY for rule in self.late)
 
     def draw(self, kinds: frozenset[str]) -> FaultRule | None:
-        """Return what happens to a generation or link that this very request has made."""
+        """Return the fault that applies to the generation or link created by this request, if any."""
         return self._take(self._choice(kinds))
 
     def _choice(self, kinds: frozenset[str]) -> FaultRule | ActiveRule | None:

@@ -1,7 +1,7 @@
-"""The drawing process, as `companion.py` starts it: does the tasks that it is told, one after the other.
+"""The process that `worker_process.py` starts: runs one task after the other.
 
-When its input ends it is gone at once, whatever it is doing: so it never outlives the server, also not one that was
-killed.
+It exits at once when its input ends, also in the middle of a task, so that it never outlives the server, even a killed
+one.
 """
 
 import errno
@@ -17,16 +17,16 @@ import orjson
 
 from batchkiln_service.media.tasks import TASKS, Json
 
-_NICENESS: Final = 10  # answering comes before drawing
-_EXPENDABLE: Final = "800"  # of 1000
+_NICENESS: Final = 10  # replies have priority over rendering
+_EXPENDABLE: Final = "800"  # of 1000; the system ends this process first when memory runs out
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 0.15
 
 
 def main() -> None:
-    """Work until the input ends."""
+    """Run tasks until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints in here must not end up among the answers
+    os.dup2(2, 1)  # output of libraries must not mix with the answers
     _step_back()
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
@@ -42,7 +42,7 @@ def _listen(tasks: "queue.SimpleQueue[bytes]") -> None:
 
 
 def _done(line: bytes) -> tuple[Json, str | None, int | None]:
-    """Do a task; return its value, or the traceback of what it raised and the system's number for that."""
+    """Run a task; return its value, or the traceback and `errno` of its exception."""
     try:
         task, *arguments = orjson.loads(line)
         return TASKS[task](*arguments), None, None
@@ -52,10 +52,10 @@ def _done(line: bytes) -> tuple[Json, str | None, int | None]:
 
 
 def _step_back() -> None:
-    """Let the server go first, and where memory runs out, let it be the drawing that the system ends."""
+    """Lower the priority of this process, and let the system end it first when memory runs out."""
     os.nice(_NICENESS)
-    # Linux shares processors out among sessions first, and this process has one of its own: within it, being nice is
-    # of no use to the server.
+    # Linux distributes processor time among sessions first, and this process has its own: a nice value only counts
+    # within a session, so that of the session is lowered as well.
     _told("oom_score_adj", _EXPENDABLE)
     for _ in range(_TRIES):
         if _told("autogroup", str(_NICENESS)):
@@ -64,12 +64,12 @@ def _step_back() -> None:
 
 
 def _told(name: str, value: str) -> bool:
-    """Tell the system of this process; false when it wants to be told again later."""
+    """Write a setting of this process to /proc; return False if the system asks to try again."""
     try:
         (Path("/proc/self") / name).write_text(value, encoding="ascii")
-    except BlockingIOError:  # it takes this from one process at a time, ten times a second
+    except BlockingIOError:  # the system accepts this ten times a second, over all processes
         return False
-    except OSError:  # only Linux has these, and not every one
+    except OSError:  # not available on this system
         return True
     return True
 

@@ -19,30 +19,29 @@ from batchkiln_service.rules.render_spec import RenderSpec
 Painter = Callable[[float], Image.Image]  # returns the frame at a share of the clip's time, 0 to 1
 FRAMES_PER_SECOND: Final = 8
 _FADE: Final = 0.12  # the share of a clip in which the caption fades in, or out
+_BAR_COLOR: Final = (255, 255, 255)
 _SAMPLES_PER_SECOND: Final = 48_000
 _SAMPLES_PER_FRAME: Final = 1024  # the size of an AAC frame
 _TONE_AMPLITUDE: Final = 1200  # of 32767: audible, but quiet
 
 
 def painter_of(spec: RenderSpec, inputs: Sequence[Path]) -> Painter:
-    """Return the function that paints the frame at any time of a clip: a cross-fade between its first and last frame.
+    """Return the function that paints the frame at any time of a clip.
 
-    The first frame of `first-frame`, and the first and last of `first-last-frame`, are the inputs without a caption.
+    A clip with a first frame fades from it to its last frame, or to a scene with its inputs. The given frames are shown
+    without a caption. Any other clip is a scene with a bar that shows the time.
     """
     size, panel = (spec.width, spec.height), panel_of(spec)
-    above = spec.height - panel.height
-    has_first = bool(inputs) and spec.image_mode != "reference-image"
+    scene = draw_scene(spec, inputs, height_above_panel=spec.height - panel.height)
+    if not inputs or spec.image_mode == "reference-image":
+        paste_panel(scene, panel)
+        return lambda passed: _with_bar(scene, passed)
     has_last = spec.image_mode == "first-last-frame" and len(inputs) > 1
-    first = _covering(inputs[0], size) if has_first else draw_scene(spec, inputs, height_above_panel=above)
-    if has_last:
-        last = _covering(inputs[-1], size)
-    else:
-        last = draw_scene(spec, inputs, height_above_panel=above, is_turned=True)
+    first, last = _covering(inputs[0], size), _covering(inputs[-1], size) if has_last else scene
 
     def paint(passed: float) -> Image.Image:
         frame = Image.blend(first, last, passed)
-        opacity = min(passed / _FADE if has_first else 1.0, (1 - passed) / _FADE if has_last else 1.0, 1.0)
-        paste_panel(frame, panel, opacity)
+        paste_panel(frame, panel, min(passed / _FADE, (1 - passed) / _FADE if has_last else 1.0, 1.0))
         return frame
 
     return paint
@@ -69,6 +68,12 @@ def save_clip(spec: RenderSpec, inputs: Sequence[Path], path: Path) -> None:
         container.mux(video.encode(None))
         if audio is not None:
             container.mux(audio.encode(None))
+
+
+def _with_bar(scene: Image.Image, passed: float) -> Image.Image:
+    frame = scene.copy()
+    frame.paste(_BAR_COLOR, (0, 0, round(frame.width * passed), frame.height // 20))
+    return frame
 
 
 def _covering(path: Path, size: tuple[int, int]) -> Image.Image:

@@ -1,8 +1,8 @@
-"""Text in letters that Pillow's own font has, which are those of ASCII and a few signs.
+"""Text in the characters of Pillow's own font: ASCII and a few signs.
 
-No font comes with this package. What the font lacks is written in words, so that a person can still tell one prompt
-from another: accents are dropped, Cyrillic and Greek are transcribed, other letters and signs are called by their
-Unicode names ("fox face"), and ideographs by their code points.
+The package contains no font. Other characters are transcribed, so that prompts can be told apart: accents are dropped,
+Cyrillic and Greek are transliterated, other letters and signs are written as their Unicode names ("fox face"), and
+ideographs as their code points.
 """
 
 import re
@@ -48,7 +48,7 @@ _INVISIBLE: Final = frozenset({"Mn", "Me", "Cf", "Cc", "Cs", "Cn", "Co"})
 
 
 def legible(text: str) -> str:
-    """Return the text in drawable characters only; what is drawable already stays as it is."""
+    """Return the text in drawable characters; drawable characters are kept."""
     words = (_legible_word(word) for word in text.split())
     return " ".join(word for word in words if word)
 
@@ -78,7 +78,7 @@ def _kind_of(piece: tuple[Kind, str]) -> Kind:
 
 
 def _spelled(word: str) -> Iterator[tuple[Kind, str]]:
-    """Give each character with the way in which it is written."""
+    """Yield the transcription of each character and its kind."""
     for character in word:
         if (plain := _plain(character)) is not None:
             if plain:
@@ -96,7 +96,7 @@ def _spelled(word: str) -> Iterator[tuple[Kind, str]]:
 
 
 def _plain(character: str) -> str | None:
-    """Return a character in drawable ones; None where it has to be described."""
+    """Return a character in drawable ones; None if it needs a name or a code point."""
     if character in _DRAWABLE:
         return character
     lower = character.lower()

@@ -47,16 +47,10 @@ def panel_of(spec: RenderSpec) -> Image.Image:
     return caption_panel((spec.width, spec.height), spec.prompt, " · ".join(fact for fact in facts if fact))
 
 
-def draw_scene(
-    spec: RenderSpec, inputs: Sequence[Path], *, height_above_panel: int, is_turned: bool = False
-) -> Image.Image:
-    """Return a gradient with the inputs in a grid; the gradient's two colours depend on all of the specification.
-
-    `is_turned` swaps the colours.
-    """
+def draw_scene(spec: RenderSpec, inputs: Sequence[Path], *, height_above_panel: int) -> Image.Image:
+    """Return a gradient with the inputs in a grid; the gradient's two colours depend on all of the specification."""
     digest = _digest_of(spec)
-    colors = [_color(digest[0], 130), _color(digest[0] + 32 + digest[1] // 2, 235)]
-    top, bottom = reversed(colors) if is_turned else colors
+    top, bottom = _color(digest[0], 130), _color(digest[0] + 32 + digest[1] // 2, 235)
     ramp = Image.linear_gradient("L").resize((1, spec.height))
     scene = ImageOps.colorize(ramp, black=top, white=bottom).resize((spec.width, spec.height))
     _paste_grid(scene, inputs, (spec.width, height_above_panel))

@@ -1,7 +1,7 @@
-"""Draws outputs, by temporary name and rename, and enters them in the books.
+"""Renders outputs to temporary files, renames them and records them in the database.
 
-A file gets its name by the job that enters it, and only while its generation is retained. The sweeper looks for what
-is over by a job as well: so a file was there to be deleted, or it never appears.
+A file is renamed by the database job that records it, and only while its generation is retained. The sweeper looks for
+expired files in a job as well, so it either sees the file or the file never gets its name.
 """
 
 import asyncio
@@ -26,23 +26,23 @@ from batchkiln_service.rules.render_spec import Output, RenderSpec
 
 _log = logging.getLogger(__name__)
 WORKERS: Final = 2
-MAX_BACKLOG: Final = 256  # drawings held in memory; those beyond wait in the books
-RETRY_SECONDS: Final = 10.0  # real ones, since it is a real disk that has no room
+MAX_BACKLOG: Final = 256  # tasks held in memory; further ones are read from the database later
+RETRY_SECONDS: Final = 10.0  # real time, because the disk is real
 _SHARED: Final = "instant"
 _HALF_WRITTEN: Final = ".part"
 _CONTENT_TYPES: Final = {"png": "image/png", "jpg": "image/jpeg", "mp4": "video/mp4"}
 
 
 class OutputUnwantedError(Exception):
-    """What was drawn is not retained any more, or its generation has ended otherwise; nothing was kept of it."""
+    """The output is not wanted any more: its generation has expired or ended otherwise. The file is deleted."""
 
 
 class OutputDelayedError(Exception):
-    """The surroundings did not let a file be kept; it is still owed, and tried again."""
+    """The output could not be stored for now; it is tried again."""
 
 
 class Renderer:
-    """Owns the media folder and the workshop that writes to it. For the event loop's thread, but for `instant`."""
+    """Owns the media folder and the pool that renders to it. Call it in the event loop's thread, except `instant`."""
 
     def __init__(
         self,
@@ -63,79 +63,79 @@ class Renderer:
         self._retry_seconds = retry_seconds
         self._numbers = itertools.count(1)
         self._retrying: asyncio.TimerHandle | None = None
-        self._workshop = WorkerPool("service-render", workers=WORKERS, is_inline=is_inline)
-        self._owed: dict[str, Future[Output]] = {}
-        self._has_more = False  # in the books, beyond the backlog
+        self._pool = WorkerPool("service-render", workers=WORKERS, is_inline=is_inline)
+        self._pending_tasks: dict[str, Future[Output]] = {}
+        self._has_more = False  # whether the database has more tasks than the backlog
         self._refilling: asyncio.Task[None] | None = None
         self._instant: dict[str, Output] = {}
 
-    def start(self, generation_id: str, drawing: RenderSpec) -> None:
-        """Begin to draw a generation, unless that is under way; where too many wait, it comes from the books later."""
-        if generation_id in self._owed:
+    def start(self, generation_id: str, render_spec: RenderSpec) -> None:
+        """Start to render a generation, unless it is under way; those beyond the backlog start later."""
+        if generation_id in self._pending_tasks:
             return
-        if len(self._owed) >= MAX_BACKLOG:
+        if len(self._pending_tasks) >= MAX_BACKLOG:
             self._has_more = True
             return
-        self._submit(generation_id, partial(self._draw, generation_id, drawing))
+        self._submit(generation_id, partial(self._render, generation_id, render_spec))
 
-    async def start_owed(self) -> None:
-        """Begin to draw what the books say is owed, as much as may wait in memory."""
+    async def start_pending(self) -> None:
+        """Start to render the pending generations in the database, up to the size of the backlog."""
         self._has_more = False
         limit = MAX_BACKLOG + 1
         owed = await self._database.run(lambda connection: find_unrendered(connection, limit))
-        for generation_id, drawing in owed:
-            self.start(generation_id, drawing)
+        for generation_id, render_spec in owed:
+            self.start(generation_id, render_spec)
 
-    def draw_again(self, generation_id: str, output: Output, drawing: RenderSpec) -> Future[Output]:
-        """Draw a file that was lost.
+    def render_again(self, generation_id: str, output: Output, render_spec: RenderSpec) -> Future[Output]:
+        """Render a lost file again.
 
-        The future raises when what it was drawn from is gone, `OutputUnwantedError` and `OutputDelayedError`.
+        The future raises `OutputUnwantedError`, `OutputDelayedError`, or an error if an input is gone.
         """
-        if (owed := self._owed.get(generation_id)) is not None:
+        if (owed := self._pending_tasks.get(generation_id)) is not None:
             return owed
         if is_shared(output.file_name):
-            return self._submit(generation_id, partial(self._draw_shared, drawing))
-        return self._submit(generation_id, partial(self._draw, generation_id, drawing))
+            return self._submit(generation_id, partial(self._render_shared, render_spec))
+        return self._submit(generation_id, partial(self._render, generation_id, render_spec))
 
-    def instant(self, drawing: RenderSpec) -> Output:
-        """Return the one small file that stands for every generation of a format."""
-        output = self._instant.get(drawing.output_format)
+    def instant(self, render_spec: RenderSpec) -> Output:
+        """Return the small file that is the output of all generations of a format."""
+        output = self._instant.get(render_spec.output_format)
         if output is None:
-            output = self._instant[drawing.output_format] = self._draw_shared(drawing)
+            output = self._instant[render_spec.output_format] = self._render_shared(render_spec)
         return output
 
     async def idle(self) -> None:
-        """Wait until nothing is being drawn; a drawing that failed has ended as well, also if it is tried again."""
-        while self._owed or self._refilling is not None:
-            owed = [asyncio.wrap_future(future) for future in self._owed.values()]
+        """Wait until no task is running; failed tasks that will be tried again do not count."""
+        while self._pending_tasks or self._refilling is not None:
+            owed = [asyncio.wrap_future(future) for future in self._pending_tasks.values()]
             await asyncio.gather(*owed, *([self._refilling] if self._refilling else []), return_exceptions=True)
 
     def path_of(self, file_name: str) -> Path:
-        """Return where a file of the media folder lies."""
+        """Return the path of a file in the media folder."""
         return self._media_dir / file_name
 
     def close(self) -> None:
-        """Stop drawing; what is not done is drawn after the next start."""
+        """Stop rendering; pending tasks run after the next start."""
         if self._refilling is not None:
             self._refilling.cancel()
         if self._retrying is not None:
             self._retrying.cancel()
-        self._workshop.close()
+        self._pool.close()
 
     def _submit(self, generation_id: str, work: "partial[Output]") -> Future[Output]:
-        future = self._workshop.submit(work)
-        self._owed[generation_id] = future
+        future = self._pool.submit(work)
+        self._pending_tasks[generation_id] = future
         loop = asyncio.get_running_loop()
         future.add_done_callback(lambda done: _call_soon(loop, partial(self._ended, generation_id, done)))
         return future
 
     def _ended(self, generation_id: str, done: Future[Output]) -> None:
-        self._owed.pop(generation_id, None)
+        self._pending_tasks.pop(generation_id, None)
         is_delayed = not done.cancelled() and isinstance(done.exception(), OutputDelayedError)
-        if is_delayed and self._retrying is None and not self._workshop.is_closed:
+        if is_delayed and self._retrying is None and not self._pool.is_closed:
             self._retrying = asyncio.get_running_loop().call_later(self._retry_seconds, self._retry)
-        # The books name what is delayed first: to ask them before the pause is over would be to turn in circles.
-        if self._has_more and self._retrying is None and len(self._owed) < MAX_BACKLOG // 2:
+        # The database returns delayed tasks first: a query before the end of the pause would start them again at once.
+        if self._has_more and self._retrying is None and len(self._pending_tasks) < MAX_BACKLOG // 2:
             self._begin_to_refill()
 
     def _retry(self) -> None:
@@ -148,31 +148,31 @@ class Renderer:
 
     async def _refill(self) -> None:
         try:
-            await self.start_owed()
+            await self.start_pending()
         finally:
             self._refilling = None
 
-    def _draw(self, generation_id: str, drawing: RenderSpec) -> Output:
-        """Draw a generation's file, and fail the generation when that cannot be done at all."""
+    def _render(self, generation_id: str, render_spec: RenderSpec) -> Output:
+        """Render a generation's file; fail the generation if that can never succeed."""
         try:
-            return self._saved(generation_id, drawing, partial(self._publish, generation_id))
+            return self._saved(generation_id, render_spec, partial(self._publish, generation_id))
         except OutputUnwantedError:
             raise
         except Exception as error:
-            if self._workshop.is_closed:
+            if self._pool.is_closed:
                 raise
             _log.exception("rendering_failed", extra={"generation_id": generation_id})
             if not _is_passing(error):
-                # The client's credits must not hang on what never can be drawn: it fails, and is refunded.
+                # A failed generation is refunded, so the credits are not reserved forever.
                 self._fail(generation_id)
                 raise
             raise OutputDelayedError(generation_id) from error
 
-    def _draw_shared(self, drawing: RenderSpec) -> Output:
-        return self._saved(_SHARED, _tiny(drawing), self._name)
+    def _render_shared(self, render_spec: RenderSpec) -> Output:
+        return self._saved(_SHARED, _tiny(render_spec), self._name)
 
     def _publish(self, generation_id: str, temporary: Path, output: Output) -> None:
-        """Give the file its name and enter it, in one job. Raises `OutputUnwantedError` when nobody may have it."""
+        """Rename the file and record it in one job. Raises `OutputUnwantedError` if it is not wanted."""
 
         def enter(connection: sqlite3.Connection) -> None:
             now_ms = self._clock.now_ms()
@@ -198,21 +198,21 @@ class Renderer:
         except sqlite3.Error as error:
             raise OutputDelayedError(generation_id) from error
 
-    def _saved(self, stem: str, drawing: RenderSpec, publish: Callable[[Path, Output], None]) -> Output:
-        """Draw to a file, and hand it over whole to what gives it its name. Raises what the drawing raises."""
-        file_name = f"{stem}.{drawing.output_format}"
+    def _saved(self, stem: str, render_spec: RenderSpec, publish: Callable[[Path, Output], None]) -> Output:
+        """Render to a temporary file and pass it to `publish`. Raises what rendering raises."""
+        file_name = f"{stem}.{render_spec.output_format}"
         temporary = self.path_of(f"{file_name}.{next(self._numbers)}{_HALF_WRITTEN}")
-        inputs = [str(self._asset_dir / asset_id) for asset_id in drawing.asset_ids]
+        inputs = [str(self._asset_dir / asset_id) for asset_id in render_spec.asset_ids]
         try:
-            drawn = self._workshop.do(
-                "draw", drawing.as_json().decode(), inputs, str(temporary), pixels=_pixels_of(drawing)
+            drawn = self._pool.do(
+                "draw", render_spec.as_json().decode(), inputs, str(temporary), pixels=_pixels_of(render_spec)
             )
             assert isinstance(drawn, list)
             size_bytes, sha256 = drawn
             output = Output(
-                type=drawing.kind,
+                type=render_spec.kind,
                 file_name=file_name,
-                content_type=_CONTENT_TYPES[drawing.output_format],
+                content_type=_CONTENT_TYPES[render_spec.output_format],
                 size_bytes=size_bytes,
                 sha256=sha256,
             )
@@ -226,19 +226,19 @@ class Renderer:
 
 
 def is_shared(file_name: str) -> bool:
-    """Say whether a file stands for many generations, and so must outlive each of them."""
+    """Return whether a file is shared by many generations, and so outlives each of them."""
     return file_name.startswith(f"{_SHARED}.") and not file_name.endswith(_HALF_WRITTEN)
 
 
-def _tiny(drawing: RenderSpec) -> RenderSpec:
+def _tiny(render_spec: RenderSpec) -> RenderSpec:
     return RenderSpec(
-        kind=drawing.kind,
+        kind=render_spec.kind,
         mode="",
         model="",
         prompt="instant",
         width=64,
         height=64,
-        output_format=drawing.output_format,
+        output_format=render_spec.output_format,
         duration_seconds=1,
         with_audio=False,
         image_mode=None,
@@ -246,21 +246,21 @@ def _tiny(drawing: RenderSpec) -> RenderSpec:
     )
 
 
-def _pixels_of(drawing: RenderSpec) -> int:
-    """Return how many pixels have to be drawn, in all frames."""
-    frames = 1 if drawing.kind == "image" else (drawing.duration_seconds or 1) * FRAMES_PER_SECOND
-    return drawing.width * drawing.height * frames
+def _pixels_of(render_spec: RenderSpec) -> int:
+    """Return the number of pixels in all frames."""
+    frames = 1 if render_spec.kind == "image" else (render_spec.duration_seconds or 1) * FRAMES_PER_SECOND
+    return render_spec.width * render_spec.height * frames
 
 
 def _is_passing(error: Exception) -> bool:
-    """Say whether the same drawing may well succeed later."""
+    """Return whether a later try may succeed."""
     if isinstance(error, OSError | TaskFailedError):
         return error.errno in PASSING_TROUBLES
     return isinstance(error, sqlite3.Error)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: "partial[None]") -> None:
-    """Call in the loop's thread, or not at all when the loop has ended."""
+    """Call in the loop's thread, unless the loop has ended."""
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:

@@ -1,7 +1,7 @@
-"""Where pictures are drawn and looked at: a few threads, each with a process at its side for what takes long.
+"""A pool of threads that render and decode pictures, each with a process for large tasks.
 
-Threads share one interpreter with the event loop, which a large picture would hold up; a process costs half a second
-to start, which a small picture is not worth.
+Threads share the interpreter with the event loop, which a large picture would block. A process takes half a second to
+start, which a small picture is not worth.
 """
 
 import logging
@@ -15,18 +15,18 @@ from batchkiln_service.media.worker_process import WorkerLostError, WorkerProces
 
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
-# Drawn pixels, over all frames, up to which a thread of the server does the work itself: see
-# benchmarks/service_rendering.py for what that costs the event loop.
+# The number of pixels, over all frames, up to which a thread runs the task itself; see
+# benchmarks/service_rendering.py for the effect on the event loop.
 MAX_THREAD_PIXELS: Final = 1_100_000
-MAX_EXAMINED_PIXELS: Final = 2_000_000  # likewise for a picture that is only decoded
+MAX_EXAMINED_PIXELS: Final = 2_000_000  # the same for pictures that are only decoded
 _TRIES: Final = 2
 
 
 class InlineExecutor(Executor):
-    """In place of a pool of threads: what is submitted is done at once."""
+    """An executor without threads: work is done when it is submitted."""
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> "Future[Result]":  # noqa: ANN401
-        """Do the work; what it raises belongs to whoever waits."""
+        """Run the work and return its finished future."""
         future: Future[Result] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -36,9 +36,9 @@ class InlineExecutor(Executor):
 
 
 class WorkerPool:
-    """So many pieces of work at once; the others wait. Nothing is started before it is needed.
+    """Runs up to `workers` tasks at once. Threads and processes are started when they are first needed.
 
-    `is_inline`: without threads, each piece when it is submitted; for an event loop in virtual time.
+    `is_inline` runs each task when it is submitted, for an event loop in virtual time.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class WorkerPool:
 
     @property
     def is_closed(self) -> bool:
-        """Whether work that fails now fails because of that."""
+        """Whether the pool is closed, which makes running tasks fail."""
         return self._is_closed
 
     def submit(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Do some work in one of the threads."""
+        """Run work in one of the threads."""
         return self._threads.submit(work)
 
     def do(self, task: str, *arguments: Json, pixels: int) -> Json:
-        """Do a task of `TASKS` of that many pixels, here or in this thread's process; only within submitted work.
+        """Run a task of `TASKS` with that many pixels, in this thread or its process. Only call it in submitted work.
 
-        Raises what the task raises, `TaskFailedError` where that was in the process, and `WorkerLostError`.
+        Raises what the task raises, `TaskFailedError` if it ran in the process, and `WorkerLostError`.
         """
         if pixels <= self._max_thread_pixels:
             return TASKS[task](*arguments)
@@ -73,11 +73,11 @@ class WorkerPool:
             except WorkerLostError:
                 if not tries_left or self._is_closed:
                     raise
-                _log.warning("drawing_process_lost")
+                _log.warning("worker_process_lost")
         raise AssertionError("unreachable: the last try returns or raises")
 
     def close(self) -> None:
-        """Stop at once: work in a process is broken off, what waits is dropped."""
+        """Stop at once: end the processes, and drop waiting work."""
         with self._lock:
             self._is_closed = True
             workers_open = list(self._workers)

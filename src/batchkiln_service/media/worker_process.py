@@ -1,8 +1,7 @@
-"""A process that works for one thread of the server, so that drawing never holds the server's interpreter.
+"""A process that runs tasks for one thread, so that rendering never blocks the server's interpreter.
 
-It is started with its first task, told what to do by a line of JSON on its standard input, and answers with a line on
-its standard output; `__main__.py` beside this is what it runs. It is a plain program rather than one of
-`multiprocessing`, which would run the caller's main module again.
+It is started with its first task. Tasks and answers are lines of JSON on its standard input and output; `__main__.py`
+is its program. It does not use `multiprocessing`, which would run the caller's main module again.
 """
 
 import contextlib
@@ -16,11 +15,11 @@ import orjson
 
 from batchkiln_service.media.tasks import Json
 
-MAX_TASK_SECONDS: Final = 300.0  # real ones; no task takes a tenth of it
+MAX_TASK_SECONDS: Final = 300.0  # real time; ten times more than any task takes
 
 
 class TaskFailedError(Exception):
-    """A task raised an exception in the other process; the message is its traceback, `errno` what the system said."""
+    """A task raised an exception in the process; the message is its traceback, `errno` its error number, if any."""
 
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
@@ -28,11 +27,11 @@ class TaskFailedError(Exception):
 
 
 class WorkerLostError(Exception):
-    """The other process ended in the middle of a task, or was closed."""
+    """The process ended during a task, or was closed."""
 
 
 class WorkerProcess:
-    """The other process, as its thread sees it. `close` may be called from any thread; the rest from its own."""
+    """A worker process. `close` may be called from any thread; the rest from one thread."""
 
     def __init__(self, *, max_task_seconds: float = MAX_TASK_SECONDS) -> None:
         self._max_task_seconds = max_task_seconds
@@ -41,7 +40,7 @@ class WorkerProcess:
         self._lock = threading.Lock()
 
     def do(self, task: str, *arguments: Json) -> Json:
-        """Do a task of `TASKS` there. Raises `TaskFailedError` or `WorkerLostError`; the next task may go better."""
+        """Run a task of `TASKS`. Raises `TaskFailedError` or `WorkerLostError`; the next task may succeed."""
         process = self._running()
         overdue = threading.Timer(self._max_task_seconds, process.kill)
         overdue.start()
@@ -58,7 +57,7 @@ class WorkerProcess:
         return value
 
     def close(self) -> None:
-        """End the process, also in the middle of a task."""
+        """End the process, also during a task."""
         with self._lock:
             self._is_closed = True
         self._end()
@@ -66,15 +65,15 @@ class WorkerProcess:
     def _running(self) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._is_closed:
-                raise WorkerLostError("the workshop is closed")
+                raise WorkerLostError("the worker process is closed")
             if self._process is None:
                 self._process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "batchkiln_service.media"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # failures come as answers; what codecs print is for nobody
+                    stderr=subprocess.DEVNULL,  # failures are returned as answers; messages of codecs are dropped
                     env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                    start_new_session=True,  # an interrupt at the terminal is for the server
+                    start_new_session=True,  # Ctrl-C at the terminal is for the server only
                 )
             return self._process
 
@@ -92,12 +91,12 @@ class WorkerProcess:
 
 
 def _asked(process: subprocess.Popen[bytes], question: bytes) -> bytes:
-    """Return the answer's line; empty when the process is gone."""
+    """Return the answer's line; empty if the process has ended."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         process.stdin.write(question + b"\n")
         process.stdin.flush()
         return process.stdout.readline()
-    except (OSError, ValueError):  # ValueError: the pipe was closed meanwhile
+    except (OSError, ValueError):  # ValueError: the pipe was closed by `close`
         return b""

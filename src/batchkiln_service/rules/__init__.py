@@ -1,1 +1,1 @@
-"""The rules of the service as pure functions and tables: nothing here reads a clock, a file or a socket."""
+"""The rules of the service as pure functions and tables: no clock, file or socket."""

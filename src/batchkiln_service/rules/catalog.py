@@ -1,4 +1,4 @@
-"""The models that can be asked for, and what a request costs. The table itself is `models.toml`."""
+"""The models on offer and their prices; `models.toml` is the table."""
 
 import re
 import tomllib
@@ -25,14 +25,14 @@ class _Row(BaseModel):
 
 
 class Bounds(_Row):
-    """How many input images an image mode takes."""
+    """The number of input images that an image mode takes."""
 
     min: Count
     max: Count
 
 
 class Model(_Row):
-    """One row of the catalogue: what a model accepts and how it is priced. The fields are told in `models.toml`."""
+    """A model: what it accepts and how it is priced. `models.toml` explains the fields."""
 
     id: str
     kind: Kind
@@ -55,27 +55,27 @@ class Model(_Row):
 
     @model_validator(mode="after")
     def _every_count_of_images_fits_a_mode(self) -> Self:
-        """Without gaps, a request that names no image mode may have any count between the least and the most."""
+        """Check that every number of images fits an image mode, since requests need not name one."""
         if self.image_modes and any(self.image_mode_for(count) is None for count in range(1, self.most_images + 1)):
             raise ValueError(f"{self.id}: some count of input images fits no image mode")
         return self
 
     def __hash__(self) -> int:
-        """Models are told apart by their id; it lets what is made from one be kept."""
+        """Hash by id, so that values made from a model can be cached."""
         return hash(self.id)
 
     @property
     def resolutions(self) -> tuple[str, ...]:
-        """The resolutions on offer, in the order of the table."""
+        """The model's resolutions, in the order of the table."""
         return tuple(self.credits)
 
     @property
     def most_images(self) -> int:
-        """How many input images a request may have at most, in any image mode."""
+        """The maximum number of input images in any image mode."""
         return max((bounds.max for bounds in self.image_modes.values()), default=self.max_input_images)
 
     def ratios_of(self, resolution: str) -> tuple[str, ...]:
-        """Return the aspect ratios that go with a resolution."""
+        """Return the aspect ratios of a resolution."""
         if exact := _EXACT_SIZE.fullmatch(resolution):
             width, height = int(exact[1]), int(exact[2])
             divisor = gcd(width, height)
@@ -83,7 +83,7 @@ class Model(_Row):
         return self.aspect_ratios
 
     def image_mode_for(self, images: int) -> ImageMode | None:
-        """Return what is meant by so many images where a request names no image mode; None where none fits."""
+        """Return the image mode of a request that names none, by its number of images; None if none fits."""
         return next((mode for mode, bounds in self.image_modes.items() if bounds.min <= images <= bounds.max), None)
 
     def price_credits(
@@ -95,7 +95,7 @@ class Model(_Row):
         generate_audio: bool = False,
         google_search: bool = False,
     ) -> int:
-        """Return the price of one generation; quote and charge both come from here.
+        """Return the price of a generation in credits, for quotes and charges.
 
         Service section 4, pricing: seconds times the rate, and images beyond those included.
         """
@@ -111,7 +111,7 @@ class Model(_Row):
 
     @property
     def highest_price_credits(self) -> int:
-        """The price of the dearest request that the model takes."""
+        """The price in credits of the model's most expensive request."""
         return max(
             self.price_credits(
                 resolution=resolution,
@@ -125,9 +125,9 @@ class Model(_Row):
 
 
 def size_pixels(resolution: str, aspect_ratio: str) -> tuple[int, int]:
-    """Return width and height of an output, both even.
+    """Return width and height of an output in pixels, both even.
 
-    "720p" names the short side, "2K" the long side, "1024x768" is exact.
+    "720p" is the short side, "2K" the long side, "1024x768" is exact.
     """
     if exact := _EXACT_SIZE.fullmatch(resolution):
         return int(exact[1]), int(exact[2])
@@ -141,7 +141,7 @@ def size_pixels(resolution: str, aspect_ratio: str) -> tuple[int, int]:
 
 @cache
 def load_catalog() -> Mapping[str, Model]:
-    """Read the table that comes with the package; models by id, in its order."""
+    """Return the models by id, in the order of the table."""
     text = resources.files(__package__).joinpath("models.toml").read_text(encoding="utf-8")
     models = [Model.model_validate(row) for row in tomllib.loads(text)["model"]]
     return {model.id: model for model in models}

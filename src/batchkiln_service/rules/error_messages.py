@@ -1,4 +1,4 @@
-"""What a person is told of a body that its model does not take: one sentence with the field and what is allowed."""
+"""Messages for invalid request bodies: one sentence with the field and what is allowed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -8,8 +8,8 @@ from pydantic_core import ErrorDetails, ValidationError
 from batchkiln_service.errors import ApiError
 
 EXCERPT_CHARACTERS: Final = 40
-DEPTH: Final = 3  # of a body with a list of objects
-MOST_ENTRIES: Final = 100  # more than any list may have; what comes after is only counted
+DEPTH: Final = 3  # deep enough for a list of objects in a body
+MOST_ENTRIES: Final = 100  # more than any list may have; further entries are only counted
 _KINDS: Final = {
     "string_type": "text",
     "bool_type": "true or false",
@@ -24,17 +24,17 @@ _KINDS: Final = {
 
 
 def invalid(message: str) -> ApiError:
-    """Make the refusal of a malformed field."""
+    """Return the error for a malformed field."""
     return ApiError(422, "invalid_request", message)
 
 
 def unsupported(message: str) -> ApiError:
-    """Make the refusal of an option that the model does not have."""
+    """Return the error for an option that the model does not offer."""
     return ApiError(422, "unsupported_option", message)
 
 
 def excerpt(value: object) -> str:
-    """Return a value for a message: short, on one line, and of arrays and objects only that they are such."""
+    """Return a value in short, on one line; of arrays and objects only their type."""
     match value:
         case str():
             shown = value[:EXCERPT_CHARACTERS]
@@ -48,12 +48,12 @@ def excerpt(value: object) -> str:
 
 
 def listed(values: Iterable[object]) -> str:
-    """Return what is allowed, for a message."""
+    """Return the allowed values, joined."""
     return ", ".join(str(value) for value in values)
 
 
 def place_of(steps: Sequence[str | int]) -> str:
-    """Return a field's name as people write it: files[2].type."""
+    """Return the path of a field, such as files[2].type."""
     name = ""
     for step in steps:
         name += f"[{step}]" if isinstance(step, int) else f".{excerpt_of_name(step)}" if name else excerpt_of_name(step)
@@ -61,14 +61,14 @@ def place_of(steps: Sequence[str | int]) -> str:
 
 
 def excerpt_of_name(name: str) -> str:
-    """Return a field's name, which a stranger may have chosen: as it is when it looks like one."""
+    """Return a field's name as it is if it looks like one; else quoted and shortened."""
     return name if name.isidentifier() and len(name) <= EXCERPT_CHARACTERS else excerpt(name)
 
 
 def general_refusal(
     error: ErrorDetails, place: str, *, fields: Sequence[str] = (), allowed: Mapping[str, Iterable[object]]
 ) -> ApiError:
-    """Explain what pydantic found. `fields` are those of the object around; `allowed` has choices by place."""
+    """Return the error for what pydantic found. `fields` are the enclosing object's, `allowed` the choices by field."""
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     hint = f"; allowed: {listed(allowed[place])}" if place in allowed else ""
     if kind in {"missing", "union_tag_not_found"}:
@@ -82,9 +82,9 @@ def general_refusal(
 
 
 def spared(value: object, known: frozenset[str], *, depth: int = DEPTH) -> object:
-    """Leave out of objects with more fields than any has what nobody will be told of: all unknown ones but the first.
+    """Return the value without most unknown fields of objects with too many; the first unknown one is kept.
 
-    pydantic would collect every single one of tens of thousands, to no use. `known` are the fields of all objects.
+    Pydantic would otherwise collect tens of thousands of errors. `known` are the fields of all objects.
     """
     if depth == 0:
         return value
@@ -99,7 +99,7 @@ def spared(value: object, known: frozenset[str], *, depth: int = DEPTH) -> objec
 
 
 def first_of(error: ValidationError) -> ErrorDetails:
-    """Return what is to be told: the first thing found."""
+    """Return the first error, which is the reported one."""
     return error.errors(include_url=False)[0]
 
 
@@ -130,7 +130,7 @@ def _plain(bound: object) -> object:
 
 
 def choices_of(context: Mapping[str, object]) -> str:
-    """Return the choices that pydantic tells, without its quotation marks."""
+    """Return the choices in pydantic's error, without quotation marks."""
     told = context.get("expected", context.get("expected_tags", ""))
     return str(told).replace("'", "").replace(" or ", ", ")
 

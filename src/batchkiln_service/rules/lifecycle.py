@@ -1,4 +1,4 @@
-"""What a generation is at an instant, and until when a link to it is good. Pure; `now_ms` is passed in."""
+"""The status of a generation at an instant, and the expiry of links. Pure; `now_ms` is passed in."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +9,7 @@ Status = Literal["pending", "processing", "success", "failed", "canceled", "expi
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation as the books have it; what it looks like to a client depends on the instant."""
+    """A generation as it is stored; its status depends on the instant."""
 
     id: str
     account: str
@@ -26,9 +26,9 @@ class Generation:
 
 
 def end_of(generation: Generation) -> int | None:
-    """Return the instant at which a generation ends, None while nobody knows.
+    """Return the instant in milliseconds at which a generation ends; None while it is unknown.
 
-    A success has to be rendered; the other outcomes need no file. The instant may lie ahead.
+    A success must be rendered; other outcomes need no file. The instant may be in the future.
     """
     if generation.finish_at_ms is None:
         return None
@@ -52,5 +52,5 @@ def status_at(generation: Generation, now_ms: int, *, retention_ms: int) -> Stat
 
 
 def link_expiry_ms(now_ms: int, *, link_ms: int, ended_at_ms: int, retention_ms: int) -> int:
-    """Return until when a link made now is good: never beyond the retention. Service section 2.1."""
+    """Return the expiry of a link created now, within the retention. Service section 2.1."""
     return min(now_ms + link_ms, ended_at_ms + retention_ms)

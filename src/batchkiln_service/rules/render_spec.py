@@ -1,4 +1,4 @@
-"""What decides how an output looks, and what is told of the file."""
+"""The specification of an output, and the data of its file."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class RenderSpec:
-    """All that decides how an output looks: the same drawing gives the same bytes."""
+    """Everything that determines an output: the same specification gives the same bytes."""
 
     kind: str
     mode: str
@@ -22,12 +22,12 @@ class RenderSpec:
     asset_ids: tuple[str, ...]
 
     def as_json(self) -> bytes:
-        """Return the stored form."""
+        """Return the stored form, JSON."""
         return orjson.dumps(self)
 
     @classmethod
     def from_json(cls, stored: bytes) -> "RenderSpec":
-        """Read the stored form."""
+        """Return the specification in its stored form."""
         fields = orjson.loads(stored)
         fields["asset_ids"] = tuple(fields["asset_ids"])
         return cls(**fields)
@@ -35,7 +35,7 @@ class RenderSpec:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A rendered file and what a client is told of it."""
+    """A rendered file, as clients see it."""
 
     type: str
     file_name: str

@@ -1,6 +1,6 @@
-"""What the API answers, as models: replies are made from them, and the interface description too.
+"""The models of the API's replies, used to make replies and to test `openapi.json`.
 
-The service's text shows some of these shapes and leaves others open (docs/assumptions.md, entries 1 to 12).
+The service's description shows some of these shapes and leaves others open (docs/assumptions.md, entries 1 to 12).
 """
 
 from typing import Annotated, Literal
@@ -35,14 +35,14 @@ Pixels = Annotated[int, Field(ge=1)]
 
 
 class ErrorDetail(Reply):
-    """What was wrong: a word for programs, and a sentence for people."""
+    """An error: a code for programs and a message for people."""
 
-    code: Annotated[str, Field(description="A stable word; which ones there are is told with each status.")]
-    message: Annotated[str, Field(description="Names the field and what would be allowed. May change.")]
+    code: Annotated[str, Field(description="A stable code; each status lists its codes.")]
+    message: Annotated[str, Field(description="Names the field and what is allowed. May change.")]
 
 
 class Error(Reply):
-    """The body of every refusal by the API."""
+    """The body of every error reply of the API."""
 
     error: ErrorDetail
 
@@ -55,13 +55,13 @@ class GenerationError(Reply):
 
 
 class Cost(Reply):
-    """What a generation costs."""
+    """The cost of a generation."""
 
     cost: Annotated[int, Field(ge=1, description="The amount charged, in credits.", examples=[50])]
 
 
 class OutputLink(Reply):
-    """A finished file and where to fetch it."""
+    """A finished file and its link."""
 
     type: Kind
     url: Annotated[Link, Field(description="Signed; good for 15 minutes at most. Keep it private.")]
@@ -69,7 +69,7 @@ class OutputLink(Reply):
 
 
 class GenerationRecord(Reply):
-    """A generation, as far as it has come."""
+    """A generation and its current status."""
 
     id: Annotated[str, Field(description="What to poll it by.", examples=[EXAMPLE_GENERATION_ID])]
     model: Annotated[str, Field(examples=["alpha-2.5-lite"])]
@@ -81,13 +81,13 @@ class GenerationRecord(Reply):
 
 
 class Quote(Reply):
-    """What a request would cost."""
+    """The price of a request."""
 
     cost_credits: Annotated[int, Field(ge=1, description="Pass it as `max_cost_credits`.", examples=[50])]
 
 
 class Balance(Reply):
-    """What the account has left."""
+    """The remaining credits of the account."""
 
     balance: Annotated[Credits, Field(examples=[1200])]
 
@@ -137,7 +137,7 @@ class Combination(Reply):
 
 
 class ImageModeLimits(Reply):
-    """How many input images an image mode takes."""
+    """The number of input images that an image mode takes."""
 
     image_mode: ImageMode
     min_images: Pixels
@@ -145,7 +145,7 @@ class ImageModeLimits(Reply):
 
 
 class Pricing(Reply):
-    """What a generation costs: units times the rate of the resolution, and what is added to it."""
+    """The price of a generation: units times the rate of the resolution, plus extras."""
 
     unit: Literal["second", "image"]
     credits_by_resolution: dict[str, int]
@@ -156,7 +156,7 @@ class Pricing(Reply):
 
 
 class CatalogEntry(Reply):
-    """A model: what it takes and what it costs."""
+    """A model: what it accepts and what it costs."""
 
     id: Annotated[str, Field(examples=["alpha-2.5-lite"])]
     kind: Kind
@@ -185,7 +185,7 @@ class ModelList(Reply):
 
 
 def entry_of(model: Model) -> CatalogEntry:
-    """Return what GET /models tells of a model."""
+    """Return the catalogue entry of a model."""
     return CatalogEntry(
         id=model.id,
         kind=model.kind,

@@ -1,8 +1,7 @@
-"""The bodies that generation requests may have, as strict models made from the catalogue. Service section 2.2.
+"""The bodies of generation requests as strict models, made from the catalogue. Service section 2.2.
 
-A variant is what one mode of one model takes, with the image modes that take the same number of images. Requests
-are checked by exactly one of them, and the interface description lists them all: what the one accepts the other
-allows.
+A variant is what one mode of a model takes, for the image modes that take the same number of images. Each request is
+checked by exactly one variant, and `openapi.json` lists all of them, so that the check and the description agree.
 """
 
 from collections.abc import Mapping
@@ -41,7 +40,7 @@ _Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What one mode of a model takes; `image_modes` holds None where a request need not name one."""
+    """What one mode of a model takes; `image_modes` includes None if a request need not name one."""
 
     mode: Mode
     image_modes: tuple[ImageMode | None, ...]
@@ -56,7 +55,7 @@ class ImageInput(Wire):
     url: Annotated[
         str,
         StringConstraints(min_length=1, max_length=MAX_URL_CHARACTERS),
-        # The books look every URL up, and know none of another form.
+        # Only in the schema: the check looks the URL up in the database.
         Field(
             description="A `url` from the completion of its upload.",
             json_schema_extra={"pattern": ASSET_URL_PATTERN},
@@ -67,7 +66,7 @@ class ImageInput(Wire):
 
 @cache
 def variants_of(model: Model) -> Mapping[tuple[Mode, ImageMode | None], Variant]:
-    """Return the variants of a model by mode and by the image mode that a request names, or None."""
+    """Return the variants of a model by mode and by the request's image mode, or None."""
     return {
         (variant.mode, image_mode): variant
         for mode in model.modes
@@ -154,7 +153,7 @@ def _switches(model: Model, image_modes: tuple[ImageMode, ...], *, needs_image_m
 
 
 def _name(model: Model, *parts: str) -> str:
-    """Return what a model is called in the interface description, where dots would be taken for a path."""
+    """Return the name of a model's schema, without dots, which would separate path segments."""
     return "_".join((model.id.replace(".", "_"), *parts))
 
 
@@ -163,7 +162,7 @@ def _one_of(choices: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - a type tha
 
 
 def _optional(kind: Any, description: str) -> tuple[Any, Any]:  # noqa: ANN401 - a type that is made at run time
-    """Return a field that may be left out and is never null; a factory keeps `null` out of its schema, too."""
+    """Return a field that may be left out but not be null; a factory keeps the default out of the schema."""
     return kind, Field(default_factory=_nothing, description=description)
 
 

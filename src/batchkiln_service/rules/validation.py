@@ -1,4 +1,4 @@
-"""Request bodies against the catalogue and the wire models. Pure: raises `ApiError` 422, or returns what was asked."""
+"""Checks request bodies against the catalogue and the request models. Pure; errors are `ApiError` 422."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ _KNOWN: Final = frozenset((*FIELDS, *PARAMETERS, *INPUT_FIELDS)).union(*(body.mo
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request that its model supports. `input_urls` still have to be looked up."""
+    """A valid generation request. The assets of `input_urls` are still to be looked up."""
 
     model: Model
     mode: str
@@ -59,12 +59,12 @@ class GenerationRequest:
 
     @property
     def size_pixels(self) -> tuple[int, int]:
-        """Width and height of the output."""
+        """Width and height of the output in pixels."""
         return size_pixels(self.resolution, self.aspect_ratio)
 
     @property
     def cost_credits(self) -> int:
-        """The price: what a quote says and what a create charges."""
+        """The price in credits, for quotes and charges."""
         return self.model.price_credits(
             resolution=self.resolution,
             duration_seconds=self.duration_seconds,
@@ -75,7 +75,7 @@ class GenerationRequest:
 
 
 def check_request(body: Json, catalog: Mapping[str, Model], *, kind: Kind | None = None) -> GenerationRequest:
-    """Check a body of POST /videos, /images (then `kind` is given) or /quotes. Service section 2.2."""
+    """Return the checked body of POST /videos or /images, with `kind`, or of /quotes. Service section 2.2."""
     fields = _object(body)
     model = _model(fields.get("model"), catalog, kind)
     mode = _mode(fields.get("mode"), model)
@@ -88,17 +88,17 @@ def check_request(body: Json, catalog: Mapping[str, Model], *, kind: Kind | None
 
 
 def check_uploads(body: Json) -> Sequence[FileDescription]:
-    """Read the body of POST /uploads. Raises ApiError 422."""
+    """Return the files in a body of POST /uploads. Raises ApiError 422."""
     return _checked(body, UploadRequest, fields=("files",), entry_fields=tuple(FileDescription.model_fields)).files
 
 
 def check_completion(body: Json) -> Sequence[str]:
-    """Read the body of POST /uploads/complete. Raises ApiError 422."""
+    """Return the asset ids in a body of POST /uploads/complete. Raises ApiError 422."""
     return _checked(body, CompletionRequest, fields=("asset_ids",)).asset_ids
 
 
 def _understood(model: Model, asked: Mapping[str, object]) -> GenerationRequest:
-    """Fill in what the request left to the model."""
+    """Return the request with the model's defaults filled in."""
     chosen, inputs = asked["parameters"], asked["inputs"]
     assert isinstance(chosen, dict)
     assert isinstance(inputs, list)
@@ -145,7 +145,7 @@ def _mode(value: Json, model: Model) -> Mode:
 
 
 def _variant(parameters: Json, mode: Mode, model: Model) -> Variant:
-    """Find what the request has to look like: it depends on the image mode that it names, if it names one."""
+    """Return the variant that the request must fit, by the mode and image mode that it names."""
     variants = variants_of(model)
     named = parameters.get("image_mode") if isinstance(parameters, dict) else None
     for (offered, image_mode), variant in variants.items():
@@ -155,10 +155,10 @@ def _variant(parameters: Json, mode: Mode, model: Model) -> Variant:
 
 
 def _refusal(error: ErrorDetails, variant: Variant, model: Model) -> ApiError:
-    """Explain an error of a generation request, in the words of its model."""
+    """Return the ApiError for a generation request, in the terms of its model."""
     steps = list(error["loc"])
     if len(steps) > 1 and steps[0] == "parameters" and steps[1] in model.resolutions:
-        del steps[1]  # which of the sets of aspect ratios was meant
+        del steps[1]  # pydantic's tag of the chosen set of aspect ratios
     if error["type"].startswith("union_tag"):
         steps.append("resolution")
     place = place_of(steps)
@@ -170,7 +170,7 @@ def _refusal(error: ErrorDetails, variant: Variant, model: Model) -> ApiError:
 
 
 def _unsupported(error: ErrorDetails, place: str, variant: Variant, model: Model) -> ApiError | None:
-    """Service rules 2.2.2 and 2.2.3: well formed, and not what the model has."""
+    """Return the error if the field is well formed but not supported by the model. Service rules 2.2.2 and 2.2.3."""
     kind, context = error["type"], error.get("ctx", {})
     if kind in {"missing", "too_long", "too_short"} and place == "inputs":
         return _wrong_count(int(context.get("actual_length", 0)), variant, model)
@@ -201,7 +201,7 @@ def _wrong_choice(place: str, given: Json, allowed: str, model: Model) -> ApiErr
 
 
 def _wrong_count(given: int, variant: Variant, model: Model) -> ApiError:
-    """Service section 2.2: according to what the model supports and how many images there are."""
+    """Return the error for a wrong number of images, by what the model supports. Service section 2.2."""
     if variant.images == NO_IMAGES:
         return unsupported("inputs are allowed in image modes only")
     if not given:
@@ -246,7 +246,7 @@ def _choices(variant: Variant, model: Model) -> Mapping[str, Iterable[object]]:
 
 
 def _checked(body: Json, kind: type[Body], *, fields: Sequence[str], entry_fields: Sequence[str] = ()) -> Body:
-    """Check a body of the upload calls."""
+    """Return the checked body of an upload call."""
     try:
         return kind.model_validate(_object(body))
     except ValidationError as raised:

@@ -1,25 +1,25 @@
-"""How long a full window makes wait, and the service's days. Pure; `now_ms` is passed in."""
+"""Waiting times of rate limits, and service days. Pure; `now_ms` is passed in."""
 
 import math
 from dataclasses import dataclass
 
-# How far before its time a poll may come, as a share of the interval: jitter of the network, not a licence.
+# How much too early a poll may arrive, as a share of the interval, because of network jitter.
 POLL_TOLERANCE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How requests are counted in windows, as far as Service section 8 leaves it open."""
+    """How requests are counted in windows, where Service section 8 leaves it open."""
 
-    has_fixed_minutes: bool = False  # a window that ends with each full minute, in place of one that slides
-    counts_refused: bool = False  # also what a window refuses is counted in it
-    counts_completions: bool = True  # completing an upload is an upload request
+    has_fixed_minutes: bool = False  # a fixed window per minute instead of a sliding one
+    counts_refused: bool = False  # refused requests are counted, too
+    counts_completions: bool = True  # completions of uploads are counted as upload requests
 
 
 def minute_wait_seconds(nth_last_at_ms: int | None, now_ms: int, *, minute_ms: int) -> int | None:
-    """Return how long a full sliding window makes wait, None when there is room. Service section 8.
+    """Return the seconds until a sliding window has room; None if it has. Service section 8.
 
-    `nth_last_at_ms` is when the request arrived that is as many requests back as the limit allows.
+    `nth_last_at_ms` is the arrival of the request that is `limit` requests back.
     """
     if nth_last_at_ms is None:
         return None
@@ -28,7 +28,7 @@ def minute_wait_seconds(nth_last_at_ms: int | None, now_ms: int, *, minute_ms: i
 
 
 def poll_wait_seconds(last_polled_at_ms: int | None, now_ms: int, *, interval_ms: int) -> int | None:
-    """Return how long a poll comes too early, None when it may pass. Service rule 4.4."""
+    """Return how many seconds too early a poll is; None if it may pass. Service rule 4.4."""
     if last_polled_at_ms is None:
         return None
     gap_ms = now_ms - last_polled_at_ms
@@ -53,10 +53,10 @@ class Calendar:
         return self.day_start_ms + day * self.day_ms
 
     def wait_seconds(self, now_ms: int) -> int:
-        """Return how long it is to the next reset. Service section 8."""
+        """Return the seconds until the next day. Service section 8."""
         return _whole_seconds(self.begin_of(self.day_of(now_ms) + 1) - now_ms)
 
 
 def _whole_seconds(milliseconds: float) -> int:
-    """Round up to whole seconds, at least one: a Retry-After must never be too short."""
+    """Return whole seconds, rounded up and at least one, so that Retry-After is never too short."""
     return max(1, math.ceil(milliseconds / 1000))

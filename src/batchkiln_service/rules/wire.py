@@ -1,40 +1,40 @@
-"""What requests and replies have in common, and the bodies of the upload calls. Service section 2.3."""
+"""Definitions shared by requests and replies, and the bodies of the upload calls. Service section 2.3."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-# A made-up host: stored request bodies stay valid whatever port the service has after a restart.
+# A made-up host, so that stored request bodies stay valid when the port changes.
 ASSET_URL: Final = "https://assets.batchkiln.invalid/"
 ASSET_URL_PATTERN: Final = r"^https://assets\.batchkiln\.invalid/[A-Za-z0-9_-]{1,64}/[A-Za-z0-9_-]{1,64}$"
 EXAMPLE_ASSET_ID: Final = "ast_1f2e3d4c5b6a79881f2e3d4c"
 EXAMPLE_ASSET_URL: Final = f"{ASSET_URL}main/{EXAMPLE_ASSET_ID}"
-# The union of what regular expressions of Python, Rust and JavaScript call blank, so that all of them agree.
+# Everything that counts as blank in regular expressions of Python, Rust or JavaScript.
 NOT_BLANK: Final = r"[^\s\u001c-\u001f\u0085\ufeff]"
 CONTENT_TYPES: Final = ("image/jpeg", "image/png", "image/webp")
 MAX_FILES: Final = 5
 MAX_FILE_BYTES: Final = 30 * 1024 * 1024
 MAX_NAME_CHARACTERS: Final = 255
 MAX_ID_CHARACTERS: Final = 64
-MAX_COST: Final = 2**53 - 1  # the highest whole number that every JSON parser keeps exact
+MAX_COST: Final = 2**53 - 1  # the largest integer that every JSON parser keeps exact
 
 ContentType = Literal["image/jpeg", "image/png", "image/webp"]
 
 
 class Wire(BaseModel):
-    """Something that is sent or received: strict, and without fields that nobody knows. Service rule 2.2.1."""
+    """A strict model without unknown fields. Service rule 2.2.1."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 def whole(value: object) -> object:
-    """Take 5.0 for 5: JSON has one kind of numbers, and JSON Schema calls both an integer."""
+    """Return an integral float as int, because JSON Schema calls both 5 and 5.0 an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class FileDescription(Wire):
-    """A file that is going to be uploaded."""
+    """A file to be uploaded."""
 
     name: Annotated[
         str,
@@ -50,7 +50,7 @@ class FileDescription(Wire):
 
 
 class UploadRequest(Wire):
-    """The body of POST /uploads: the files that are going to be uploaded."""
+    """The body of POST /uploads: the files to be uploaded."""
 
     files: Annotated[list[FileDescription], Field(min_length=1, max_length=MAX_FILES)]
 
@@ -63,7 +63,7 @@ AssetId = Annotated[
 
 
 class CompletionRequest(Wire):
-    """The body of POST /uploads/complete: the assets whose bytes have all been PUT."""
+    """The body of POST /uploads/complete: the assets whose files have been PUT."""
 
     asset_ids: Annotated[list[AssetId], Field(min_length=1, max_length=MAX_FILES)]
 

@@ -1,1 +1,1 @@
-"""The storage host: signed links, the PUT of uploads, and downloads. Outside of the API: no key and no window."""
+"""The storage: uploads and downloads by signed links, outside the API, without keys and rate limits."""

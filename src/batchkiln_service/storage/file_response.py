@@ -1,4 +1,4 @@
-"""A reply that is a file: sent in chunks, read beside the event loop, and of one piece whatever happens to the file."""
+"""A response that sends a file in chunks, read in a thread; it stays intact if the file is replaced or deleted."""
 
 import asyncio
 import os
@@ -23,29 +23,29 @@ from batchkiln_service.storage.ranges import (
 )
 from batchkiln_service.transport.bodies import http_date, refusal
 
-# Small enough for a slow client to take one within the time that it has: see `unread_seconds`.
+# Small enough for a slow client to read within `unread_seconds`.
 CHUNK_BYTES: Final = 64 * 1024
 
 
 class OpenFile:
-    """A file that stays readable while it is deleted or replaced; closed when nobody has it any more."""
+    """An open file that stays readable when it is deleted or replaced; closed when it is garbage-collected."""
 
     def __init__(self, path: Path) -> None:
-        """Open it. Raises OSError."""
+        """Open the file. Raises OSError."""
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        # A reply may end in many ways, also without being sent: none of them has to think of the file.
+        # A reply may end in many ways, also without being sent, so none of them closes the file.
         weakref.finalize(self, os.close, self._descriptor)
         self.size_bytes = os.fstat(self._descriptor).st_size
 
     def read(self, start: int, length: int) -> bytes:
-        """Return that many bytes from there, fewer at the end."""
+        """Return up to `length` bytes from an offset."""
         return os.pread(self._descriptor, length, start)
 
 
 class FileReply(web.StreamResponse):
-    """The answer to a GET or HEAD of a file: all of it, or the part that was asked for.
+    """The response to a GET or HEAD of a file: all of it or the requested range.
 
-    `headers` go with it whatever is sent. A client that does not read is cut off by the connection.
+    `headers` are sent in each case. The connection drops a client that does not read.
     """
 
     def __init__(self, file: OpenFile, facts: FileFacts, headers: CIMultiDict[str], part: Part | None = None) -> None:
@@ -58,7 +58,7 @@ class FileReply(web.StreamResponse):
             self.headers[hdrs.CONTENT_RANGE] = f"bytes {part.start}-{part.stop - 1}/{facts.size_bytes}"
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Send head and body."""
+        """Send the head and the body."""
         writer = await super().prepare(request)
         if request.method != hdrs.METH_HEAD:
             position = self.part.start
@@ -73,7 +73,7 @@ class FileReply(web.StreamResponse):
         return writer
 
     async def in_memory(self, request: web.Request, *, extra_bytes: int = 0) -> web.Response:
-        """Return the same reply with its body at hand, as from a file with so many bytes more or fewer at its end."""
+        """Return the same response in memory, as from a file with `extra_bytes` more or fewer bytes at its end."""
         content = await asyncio.to_thread(self.file.read, 0, self.facts.size_bytes)
         content = content[:extra_bytes] if extra_bytes < 0 else content + bytes(extra_bytes)
         facts = FileFacts(len(content), self.facts.etag, self.facts.modified_at_ms)
@@ -93,7 +93,7 @@ class FileReply(web.StreamResponse):
 def file_reply(
     request: web.Request, file: OpenFile, facts: FileFacts, *, headers: Mapping[str, str]
 ) -> web.StreamResponse:
-    """Answer a GET or HEAD of a file; `headers` say what it is and how it is to be kept."""
+    """Return the response to a GET or HEAD of a file; `headers` describe its content and caching."""
     told = CIMultiDict(headers)
     told[hdrs.ETAG] = facts.etag
     told[hdrs.LAST_MODIFIED] = http_date(facts.modified_at_ms)
@@ -110,7 +110,7 @@ def file_reply(
 def _bodiless(
     sending: NotModified | PreconditionFailed | Unsatisfiable, facts: FileFacts, headers: CIMultiDict[str]
 ) -> web.Response:
-    """Answer without the file."""
+    """Return a response without a body."""
     match sending:
         case NotModified():
             kept = (hdrs.ETAG, hdrs.LAST_MODIFIED, hdrs.CACHE_CONTROL)

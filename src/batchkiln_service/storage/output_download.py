@@ -1,4 +1,4 @@
-"""GET and HEAD of signed output URLs. Outside of the API: no key and no window."""
+"""GET and HEAD of signed output links."""
 
 import asyncio
 import sqlite3
@@ -21,16 +21,16 @@ PATH: Final = "/storage/outputs/{generation_id}/{file_name}"
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An output that is retained, and what it is drawn from should it be lost."""
+    """A retained output and its specification, which renders it again if the file is lost."""
 
     generation_id: str
     output: Output
-    drawing: RenderSpec
+    render_spec: RenderSpec
     rendered_at_ms: int
 
 
 async def download(request: web.Request) -> web.StreamResponse:
-    """Send an output while its link is good and it is retained. Service section 2.1."""
+    """Send an output while its link is valid and it is retained. Service section 2.1."""
     context = request.app[CONTEXT]
     now_ms = context.clock.now_ms()
     verdict = context.links.check("GET", request.path, request.query, now_ms=now_ms)
@@ -38,7 +38,7 @@ async def download(request: web.Request) -> web.StreamResponse:
         raise ApiError(403, f"link_{verdict}", f"the link is {verdict}; read the generation again for a new one")
     kept = await _kept(context, request.match_info["generation_id"], now_ms)
     output, file = await _opened(context, kept)
-    # The hash in the books, not the file's times: a file that is drawn again is still the same one.
+    # The ETag is the stored hash, because a file that is rendered again has the same bytes but other times.
     facts = FileFacts(output.size_bytes, f'"{output.sha256}"', kept.rendered_at_ms)
     suffix = output.file_name.rpartition(".")[2]
     headers: dict[str, str] = {
@@ -56,21 +56,21 @@ async def _kept(context: Context, generation_id: str, now_ms: int) -> _Kept:
             return None
         if status_at(record.generation, now_ms, retention_ms=context.retention_ms) != "success":
             return None
-        drawing = find_render_spec(connection, generation_id)
-        return _Kept(generation_id, record.output, drawing, record.generation.rendered_at_ms)
+        render_spec = find_render_spec(connection, generation_id)
+        return _Kept(generation_id, record.output, render_spec, record.generation.rendered_at_ms)
 
     kept = await context.database.run(find)
     if kept is None:
-        raise ApiError(404, "not_found", "this output is not retained, or not any more")
+        raise ApiError(404, "not_found", "this output is not retained")
     return kept
 
 
 async def _opened(context: Context, kept: _Kept) -> tuple[Output, OpenFile]:
-    """Open an output; one that a crash took is drawn again, which gives the same bytes."""
+    """Open an output; a file lost in a crash is rendered again, with the same bytes."""
     output = kept.output
     file = await asyncio.to_thread(_open, context, output)
     if file is None:
-        output = await _drawn_again(context, kept)
+        output = await _rendered_again(context, kept)
         file = await asyncio.to_thread(_open, context, output)
     if file is None:
         raise ApiError(404, "not_found", "this output is not retained any more")
@@ -85,9 +85,11 @@ def _open(context: Context, output: Output) -> OpenFile | None:
     return file if file.size_bytes == output.size_bytes else None
 
 
-async def _drawn_again(context: Context, kept: _Kept) -> Output:
+async def _rendered_again(context: Context, kept: _Kept) -> Output:
     try:
-        return await asyncio.wrap_future(context.renderer.draw_again(kept.generation_id, kept.output, kept.drawing))
+        return await asyncio.wrap_future(
+            context.renderer.render_again(kept.generation_id, kept.output, kept.render_spec)
+        )
     except OutputUnwantedError as error:
         raise ApiError(404, "not_found", "this output is not retained any more") from error
     except OutputDelayedError as error:
@@ -95,4 +97,4 @@ async def _drawn_again(context: Context, kept: _Kept) -> Output:
             503, "unavailable", "this output is being restored; try again", retry_after_seconds=60
         ) from error
     except Exception as error:
-        raise ApiError(404, "not_found", "this output is lost, and what it was drawn from is gone") from error
+        raise ApiError(404, "not_found", "this output is lost, and an input it needs is deleted") from error

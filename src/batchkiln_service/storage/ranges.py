@@ -1,4 +1,4 @@
-"""What a GET or HEAD of a file is answered with: conditions and single ranges. Pure; RFC 9110, sections 13 and 14."""
+"""Choice of the response to a GET or HEAD of a file: conditions, single ranges (RFC 9110, sections 13, 14). Pure."""
 
 import re
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 _ENTITY_TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\U0010ffff]*"')
 _RANGE: Final = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
-_MAX_DIGITS: Final = 18  # more than any file has bytes; Python refuses to read numbers of thousands of digits
+_MAX_DIGITS: Final = 18  # more digits than the size of any file; Python refuses to parse thousands
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is told of a file. `etag` is a strong one, with its quotes; `modified_at_ms` shows as whole seconds."""
+    """The data of a file for HTTP: a strong `etag` with quotes, and `modified_at_ms`, sent in whole seconds."""
 
     size_bytes: int
     etag: str
@@ -22,12 +22,12 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """200 with all of the file."""
+    """200: the whole file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """206 with the bytes from `start` up to `stop`, which is not among them."""
+    """206: the bytes from `start` up to but excluding `stop`."""
 
     start: int
     stop: int
@@ -35,24 +35,24 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """304: the client has it."""
+    """304: the client has the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreconditionFailed:
-    """412: it is not what the client meant."""
+    """412: the file is not the one that the client expects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """416: there are no such bytes."""
+    """416: the range is beyond the file."""
 
 
 Sending = Whole | Part | NotModified | PreconditionFailed | Unsatisfiable
 
 
 class Headers(Protocol):
-    """The headers of a request, whatever their letters' case."""
+    """Case-insensitive headers of a request."""
 
     def getall(self, key: str, default: list[str]) -> list[str]:
         """Return all values of a header."""
@@ -60,9 +60,9 @@ class Headers(Protocol):
 
 
 def decide(method: str, headers: Headers, facts: FileFacts) -> Sending:
-    """Choose what to send, in the order of RFC 9110, section 13.2.2. Headers that cannot be read count as absent.
+    """Return what to send, by the rules of RFC 9110, section 13.2.2. Unreadable headers are ignored.
 
-    Several ranges at once are answered with the whole file, which the RFC allows.
+    A request for several ranges gets the whole file, which the RFC allows.
     """
     if not _precondition_holds(headers, facts):
         return PreconditionFailed()
@@ -83,14 +83,14 @@ def _precondition_holds(headers: Headers, facts: FileFacts) -> bool:
 
 def _is_known(headers: Headers, facts: FileFacts) -> bool:
     if (known := _value(headers, "If-None-Match")) is not None:
-        tags = [tag.removeprefix("W/") for tag in _ENTITY_TAG.findall(known)]  # compared weakly
+        tags = [tag.removeprefix("W/") for tag in _ENTITY_TAG.findall(known)]  # weak comparison
         return known.strip() == "*" or facts.etag in tags
     since = _instant(_value(headers, "If-Modified-Since"))
     return since is not None and _modified_at(facts) <= since
 
 
 def _range_applies(condition: str | None, facts: FileFacts) -> bool:
-    """Judge If-Range: the very ETag, or the very date; a weak ETag never is enough for a part."""
+    """Return whether If-Range matches: the same strong ETag or the same date."""
     if condition is None:
         return True
     condition = condition.strip()
@@ -107,7 +107,7 @@ def _part(asked: str, size_bytes: int) -> Sending:
     start = _number(found[1])
     stop = _number(found[2]) + 1 if found[2] else size_bytes
     if stop <= start and found[2]:
-        return Whole()  # backwards is no range at all
+        return Whole()  # a reversed range is invalid
     return Part(start, min(stop, size_bytes)) if start < size_bytes else Unsatisfiable()
 
 

@@ -1,4 +1,4 @@
-"""PUT of the exact bytes, with all the headers that were given out. Outside of the API: no key and no window."""
+"""PUT of an upload: the exact bytes, with all the headers that were given out."""
 
 import asyncio
 import os
@@ -17,20 +17,20 @@ from batchkiln_service.errors import ApiError
 
 PATH: Final = "/storage/uploads/{asset_id}"
 ASSET_HEADER: Final = "X-Upload-Asset"
-# A file may take as long as so many of the longest silences: ten minutes, unless another silence was set. Nobody can
-# hold a connection and a file for ever by sending a byte now and then.
+# An upload may take this many times the longest pause, ten minutes by default, so that a client
+# cannot hold a connection forever by sending single bytes.
 MOST_SILENCES: Final = 20
 _CHUNK_BYTES: Final = 256 * 1024
 
 
 def upload_url(context: Context, asset: Asset, *, origin: str) -> str:
-    """Return where the bytes of an asset are to be PUT."""
+    """Return the signed URL for the PUT of an asset."""
     path = PATH.format(asset_id=asset.id)
     return origin + context.links.sign("PUT", path, asset.link_expires_at_ms, _bound(asset))
 
 
 def upload_headers(asset: Asset) -> dict[str, str]:
-    """Return the headers that the PUT has to carry, with their exact values."""
+    """Return the headers that the PUT must have, with their exact values."""
     return {
         "Content-Type": asset.content_type,
         "Content-Length": str(asset.size_bytes),
@@ -39,7 +39,7 @@ def upload_headers(asset: Asset) -> dict[str, str]:
 
 
 async def receive(request: web.Request) -> web.StreamResponse:
-    """Take the bytes of an asset; before its completion they may be sent again. Service section 4, upload flow 2."""
+    """Store the bytes of an asset; they may be sent again before completion. Service section 4, upload flow 2."""
     context = request.app[CONTEXT]
     asset = await _linked(context, request)
     _check_headers(request, asset)
@@ -48,7 +48,7 @@ async def receive(request: web.Request) -> web.StreamResponse:
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         await _save(request, asset, temporary)
-        # Not while a completion looks at the bytes before, nor while housekeeping gives the upload up.
+        # Not during a completion, nor while the sweeper deletes an abandoned upload.
         async with context.asset_locks.held([asset.id]):
             _check_open(await _found(context, asset.id) or asset)
             await asyncio.to_thread(_put_in_place, temporary, path)
@@ -59,7 +59,7 @@ async def receive(request: web.Request) -> web.StreamResponse:
 
 
 async def _linked(context: Context, request: web.Request) -> Asset:
-    """Return the asset of a good link. A forged link is told nothing, also not whether there is such an upload."""
+    """Return the asset of a valid link. A forged link does not reveal whether the upload exists."""
     asset = await _found(context, request.match_info["asset_id"])
     bound = _bound(asset) if asset else ""
     verdict = context.links.check("PUT", request.path, request.query, now_ms=context.clock.now_ms(), bound=bound)
@@ -78,7 +78,7 @@ def _bound(asset: Asset) -> str:
 
 
 def _check_headers(request: web.Request, asset: Asset) -> None:
-    """Service section 4, upload flow 2: all headers, with their exact values, each once."""
+    """Raise ApiError unless all headers are present once with their exact values. Service section 4, upload flow 2."""
     for name, value in upload_headers(asset).items():
         given = request.headers.getall(name, [])
         if not given and name == hdrs.CONTENT_LENGTH:
@@ -86,20 +86,20 @@ def _check_headers(request: web.Request, asset: Asset) -> None:
         if given != [value]:
             raise ApiError(400, "upload_header_mismatch", f"header {name} must be {value!r}")
     if hdrs.CONTENT_ENCODING in request.headers:
-        # It would be unpacked on the way, and other bytes stored than were promised.
+        # A compressed body would be unpacked, and differ from the announced bytes.
         raise ApiError(415, "unsupported_content_encoding", "send the file as it is, without Content-Encoding")
 
 
 def _check_open(asset: Asset) -> None:
-    """Refuse what is complete, or was given up: nobody may change it any more."""
+    """Raise ApiError if the asset is complete or abandoned: it may not change any more."""
     if asset.state == "ready":
         raise ApiError(409, "already_complete", "this upload was completed; prepare another one for other bytes")
     if asset.is_purged:
-        raise ApiError(403, "link_expired", "this upload was given up; prepare it again")
+        raise ApiError(403, "link_expired", "this upload was abandoned; prepare it again")
 
 
 async def _save(request: web.Request, asset: Asset, path: Path) -> None:
-    """Write the body to disk, never more of it than was promised. Raises ApiError when it is not of that length."""
+    """Write the body to disk, up to its announced size. Raises ApiError unless it has that size."""
     received = 0
     file = await asyncio.to_thread(path.open, "wb")
     try:
@@ -116,10 +116,9 @@ async def _save(request: web.Request, asset: Asset, path: Path) -> None:
 
 
 async def _chunks(request: web.Request, silence_seconds: float) -> AsyncIterator[bytes]:
-    """Give the body as it arrives.
+    """Yield the body as it arrives.
 
-    Raises ApiError when the sender is silent for so long, takes many times that in all, or cannot be understood. The
-    seconds are real ones.
+    Raises ApiError if the client pauses too long, takes too long in all, or sends invalid HTTP. Times are real.
     """
     within_seconds = MOST_SILENCES * silence_seconds
     clock = asyncio.get_running_loop().time
@@ -146,7 +145,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def _put_in_place(temporary: Path, path: Path) -> None:
-    """Let the file appear under its name, for good: what the books call uploaded survives a power cut."""
+    """Rename the file and flush its folder: a recorded upload survives a power cut."""
     temporary.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -17,17 +17,17 @@ _Size = tuple[int, int]
 
 
 async def complete_assets(context: Context, account: str, asset_ids: Sequence[str]) -> list[tuple[Asset, _Size]]:
-    """Look at the files of an account's assets and mark all of them ready, or none.
+    """Verify the files of an account's assets and mark all of them ready, or none.
 
-    Returns each with its width and height in pixels. Raises ApiError 422 that names every asset whose file is not
-    what was promised; the others can be completed without them.
+    Returns each asset with its width and height in pixels. Raises ApiError 422 that names every asset whose file is
+    not as announced; the others can be completed without them.
     """
 
     def own(connection: sqlite3.Connection) -> list[Asset]:
         return own_assets(connection, account, asset_ids, now_ms=context.clock.now_ms())
 
     async with context.asset_locks.held(asset_ids):
-        assets = await context.database.run(own)  # as they are now that nobody may change them
+        assets = await context.database.run(own)  # read again under the lock
         sizes: list[_Size] = []
         wrong: list[str] = []
         for asset in assets:
@@ -49,7 +49,7 @@ async def complete_assets(context: Context, account: str, asset_ids: Sequence[st
 
 
 async def _looked_at(context: Context, asset: Asset) -> _Size | str:
-    """Return the size of a picture, or what is wrong with it."""
+    """Return the size of a picture in pixels, or what is wrong with it."""
     if asset.width is not None and asset.height is not None:
         return asset.width, asset.height
     path = context.asset_dir / asset.id

@@ -1,1 +1,1 @@
-"""HTTP itself: connections, bodies, links that are signed, the firewall in front and the access log."""
+"""HTTP: connections, bodies, signed links, the firewall and the access log."""

@@ -1,8 +1,7 @@
-"""One event per request, storage included, without anything that is secret.
+"""The access log: one event per request, also of the storage, without secrets.
 
-What a client sends is never written as it came: of a path only the route that it took, of a generation's id only what
-this service could have made, and no header, query or body at all. A key that was pasted into the wrong place of a
-request is in no field.
+Nothing that a client sends is logged as it is: of a path only its route, of a generation's id only what has the form
+of an id, and no header, query or body. A key in the wrong place of a request is in no field.
 """
 
 import logging
@@ -15,34 +14,34 @@ from batchkiln_service.db.request_log import Entry
 
 LOGGER: Final = "batchkiln_service.access"
 EVENT: Final = "request"
-# Where a request to the API holds its row in the books.
+# The key under which an API request stores its log entry.
 ENTRY: Final = web.RequestKey("entry", Entry)
-# Where a request holds the path of its route, with the names of the variable parts.
+# The key under which a request stores its route, with the names of the variable parts.
 ROUTE: Final = web.RequestKey("route", str)
-# Where a response holds the word of its refusal.
+# The key under which a response stores its error code.
 CODE: Final = web.ResponseKey("code", str)
 NO_ROUTE: Final = "(no route)"
 
 
 class AccessLog(AbstractAccessLogger):
-    """Writes through Python's logging; the fields are in `extra`, for whoever formats the line."""
+    """Writes to Python's logging; the fields are in `extra`."""
 
     @property
     def enabled(self) -> bool:
-        """Say whether anybody reads it; aiohttp then spares itself the clock."""
+        """Return whether the log is enabled; aiohttp then measures no time."""
         return self.logger.isEnabledFor(logging.INFO)
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Write one request. `time` is how many real seconds it took."""
+        """Log a request; `time` is in real seconds."""
         self.logger.info(EVENT, extra=fields_of(request, response, seconds=time))
 
 
 def fields_of(request: web.BaseRequest, response: web.StreamResponse, *, seconds: float) -> dict[str, object]:
-    """Return what is told of a request; fields that say nothing are left out."""
+    """Return the fields of a request's event, without empty ones."""
     entry = request.get(ENTRY)
     fields: dict[str, object | None] = {
         "method": request.method if request.method in hdrs.METH_ALL else "(other)",
-        "path": request.get(ROUTE, NO_ROUTE),  # a path that leads nowhere may hold anything
+        "path": request.get(ROUTE, NO_ROUTE),  # a path without a route may contain anything
         "status": response.status,
         "code": response.get(CODE),
         "bytes": response.body_length,

@@ -1,4 +1,4 @@
-"""JSON that leaves and enters the API."""
+"""JSON bodies of requests and replies."""
 
 import asyncio
 import json
@@ -23,20 +23,20 @@ from batchkiln_service.transport.access_log import CODE
 
 Value = TypeVar("Value")
 Next = TypeVar("Next")
-# The longest prompt, every character of it written as two escapes of six bytes, takes less than half of it.
+# More than twice the longest prompt with every character written as two escapes of six bytes.
 MAX_BODY_BYTES: Final = 256 * 1024
-BODY_SECONDS: Final = 30.0  # real ones: how long a client may take to send a body
+BODY_SECONDS: Final = 30.0  # real time within which a body must arrive
 
 
 def reply(body: Reply, status: int = 200) -> web.Response:
-    """Make a JSON response."""
+    """Return a JSON response."""
     return web.Response(
         body=body.model_dump_json().encode(), status=status, content_type="application/json", charset="utf-8"
     )
 
 
 def refusal(error: ApiError) -> web.Response:
-    """Make the response of a refusal: {error: {code, message}}."""
+    """Return the response of an error: {error: {code, message}}."""
     response = reply(Error(error=ErrorDetail(code=error.code, message=error.message)), error.status)
     response[CODE] = error.code
     if error.retry_after_seconds is not None:
@@ -47,41 +47,41 @@ def refusal(error: ApiError) -> web.Response:
 
 
 def http_date(instant_ms: int) -> str:
-    """Return an instant as the Date header has it."""
+    """Return an instant in the format of the Date header."""
     return _http_date_of(instant_ms // 1000)
 
 
-@lru_cache(maxsize=16)  # every reply has one, and a second has many replies
+@lru_cache(maxsize=16)  # computed once per second
 def _http_date_of(second: int) -> str:
     return format_datetime(datetime.fromtimestamp(second, UTC), usegmt=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred(Generic[Value]):
-    """A value, or the refusal in its place, kept until it is known who is asking: who has no key learns nothing."""
+    """A value, or an error that is raised later: a caller without a key must not learn about it."""
 
     value: Value | None
     refusal: ApiError | None = None
 
     def get(self) -> Value:
-        """Return the value. Raises the `ApiError` that stands in its place."""
+        """Return the value, or raise the `ApiError`."""
         if self.refusal is not None:
             raise self.refusal
         return self.value  # type: ignore[return-value]  # one of the two is there
 
     def then(self, step: Callable[[Value], Next]) -> "Deferred[Next]":
-        """Go on with the value, where there is one; a refusal by the step is kept likewise."""
+        """Apply a step to the value, if there is one; an error of the step is kept as well."""
         if self.refusal is not None:
             return Deferred(None, self.refusal)
         return deferred(lambda: step(self.get()))
 
 
-# Where a request holds its body, once somebody has read it.
+# The key under which a request stores its body once it is read.
 _CONTENT: Final = web.RequestKey("content", Deferred[bytes])
 
 
 def deferred(step: Callable[[], Value]) -> Deferred[Value]:
-    """Keep what a step returns, or its refusal."""
+    """Return the result or the error of a step."""
     try:
         return Deferred(step())
     except ApiError as refusal:
@@ -89,9 +89,9 @@ def deferred(step: Callable[[], Value]) -> Deferred[Value]:
 
 
 async def received(request: web.Request, *, within_seconds: float = BODY_SECONDS) -> Deferred[bytes]:
-    """Read a JSON body's exact bytes; a refusal is 400, 408, 413 or 415. The seconds are real ones.
+    """Return the exact bytes of a JSON body, or an error 400, 408, 413 or 415. The limit is in real seconds.
 
-    A body is read once, whoever asks for it: what is left of one that was too large must not be taken for another.
+    A body is read once and stored, so that a later call does not take the rest of a too large body for another.
     """
     content: Deferred[bytes] | None = request.get(_CONTENT)
     if content is None:
@@ -100,7 +100,7 @@ async def received(request: web.Request, *, within_seconds: float = BODY_SECONDS
 
 
 def put_in_place(request: web.Request, content: bytes) -> None:
-    """Let whoever reads the body of a request have this one."""
+    """Set the stored body of a request."""
     request[_CONTENT] = Deferred(content)
 
 
@@ -121,7 +121,7 @@ async def _read(request: web.Request, within_seconds: float) -> Deferred[bytes]:
 
 
 def parse_json(body: bytes) -> object:
-    """Parse a body. Raises ApiError 400, also for a field that is given twice: nobody can say which one is meant."""
+    """Return the parsed body. Raises ApiError 400, also for an object with a repeated name."""
     try:
         parsed: object = orjson.loads(body)
         json.loads(body, object_pairs_hook=_check_names, parse_int=len, parse_float=len)
@@ -140,7 +140,7 @@ def _check_names(pairs: list[tuple[str, object]]) -> None:
 
 
 def error_of(status: Status) -> GenerationError | None:
-    """Return the error object of a record; null unless the generation failed or was canceled."""
+    """Return the error object of a record; None unless the generation failed or was canceled."""
     match status:
         case "failed":
             message = "The generation failed; its credits were refunded."

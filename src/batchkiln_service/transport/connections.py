@@ -1,7 +1,7 @@
-"""One connection of a client: how long it may take, how many there may be, and what answers HTTP that cannot be read.
+"""Connections of clients: bounds on time and number, and replies to invalid HTTP.
 
-aiohttp bounds the size of a request's head; here its time is bounded, too. All durations are real time: they protect
-the process, and a sped-up service time must not shorten them.
+aiohttp bounds the size of a request's head; this module bounds its time. All durations are real time, because they
+protect the process and must not shrink with the time scale.
 """
 
 import asyncio
@@ -18,28 +18,28 @@ from aiohttp.abc import AbstractAccessLogger
 from batchkiln_service.transport.access_log import CODE
 from batchkiln_service.transport.bodies import http_date
 
-with contextlib.suppress(ImportError):  # only there on POSIX; elsewhere no such limit is known
+with contextlib.suppress(ImportError):  # POSIX only
     import resource
 
 _log = logging.getLogger(__name__)
-SERVER: Final = "batchkiln"  # what every reply says that it comes from; aiohttp would tell its version and Python's
-RESERVED_FILES: Final = 64  # file descriptors for the books, media and logs, which connections must not use up
-# What a client sends can be at fault for these; they are no accident of the service.
+SERVER: Final = "batchkiln"  # the Server header; aiohttp's would reveal versions
+RESERVED_FILES: Final = 64  # file descriptors reserved for the database, media and logs
+# Exceptions that a client can cause; they are not logged as errors of the service.
 _CLIENT_FAULTS: Final = (http_exceptions.HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a client may take, in seconds."""
+    """The bounds on a client's time, in seconds."""
 
-    head_seconds: float = 20.0  # from its first byte until a request's head is whole
+    head_seconds: float = 20.0  # from the first byte until the head is complete
     idle_seconds: float = 75.0  # between two requests
-    unread_seconds: float = 60.0  # until it has read what is sent to it
+    unread_seconds: float = 60.0  # for reading what was sent
 
 
 @dataclass(slots=True)
 class ConnectionLimiter:
-    """Counts the connections, and knows what each is made with."""
+    """Limits the number of connections, and creates their protocols."""
 
     patience: Timeouts
     max_connections: int
@@ -49,18 +49,18 @@ class ConnectionLimiter:
     _inside: set["Connection"] = field(default_factory=set)
 
     def enter(self, connection: "Connection") -> bool:
-        """Let a connection in, unless as many are open as there may be."""
+        """Count a new connection; return False if the limit is reached."""
         if len(self._inside) >= self.max_connections:
             return False
         self._inside.add(connection)
         return True
 
     def leave(self, connection: "Connection") -> None:
-        """Forget a connection that has ended."""
+        """Remove a closed connection."""
         self._inside.discard(connection)
 
     def protocols(self, server: web.Server) -> Callable[[], "Connection"]:
-        """Return what makes the protocol of each connection that is accepted for a server."""
+        """Return the factory of protocols for the connections of a server."""
         loop, make_request = asyncio.get_running_loop(), server.request_factory
 
         def begun(*parts: Any) -> web.BaseRequest:  # noqa: ANN401 - passed on as they come
@@ -74,7 +74,7 @@ class ConnectionLimiter:
 
 
 class Connection(web.RequestHandler):
-    """aiohttp's protocol, with bounds on what it waits for."""
+    """aiohttp's protocol with time limits."""
 
     __slots__ = ("_door", "_due_at", "_is_busy", "_is_inside", "_timer", "_unread_timer")
 
@@ -88,14 +88,14 @@ class Connection(web.RequestHandler):
         )
         self._door = door
         self._is_inside = False
-        self._is_busy = False  # from a whole head until its reply is sent
-        self._due_at: float | None = None  # when a head has to be whole; None while none is waited for
-        # One timer serves many heads: it looks at what is due when it fires, so that a request costs no timer.
+        self._is_busy = False  # from a complete head until its reply is sent
+        self._due_at: float | None = None  # deadline of the expected head; None if none is expected
+        # One timer serves many heads: it checks the deadline when it fires, so that a request costs no timer.
         self._timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let it in and wait for a head, or turn it away."""
+        """Accept the connection and wait for a head, or refuse it."""
         self._is_inside = self._door.enter(self)
         if not self._is_inside:
             assert isinstance(transport, asyncio.Transport)
@@ -107,7 +107,7 @@ class Connection(web.RequestHandler):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Begin to wait for a head with its first byte."""
+        """Start the deadline of a head with its first byte."""
         if not self._is_inside:
             return
         if data and self._due_at is None and not self._is_busy:
@@ -115,32 +115,32 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def head_is_whole(self) -> None:
-        """Stop waiting: a request begins. How long its body takes is its handler's concern."""
+        """Stop the deadline: the head is complete. The handler bounds the time of the body."""
         self._is_busy = True
         self._due_at = None
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a reply; from then on the next head may come."""
-        if isinstance(resp, web.HTTPException):  # aiohttp's own refusal, before any middleware: of the header Expect
+        """Send a reply; afterwards the next head may arrive."""
+        if isinstance(resp, web.HTTPException):  # aiohttp's own error for the header Expect, before any middleware
             resp = _refusal(resp.status, resp.reason.lower().replace(" ", "_"), resp.reason)
         finished = await super().finish_response(request, resp, start_time)
         self._is_busy = False
         return finished
 
     def pause_writing(self) -> None:
-        """Wait for the client to read, but not for ever."""
+        """Start the deadline for the client to read."""
         super().pause_writing()
         self._unread_timer = self._loop.call_later(self._door.patience.unread_seconds, self._abort)
 
     def resume_writing(self) -> None:
-        """Go on: it has read."""
+        """Stop the deadline: the client has read."""
         super().resume_writing()
         self._forget_unread()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Drop what waits for it."""
+        """Cancel the timers."""
         self._forget_unread()
         if self._timer is not None:
             self._timer.cancel()
@@ -156,7 +156,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer HTTP that cannot be read, and accidents that no handler has met. Never repeats what was received."""
+        """Return the reply to invalid HTTP or to an exception outside of handlers; nothing received is repeated."""
         del message
         is_unreadable = isinstance(exc, _CLIENT_FAULTS)
         if is_unreadable:
@@ -173,7 +173,7 @@ class Connection(web.RequestHandler):
         return response
 
     def log_exception(self, *_: Any, **kw: Any) -> None:  # noqa: ANN401 - as in aiohttp
-        """Log an accident; what a client did is none, and what it sent is not repeated."""
+        """Log an unexpected exception; those that a client can cause are not logged."""
         exc = kw.get("exc_info")
         if isinstance(exc, _CLIENT_FAULTS):
             _log.debug("request_broken_off", extra={"reason": type(exc).__name__})
@@ -212,7 +212,7 @@ class Connection(web.RequestHandler):
         return str(self.peername[0]) if isinstance(self.peername, tuple) else None
 
     def _raw(self, status: str, code: str, message: str) -> bytes:
-        """Return a whole reply for where no request is there to answer."""
+        """Return the bytes of a whole reply, for use without a request."""
         body = _error(code, message)
         head = [
             f"HTTP/1.1 {status}",
@@ -226,7 +226,7 @@ class Connection(web.RequestHandler):
 
 
 def connections_within(wanted: int) -> int:
-    """Return how many connections there may be: as many as wanted, where the process may open so many files."""
+    """Return the number of connections to allow: `wanted`, or fewer if the process may not open that many files."""
     try:
         may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     except NameError:

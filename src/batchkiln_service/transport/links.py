@@ -1,4 +1,4 @@
-"""Signed URLs of the storage: an HMAC over method, path, expiry and what else the link binds."""
+"""Signed URLs of the storage: an HMAC over method, path, expiry and bound data."""
 
 import hmac
 import re
@@ -10,27 +10,27 @@ from urllib.parse import urlencode
 
 Method = Literal["GET", "PUT"]
 Verdict = Literal["good", "forged", "expired"]
-# What `sign` makes. Whatever else a query holds was not made here, and is not worth a look at its signature.
+# The parameters that `sign` makes; any other query is a forgery.
 _FORMS: Final = {"expires": re.compile(r"[0-9]{1,16}"), "nonce": re.compile(r"[0-9a-f]{16}")}
 _SIGNATURE: Final = "signature"
 
 
 class Links:
-    """Signs and checks with the state folder's secret, so that links outlive a restart."""
+    """Signs and checks links with the state folder's secret, so that links survive a restart."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def sign(self, method: Method, path: str, expires_at_ms: int, bound: str = "") -> str:
-        """Return path and query. `bound` (say, the headers of an upload) has to be the same at the check."""
-        nonce = secrets.token_hex(8)  # a fresh URL at each read, also within one millisecond
+        """Return the signed path and query. `bound`, such as an upload's headers, must be the same in `check`."""
+        nonce = secrets.token_hex(8)  # each read gives a new URL, even within a millisecond
         signature = self._signature(method, path, str(expires_at_ms), nonce, bound)
         return f"{path}?{urlencode({'expires': expires_at_ms, 'nonce': nonce, _SIGNATURE: signature})}"
 
     def check(self, method: Method, path: str, query: Mapping[str, str], *, now_ms: int, bound: str = "") -> Verdict:
-        """Judge a link; the signature before the expiry, since an unsigned expiry says nothing.
+        """Return whether a link is valid, expired or forged; the signature is checked first.
 
-        `query` may be a multidict: a parameter that is missing, repeated or not known makes a link forged.
+        `query` may be a multidict: a missing, repeated or unknown parameter makes a link forged.
         """
         is_ours = all(form.fullmatch(query.get(name, "")) for name, form in _FORMS.items())
         if not is_ours or len(query) != len(_FORMS) + 1:
@@ -45,5 +45,5 @@ class Links:
 
 
 def _bytes(text: str) -> bytes:
-    """Encode what a client sent; lone surrogates, too, are bytes of some kind."""
+    """Return the text as bytes, also with lone surrogates."""
     return text.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""The port: bound, remembered, reached under which address, and given up without hurting who is being answered."""
+"""The listening socket: its port is kept over restarts, and stopping completes the replies under way."""
 
 import asyncio
 import logging
@@ -16,20 +16,20 @@ from batchkiln_service.config import ServiceConfig
 from batchkiln_service.transport.access_log import LOGGER, AccessLog
 from batchkiln_service.transport.connections import ConnectionLimiter, Timeouts, connections_within
 
-STOP_SECONDS: Final = 2.0  # how long a request under way may take when the service is told to stop
+STOP_SECONDS: Final = 2.0  # how long requests under way may take after a stop
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - recognised, not bound
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the service is reached. `is_known` False: it listens everywhere, and each client knows its own way."""
+    """The address of the service. `is_known` False: it listens on all addresses, and the request's Host is used."""
 
     origin: str
     is_known: bool
 
     def for_request(self, request: web.BaseRequest) -> str:
-        """Return the origin for the links in a reply: one that this client can reach."""
+        """Return the URL origin that the client of a request can reach."""
         if self.is_known:
             return self.origin
         host = request.headers.get("Host", "")
@@ -37,7 +37,7 @@ class Address:
 
 
 def address_of(config: ServiceConfig, port: int) -> Address:
-    """Return where clients reach a service that is bound to a port."""
+    """Return the address for clients of a service that is bound to a port."""
     if config.public_url is not None:
         return Address(config.public_url.rstrip("/"), is_known=True)
     host = _WILDCARDS.get(config.host, config.host)
@@ -48,10 +48,10 @@ def address_of(config: ServiceConfig, port: int) -> Address:
 async def listen(
     stack: AsyncExitStack, app: web.Application, config: ServiceConfig, *, now_ms: Callable[[], int]
 ) -> int:
-    """Bind, at the port of the last run where that is free and none was asked for; return the port.
+    """Bind the configured port, or that of the last run if it is free, and return it.
 
-    When the stack is closed, no connection is accepted any more, idle ones are closed at once, and what is under way
-    is answered within `STOP_SECONDS`. Raises OSError when the port is taken.
+    When the stack is closed, no connection is accepted any more, idle ones are closed at once, and requests under way
+    get `STOP_SECONDS`. Raises OSError if the port is in use.
     """
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
@@ -74,7 +74,7 @@ async def listen(
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Return an event that SIGINT or SIGTERM sets; a second signal then ends the process at once."""
+    """Return an event that SIGINT or SIGTERM sets; a second signal ends the process at once."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stopped() -> None:
@@ -100,7 +100,7 @@ async def _bound(config: ServiceConfig, protocols: Callable[[], asyncio.BaseProt
 
 
 async def _bound_once(host: str, port: int, protocols: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
-    """Bind all addresses of a host, at one port: any free one differs between the families of addresses."""
+    """Bind all addresses of a host to one port; with port 0 each would get its own."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(protocols, host, port, start_serving=False)
     ports = _ports_of(server)
@@ -109,7 +109,7 @@ async def _bound_once(host: str, port: int, protocols: Callable[[], asyncio.Base
         server = await loop.create_server(protocols, host, ports[0], start_serving=False)
     try:
         await server.start_serving()
-    except BaseException:  # canceled: asyncio would leave the port open, with nobody to close it
+    except BaseException:  # cancelled: asyncio would leave the socket open
         server.close()
         raise
     return server

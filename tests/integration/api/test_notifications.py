@@ -205,7 +205,7 @@ async def test_no_address_and_no_secret_is_left_anywhere(receiver: Receiver, tmp
     kept = b"".join(path.read_bytes() for path in files)
     assert run.exit == 0, run.err
     assert len(receiver.got) == 2
-    assert "notice_given_up" in run.err
+    assert "notification_given_up" in run.err
     assert "notifier_unusable" in run.err
     for canary in (CANARY, secret):
         assert canary not in printed

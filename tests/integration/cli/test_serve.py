@@ -195,7 +195,7 @@ def test_books_that_are_none_are_told(workspace: Workspace) -> None:
     result = workspace.call("serve", "keys", "list", "--state-dir", "books")
 
     assert result.exit == 2
-    assert "the books in books cannot be used" in result.err
+    assert "the database in books cannot be used" in result.err
 
 
 def test_a_list_is_made_for_people(workspace: Workspace) -> None:

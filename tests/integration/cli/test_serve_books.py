@@ -100,7 +100,7 @@ def test_configured_credits_that_do_nothing_are_told(workspace: Workspace) -> No
         (["credits", "buy", "main", "-5"], "No such option"),
         (["credits", "buy", "main"], "Missing argument 'N'"),
         (["credits", "bye", "main", "5"], "unexpected extra argument"),
-        (["report", "--state-dir", "nowhere"], "no service has kept books in nowhere"),
+        (["report", "--state-dir", "nowhere"], "there is no service database in nowhere"),
         (["--time-scale", "nan"], "--time-scale: Input should be a finite number"),
         (["--time-scale", "inf"], "--time-scale: Input should be a finite number"),
         (["--time-scale", "1e300"], "--time-scale: Input should be less than or equal to 1000000"),

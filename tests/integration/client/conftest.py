@@ -13,10 +13,10 @@ from integration.client.scripted_server import KEY, OLD_KEY, FakeClock, Scripted
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
     scripted = ScriptedServer()
-    listening = await asyncio.start_server(scripted.handle, "127.0.0.1", 0)
-    scripted.origin = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    trace_configs = await asyncio.start_server(scripted.handle, "127.0.0.1", 0)
+    scripted.origin = f"http://127.0.0.1:{trace_configs.sockets[0].getsockname()[1]}"
     yield scripted
-    listening.close()
+    trace_configs.close()
 
 
 @pytest.fixture

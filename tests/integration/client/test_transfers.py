@@ -255,8 +255,8 @@ def new_client(session: aiohttp.ClientSession, *, allows_http_links: bool = Fals
 )
 def test_each_step_of_a_link_is_judged(origin: str, url: str, *, is_barred: bool) -> None:
     """A redirect is a step like the first one: only from https to http is something lost."""
-    assert (LinkGuard(URL("https://a/")).bars(URL(origin), URL(url)) is not None) is is_barred
-    assert LinkGuard(URL("https://a/"), allows_http=True).bars(URL(origin), URL(url)) is None
+    assert (LinkGuard(URL("https://a/")).rejection(URL(origin), URL(url)) is not None) is is_barred
+    assert LinkGuard(URL("https://a/"), allows_http=True).rejection(URL(origin), URL(url)) is None
 
 
 async def test_redirects_end(client: ServiceClient, server: ScriptedServer) -> None:

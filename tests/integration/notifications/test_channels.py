@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 
 from batchkiln.client import new_session
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.notifications import AppriseChannel, DeliveryResult, WebhookChannel, key_of
+from batchkiln.notifications import AppriseChannel, DeliveryResult, WebhookChannel, signing_key
 
 # Apprise looks for a module of Python that is on its way out.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -65,7 +65,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 def webhook(port: int, session: aiohttp.ClientSession) -> WebhookChannel:
     url = f"http://127.0.0.1:{port}/{CANARY}?token={CANARY}"
-    return WebhookChannel("ci", url=url, key=key_of(SECRET), session=session, wall=lambda: datetime.now(UTC))
+    return WebhookChannel("ci", url=url, key=signing_key(SECRET), session=session, wall=lambda: datetime.now(UTC))
 
 
 async def test_webhook_arrives_signed(receiver: Receiver, session: aiohttp.ClientSession) -> None:
@@ -98,7 +98,7 @@ async def test_nobody_there_is_tried_again_and_names_no_address(session: aiohttp
     """The reason has the kind of the error alone (Law 8)."""
     receipt = await webhook(1, session).send(NOTICE)
 
-    assert receipt.trouble == "no reply (ClientConnectorError)"
+    assert receipt.error == "no reply (ClientConnectorError)"
     assert not receipt.is_final
 
 
@@ -111,8 +111,8 @@ async def test_a_receiver_that_hangs_is_left(
 
     receipt = await webhook(receiver.port, session).send(NOTICE)
 
-    assert receipt.trouble is not None
-    assert receipt.trouble.startswith("no reply")
+    assert receipt.error is not None
+    assert receipt.error.startswith("no reply")
 
 
 async def test_apprise_arrives(receiver: Receiver) -> None:
@@ -137,7 +137,7 @@ async def test_apprise_fails_without_naming_the_address(receiver: Receiver, capl
     with caplog.at_level(logging.WARNING):
         receipts = [await channel.send(NOTICE), await unreachable.send(NOTICE)]
 
-    assert all(receipt.trouble is not None for receipt in receipts)
+    assert all(receipt.error is not None for receipt in receipts)
     assert CANARY not in caplog.text + repr(receipts)
 
 

@@ -249,7 +249,7 @@ async def test_pending_generation_keeps_its_place_until_helped(world: World) -> 
 
     late = await world.finish(created)
     refused = await world.create()
-    await world.service.help_pending(str(created.body["id"]))
+    await world.service.end_pending_generation(str(created.body["id"]))
     world.clock.advance(10)
 
     assert late.body["status"] == "pending"

@@ -383,7 +383,7 @@ async def test_prompt_can_ask_to_stay_pending(world: World) -> None:
     world.clock.advance(86_400)
     waiting = await world.poll(created.body["id"])
 
-    await world.service.help_pending(str(created.body["id"]))
+    await world.service.end_pending_generation(str(created.body["id"]))
     await world.service.idle()
     world.clock.advance(20)
 

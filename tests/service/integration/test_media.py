@@ -193,32 +193,32 @@ class FullDisk:
     """A workshop whose disk has no room, until it is given some."""
 
     def __init__(self, workshop: WorkerPool) -> None:
-        self._workshop = workshop
+        self._pool = workshop
         self.has_room = False
         self.tries = 0
 
     @property
     def is_closed(self) -> bool:
-        return self._workshop.is_closed
+        return self._pool.is_closed
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
-        return self._workshop.submit(work)
+        return self._pool.submit(work)
 
     def do(self, task: str, *arguments: object, pixels: int) -> object:
         if self.has_room:
-            return self._workshop.do(task, *arguments, pixels=pixels)
+            return self._pool.do(task, *arguments, pixels=pixels)
         self.tries += 1
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self) -> None:
-        self._workshop.close()
+        self._pool.close()
 
 
 async def test_drawing_waits_for_room_on_the_disk(world: World) -> None:
     """A full disk costs nobody a generation: it stays in preparation, and is drawn once there is room."""
     renderer = world.service._renderer
-    disk = FullDisk(renderer._workshop)
-    renderer._workshop, renderer._retry_seconds = disk, 0.01  # type: ignore[assignment]  # it behaves like one
+    disk = FullDisk(renderer._pool)
+    renderer._pool, renderer._retry_seconds = disk, 0.01  # type: ignore[assignment]  # it behaves like one
 
     created = await world.create()
     await until(lambda: disk.tries > 2)
@@ -239,8 +239,8 @@ async def test_lost_file_without_room_on_the_disk_is_not_given_up(world: World) 
     ended = await world.finish(await world.create())
     next((world.config.state_dir / "media").iterdir()).unlink()
     renderer = world.service._renderer
-    disk = FullDisk(renderer._workshop)
-    renderer._workshop = disk  # type: ignore[assignment]  # it behaves like one
+    disk = FullDisk(renderer._pool)
+    renderer._pool = disk  # type: ignore[assignment]  # it behaves like one
 
     refused = await world.send("GET", ended.output["url"], key=None)
     disk.has_room = True
@@ -254,7 +254,7 @@ async def test_lost_file_without_room_on_the_disk_is_not_given_up(world: World) 
 @pytest.mark.parametrize(("kind", "output_format"), [("image", "png"), ("image", "jpg"), ("video", "mp4")])
 def test_full_disk_is_known_from_the_process(kind: str, output_format: str) -> None:
     """That there was no room comes back with the failure, whatever was drawn."""
-    drawing = RenderSpec(
+    render_spec = RenderSpec(
         kind=kind,
         mode="",
         model="",
@@ -270,7 +270,7 @@ def test_full_disk_is_known_from_the_process(kind: str, output_format: str) -> N
     helper = worker_process.WorkerProcess()
     try:
         with pytest.raises(worker_process.TaskFailedError) as failed:
-            helper.do("draw", drawing.as_json().decode(), [], "/dev/full")
+            helper.do("draw", render_spec.as_json().decode(), [], "/dev/full")
     finally:
         helper.close()
 
@@ -372,7 +372,7 @@ async def test_backlog_is_bounded_and_everything_is_drawn(make_world: WorldMaker
     await world.stop()
 
     await world.start()
-    waiting = len(world.service._renderer._owed)
+    waiting = len(world.service._renderer._pending_tasks)
     await world.service.idle()
 
     assert waiting <= MAX_BACKLOG

@@ -14,7 +14,7 @@ import batchkiln
 from batchkiln_service import Limits, LocalService, ManualClock, ServiceConfig
 from batchkiln_service.admin_api.report_files import read_report, write_report
 from batchkiln_service.db.report import (
-    AccountStanding,
+    AccountStatus,
     AddressUse,
     Creates,
     DayUse,
@@ -70,12 +70,12 @@ async def report(make_world: WorldMaker) -> Report:
     await history.poll(5, fox)
     await history.poll(14, fox, status=429)  # nine seconds after the last
     await history.poll(16, fox)
-    await history.at(30).service.help_pending(fox)
+    await history.at(30).service.end_pending_generation(fox)
     await history.poll(33, fox)
     owl = await history.create(45, OWL, "2")
-    await history.at(60).service.help_pending(owl, "failed")
+    await history.at(60).service.end_pending_generation(owl, "failed")
     again = await history.create(62.5, FOX, "3")
-    await history.at(100).service.help_pending(again)
+    await history.at(100).service.end_pending_generation(again)
     await history.poll(110, again)
     await history.get(120, "/models", key="nobody's")
     await history.at(130).send("POST", "/uploads", body={"files": [{"name": "a", "type": "image/png", "size": 5}]})
@@ -95,7 +95,7 @@ def test_accounts_stand_as_their_ledger_says(report: Report) -> None:
     """Two generations of two credits are charged, the failed one is refunded. Service rule 3.1."""
     main, other = report.accounts
 
-    assert main == AccountStanding("main", has_subscription=False, bought_credits=10_000, available_credits=9_996,
+    assert main == AccountStatus("main", has_subscription=False, bought_credits=10_000, available_credits=9_996,
         reserved_credits=0, charged_credits=4, active_generations=0, succeeded_generations=2, failed_generations=1,
         canceled_generations=0)  # fmt: skip
     assert (other.name, other.available_credits, other.succeeded_generations) == ("other", 1_000_000, 0)
@@ -184,7 +184,7 @@ async def test_overlaps_name_both_generations(make_world: WorldMaker) -> None:
     world = await make_world(limits=Limits(active_generations=2), tiny_media=True)
     history = History(world)
     first, second = [await history.create(10 * number, FOX, str(number)) for number in (1, 2)]
-    await history.at(25).service.help_pending(first)
+    await history.at(25).service.end_pending_generation(first)
     history.at(60)
 
     overlaps = (await world.service.report()).overlaps

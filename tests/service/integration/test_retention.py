@@ -34,7 +34,7 @@ async def pass_time(world: World, seconds: float) -> None:
 def nothing_is_drawn(world: World) -> Iterator[None]:
     """Keep those who draw busy; what was to be drawn meanwhile is drawn at the end."""
     released = threading.Event()
-    workshop = world.service._renderer._workshop
+    workshop = world.service._renderer._pool
     busy = [workshop.submit(released.wait) for _ in range(WORKERS)]
     try:
         yield
@@ -181,7 +181,7 @@ async def test_file_that_cannot_be_deleted_is_tried_again(world: World, caplog: 
     path.unlink()
     path.mkdir()  # what stands in the way cannot be unlinked
     await pass_time(world, RETENTION_SECONDS + 600)
-    assert "housekeeping_failed" in caplog.text
+    assert "retention_failed" in caplog.text
     path.rmdir()
 
     await pass_time(world, 60)
@@ -195,7 +195,7 @@ async def test_file_drawn_again_after_its_end_never_appears(world: World) -> Non
     files(world, "media")[0].unlink()
     with nothing_is_drawn(world):
         download = asyncio.create_task(world.send("GET", ended.output["url"], key=None))
-        while not world.service._renderer._owed:  # noqa: ASYNC110 - nobody tells when the download waits
+        while not world.service._renderer._pending_tasks:  # noqa: ASYNC110 - nobody tells when the download waits
             await asyncio.sleep(0)
         await pass_time(world, RETENTION_SECONDS)
 
@@ -211,7 +211,7 @@ async def test_file_of_a_generation_that_failed_meanwhile_never_appears(world: W
     """What support ends as a failure while it is being drawn leaves no file."""
     with nothing_is_drawn(world):
         created = await world.create()
-        await world.service.help_pending(str(created.body["id"]), "failed")
+        await world.service.end_pending_generation(str(created.body["id"]), "failed")
     await world.service.idle()
 
     assert files(world, "media") == []
@@ -323,7 +323,7 @@ async def test_completion_under_way_keeps_its_upload(world: World, png: bytes) -
     """RetentionSweeper waits for a completion, and does not delete what it has made ready."""
     prepared = await world.prepare(len(png))
     await world.put(prepared, png)
-    locks = world.service._housekeeping._asset_locks
+    locks = world.service._retention._asset_locks
     async with locks.held([prepared.asset_id]):  # as a completion does
         world.clock.advance(300 + DAY_SECONDS)
         for _ in range(20):

@@ -76,7 +76,7 @@ def generate(
         finish_at_ms=NOW_MS + 1000 * seconds,
         outcome=outcome,
         rehearsed_prompt=None,
-        drawing=DRAWING,
+        render_spec=DRAWING,
     )
     CreateStore(Limits(), CALENDAR).enter(connection, new)
     return generation_id

@@ -161,9 +161,9 @@ def test_several_faults_may_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no fault of this endpoint; allowed: reset_before, throttle"),
-        ("explode", "'explode' is no fault"),
-        ("link_dies_early", "'link_dies_early' is no fault of this endpoint"),
+        ("", "'' is not a fault of this endpoint; allowed: reset_before, throttle"),
+        ("explode", "'explode' is not a fault"),
+        ("link_dies_early", "'link_dies_early' is not a fault of this endpoint"),
         ("slow", "slow needs seconds"),
         ("slow; seconds=soon", "seconds: Input should be a valid number"),
         ("slow; seconds=nan", "seconds: Input should be a finite number"),
@@ -171,13 +171,13 @@ def test_several_faults_may_be_asked_for() -> None:
         ("slow; seconds", "'seconds' is not understood; allowed, once each: seconds=…"),
         ("slow; seconds=1; seconds=2", "'seconds=2' is not understood"),
         ("slow; times=5", "'times=5' is not understood"),
-        ("reply_lost; seconds=3", "seconds means nothing to reply_lost"),
-        ("slow; seconds=1,", "'' is no fault"),
+        ("reply_lost; seconds=3", "seconds does not apply to reply_lost"),
+        ("slow; seconds=1,", "'' is not a fault"),
     ],
 )
 def test_what_cannot_be_asked_for_is_said_so(text: str, message: str) -> None:
     """A request that asks for the impossible learns what is possible at its endpoint."""
-    with pytest.raises(ValueError, match=r"allowed|needs|Input|nothing") as caught:
+    with pytest.raises(ValueError, match=r"allowed|needs|Input|applies") as caught:
         parse_fault_header(text, CREATE.endpoints)
 
     assert message in str(caught.value)
@@ -186,17 +186,17 @@ def test_what_cannot_be_asked_for_is_said_so(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "link_dies_early", "endpoint": "create"}, "cannot happen at the endpoint create; allowed: any, poll"),
+        ({"kind": "link_dies_early", "endpoint": "create"}, "cannot occur at the endpoint create; allowed: any, poll"),
         ({"kind": "upload_link_dies_early", "endpoint": "put"}, "allowed: any, upload"),
         ({"kind": "fail_generation", "endpoint": "poll"}, "allowed: any, create"),
         ({"kind": "storage_error", "endpoint": "create"}, "allowed: any, download, put"),
         ({"kind": "wrong_length", "endpoint": "poll"}, "allowed: any, download, put"),
-        ({"kind": "edge_block", "endpoint": "put"}, "cannot happen at the endpoint put"),
-        ({"kind": "cut_body", "endpoint": "put"}, "cannot happen at the endpoint put"),
+        ({"kind": "edge_block", "endpoint": "put"}, "cannot occur at the endpoint put"),
+        ({"kind": "cut_body", "endpoint": "put"}, "cannot occur at the endpoint put"),
         ({"kind": "explode"}, "Input should be 'reset_before'"),
         ({"kind": "html", "endpoint": "nowhere"}, "Input should be 'any'"),
-        ({"kind": "html", "seconds": 3}, "seconds means nothing to html"),
-        ({"kind": "slow", "seconds": 3, "factor": 2}, "factor means nothing to slow"),
+        ({"kind": "html", "seconds": 3}, "seconds does not apply to html"),
+        ({"kind": "slow", "seconds": 3, "factor": 2}, "factor does not apply to slow"),
         ({"kind": "slow_generation", "seconds": 3, "factor": 2}, "give either seconds or factor"),
         ({"kind": "wrong_length", "extra_bytes": 0}, "it cannot be 0"),
         ({"kind": "html", "every": 0}, "greater than or equal to 1"),
@@ -204,7 +204,7 @@ def test_what_cannot_be_asked_for_is_said_so(text: str, message: str) -> None:
         ({"kind": "html", "colour": "red"}, "Extra inputs are not permitted"),
         ({"kind": "html", "match": {"colour": "red"}}, "Extra inputs are not permitted"),
         ({"kind": "html", "endpoint": "models", "match": {"prompt": "fox"}}, "have no model and no prompt"),
-        ({"kind": "html", "endpoint": "openapi", "match": {"account": "main"}}, "there is no account to match"),
+        ({"kind": "html", "endpoint": "openapi", "match": {"account": "main"}}, "have no account to match"),
     ],
 )
 def test_senseless_rules_are_refused(settings: dict[str, object], message: str) -> None:

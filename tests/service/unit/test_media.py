@@ -21,7 +21,7 @@ ORANGE = (255, 128, 0)
 ORIENTATION = 0x0112
 
 
-def drawing(**changes: object) -> RenderSpec:
+def render_spec(**changes: object) -> RenderSpec:
     fields: dict[str, object] = {
         "kind": "image",
         "mode": "text-to-image",
@@ -90,7 +90,7 @@ def test_short_prompt_is_written_large() -> None:
 @pytest.mark.parametrize("change", [{"prompt": "A red fix"}, {"model": "epsilon-pro"}, {"asset_ids": ("ast_1",)}])
 def test_other_requests_look_different(change: dict[str, object]) -> None:
     """Colours come from a hash of all that was asked for; the same drawing gives the same pixels."""
-    first, again, other = (draw_picture(each, []) for each in (drawing(), drawing(), drawing(**change)))
+    first, again, other = (draw_picture(each, []) for each in (render_spec(), render_spec(), render_spec(**change)))
 
     assert first.tobytes() == again.tobytes()
     assert distance(first, other) > 1
@@ -233,7 +233,7 @@ def test_every_input_shows_in_a_picture(tmp_path: Path, count: int) -> None:
         paths.append(tmp_path / str(index))
         Image.new("RGB", (30, 20), color).save(paths[-1], "PNG")
 
-    picture = draw_picture(drawing(mode="image-to-image"), paths)
+    picture = draw_picture(render_spec(mode="image-to-image"), paths)
 
     found = {color for _, color in picture.getcolors(2**24) or []}
     assert found.issuperset(colors)
@@ -242,7 +242,7 @@ def test_every_input_shows_in_a_picture(tmp_path: Path, count: int) -> None:
 def test_clip_begins_with_its_first_frame_and_moves(tmp_path: Path) -> None:
     """The first frame is the input alone; later ones differ, and show the prompt. Service section 2.2."""
     path = halves(tmp_path / "a", (200, 30, 30), (30, 30, 200))
-    paint = painter_of(drawing(kind="video", mode="image-to-video", image_mode="first-frame"), [path])
+    paint = painter_of(render_spec(kind="video", mode="image-to-video", image_mode="first-frame"), [path])
     with Image.open(path) as image:
         whole = image.resize((256, 192))
 
@@ -256,7 +256,7 @@ def test_clip_begins_with_its_first_frame_and_moves(tmp_path: Path) -> None:
 def test_clip_goes_from_its_first_to_its_last_frame(tmp_path: Path) -> None:
     """The last frame is the second input alone, and there is no jump on the way. Service section 2.2."""
     one, two = halves(tmp_path / "a", (200, 30, 30), (90, 0, 0)), halves(tmp_path / "b", (30, 200, 30), (0, 90, 0))
-    paint = painter_of(drawing(kind="video", mode="image-to-video", image_mode="first-last-frame"), [one, two])
+    paint = painter_of(render_spec(kind="video", mode="image-to-video", image_mode="first-last-frame"), [one, two])
 
     frames = [paint(number / 31) for number in range(32)]
 

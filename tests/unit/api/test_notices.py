@@ -54,8 +54,8 @@ async def test_end_of_a_job_is_told_with_counts_and_credits(world: World) -> Non
 
     assert notice.kind is NotificationKind.JOB_ENDED
     assert notice.title == "job: ended, 2 of 2 items done"
-    assert notice.facts["items"] == {"done": 2, "total": 2}
-    assert notice.facts["credits"] == {"charged": 20, "refunded": 0, "reserved": 0}
+    assert notice.data["items"] == {"done": 2, "total": 2}
+    assert notice.data["credits"] == {"charged": 20, "refunded": 0, "reserved": 0}
     assert happened(world) == [notice]
 
 
@@ -87,8 +87,8 @@ async def test_held_items_are_one_notice(world: World) -> None:
     held = [notice for notice in happened(world) if notice.kind is NotificationKind.ITEM_HELD]
     (notice,) = held
     assert notice.title == "job: 7 items need you"
-    assert notice.facts["held"] == 7
-    assert notice.facts["items"] == [f"item-{number}" for number in range(5)]
+    assert notice.data["held"] == 7
+    assert notice.data["items"] == [f"item-{number}" for number in range(5)]
     assert "and 2 more" in notice.text
     assert "`batchkiln show job item-0`" in notice.text
 
@@ -113,11 +113,11 @@ async def test_audience_is_who_the_manifest_names(world: World) -> None:
     world.enqueue("c", job="nobody", notify=())
     await world.run()
 
-    audiences = {str(notice.facts["job"]): notice.audience for notice in happened(world)}
+    audiences = {str(notice.data["job"]): notice.recipients for notice in happened(world)}
 
     assert audiences == {"all": None, "some": frozenset({"ci"}), "nobody": frozenset()}
     world.enqueue("b", job="some")
-    assert {str(notice.facts["job"]): notice.audience for notice in happened(world)}["some"] is None
+    assert {str(notice.data["job"]): notice.recipients for notice in happened(world)}["some"] is None
 
 
 @pytest.mark.parametrize("is_budget", [True, False])
@@ -135,7 +135,7 @@ async def test_a_spent_day_with_work_left_is_told_once_a_day(tmp_path: Path, *, 
 
     (notice,) = first
     assert notice.kind is NotificationKind.BUDGET_SPENT
-    assert notice.facts["left"] == 1
+    assert notice.data["left"] == 1
     assert "2026-03-03 00:00 UTC" in notice.text
     assert [one.id for one in again] == [notice.id]
     world.close()
@@ -160,7 +160,7 @@ async def test_a_refused_account_is_told_with_the_problem(world: World) -> None:
     (notice,) = await stands(world)
 
     assert notice.kind is NotificationKind.ACCOUNT_BLOCKED
-    assert notice.facts == {"profile": PROFILE, "account": "main", "problem": "key_refused"}
+    assert notice.data == {"profile": PROFILE, "account": "main", "problem": "key_refused"}
     assert NO.message not in notice.text
 
 
@@ -177,7 +177,7 @@ async def test_paid_results_are_told_of_before_they_are_gone(world: World) -> No
     (next_day,) = await stands(world)
 
     assert notice.kind is NotificationKind.RESULTS_EXPIRING
-    assert notice.facts["items"] == ["a"]
+    assert notice.data["items"] == ["a"]
     assert "2026-03-16 12:00 UTC" in notice.text
     assert next_day.id != notice.id
 
@@ -193,20 +193,20 @@ async def test_what_was_told_survives_a_restart(world: World) -> None:
     world.enqueue("old", job="old")
     await world.run()
     ledger = await ledger_of(world)
-    assert await ledger.look() == []
+    assert await ledger.pending() == []
 
     world.enqueue("a", job="first")
     world.enqueue("b", job="second")
     await world.run()
-    told, untold = await ledger.look()
-    await ledger.told(told)
+    told, untold = await ledger.pending()
+    await ledger.mark_delivered(told)
 
     after_a_kill = await ledger_of(world)
-    (again,) = await after_a_kill.look()
+    (again,) = await after_a_kill.pending()
     assert again.id == untold.id
-    await after_a_kill.told(again)
+    await after_a_kill.mark_delivered(again)
 
-    assert await (await ledger_of(world)).look() == []
+    assert await (await ledger_of(world)).pending() == []
 
 
 async def test_no_prompt_reaches_a_notice(world: World) -> None:

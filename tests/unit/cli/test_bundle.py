@@ -14,8 +14,7 @@ import pytest
 from batchkiln.cli.bundle import write_bundle
 from batchkiln.cli.show import read_told, story_document
 from batchkiln.client import fingerprint
-from batchkiln.config import Config, Profile
-from batchkiln.config.profiles import Account, KeySource
+from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import Event
 from batchkiln.core.timestamps import from_milliseconds

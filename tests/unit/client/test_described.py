@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.described import OpenField, learned_hints, open_fields
-from batchkiln.client.guide import Hints
+from batchkiln.client.openapi_fields import UndocumentedField, hints_from_openapi, undocumented_fields
+from batchkiln.client.reply_mapping import FieldHints
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import Described
 from batchkiln.doctor.check_results import Level
@@ -38,13 +38,13 @@ def listed(**properties: object) -> dict[str, Any]:
     return {"type": "object", "properties": {"data": {"type": "array", "items": entry}}}
 
 
-def of(document: Any, name: ReplyField) -> OpenField:  # noqa: ANN401  JSON
-    return next(each for each in open_fields(document) if each.name is name)
+def of(document: Any, name: ReplyField) -> UndocumentedField:  # noqa: ANN401  JSON
+    return next(each for each in undocumented_fields(document) if each.name is name)
 
 
 def test_each_open_field_of_the_local_service_is_found() -> None:
     """Where it is described, it is read, and what is sent back is named."""
-    assert {each.name: each.found for each in open_fields(WHOLE)} == {
+    assert {each.name: each.found for each in undocumented_fields(WHOLE)} == {
         ReplyField.MODELS: "models[].id",
         ReplyField.BALANCE: "balance",
         ReplyField.PRICE: "cost_credits",
@@ -53,7 +53,7 @@ def test_each_open_field_of_the_local_service_is_found() -> None:
         ReplyField.ASSET_URL: "assets[].url",
         ReplyField.ERROR_CODE: "error.code",
     }
-    assert [each for each in open_fields(WHOLE) if not each.is_found] == []
+    assert [each for each in undocumented_fields(WHOLE) if not each.is_found] == []
     findings = check_description(Described("t", "1", WHOLE))
     assert findings[-1].message == "as batchkiln expects it"
     assert "sent back in asset_ids" in " ".join(finding.message for finding in findings)
@@ -64,7 +64,7 @@ def test_a_described_identifier_is_learned_and_used(document: Any) -> None:  # n
     blob = {"type": "string", "description": "The asset's identifier, for the completion."}
     answering(document, "/uploads", listed(id=TEXT, blob=blob))
 
-    assert learned_hints(document).asset_id == ("data", "blob")
+    assert hints_from_openapi(document).asset_id == ("data", "blob")
     assert of(document, ReplyField.ASSET_ID).found == "data[].blob"
 
 
@@ -75,7 +75,7 @@ def test_an_identifier_that_is_a_key_is_learned(document: Any) -> None:  # noqa:
         document, "/uploads", {"type": "object", "description": "Keyed by asset id.", "additionalProperties": entry}
     )
 
-    assert learned_hints(document).asset_id == ("*",)
+    assert hints_from_openapi(document).asset_id == ("*",)
     assert of(document, ReplyField.ASSET_ID).is_found
 
 
@@ -107,8 +107,8 @@ def test_any_hole_and_any_circle_is_survived(document: Any) -> None:  # noqa: AN
         kept = holder[key]
         for strange in (None, "x", [[1]]):
             holder[key] = strange
-            assert isinstance(learned_hints({"paths": document.get("paths"), **document}), Hints)
+            assert isinstance(hints_from_openapi({"paths": document.get("paths"), **document}), FieldHints)
         holder[key] = kept
     document["components"]["schemas"]["UploadList"] = {"oneOf": [{"$ref": "#/components/schemas/UploadList"}] * 3}
 
-    assert len(open_fields(document)) == 7
+    assert len(undocumented_fields(document)) == 7

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.openapi_check import Difference, differences
+from batchkiln.client.openapi_check import Mismatch, mismatches
 from batchkiln_service.api.openapi import description
 
 WHOLE: Any = json.loads(description())
@@ -18,13 +18,13 @@ def document() -> Any:  # noqa: ANN401  JSON
     return copy.deepcopy(WHOLE)
 
 
-def graves(found: list[Difference]) -> list[str]:
-    return [difference.what for difference in found if difference.is_grave]
+def graves(found: list[Mismatch]) -> list[str]:
+    return [mismatch.what for mismatch in found if mismatch.is_breaking]
 
 
 def test_the_local_service_is_as_the_client_expects() -> None:
     """No difference where there is none."""
-    assert differences(WHOLE) == []
+    assert mismatches(WHOLE) == []
 
 
 def test_paths_may_be_described_with_their_prefix(document: Any) -> None:  # noqa: ANN401
@@ -34,7 +34,7 @@ def test_paths_may_be_described_with_their_prefix(document: Any) -> None:  # noq
     }
     document["servers"] = [{"url": "https://example.invalid/api/v1"}]
 
-    assert differences(document) == []
+    assert mismatches(document) == []
 
 
 def test_an_endpoint_that_is_gone_is_grave_where_every_run_needs_it(document: Any) -> None:  # noqa: ANN401
@@ -42,9 +42,9 @@ def test_an_endpoint_that_is_gone_is_grave_where_every_run_needs_it(document: An
     del document["paths"]["/quotes"]
     del document["paths"]["/models"]
 
-    assert differences(document) == [
-        Difference("GET /models is not described"),
-        Difference("POST /quotes is not described", is_grave=True),
+    assert mismatches(document) == [
+        Mismatch("GET /models is not described"),
+        Mismatch("POST /quotes is not described", is_breaking=True),
     ]
 
 
@@ -52,7 +52,7 @@ def test_a_create_without_an_idempotency_key_is_grave(document: Any) -> None:  #
     """A replay could be charged again. Service rule 4.1."""
     document["paths"]["/images"]["post"]["parameters"] = []
 
-    (what,) = graves(differences(document))
+    (what,) = graves(mismatches(document))
 
     assert what.startswith("POST /images takes no Idempotency-Key")
 
@@ -64,7 +64,7 @@ def test_a_key_of_another_form_is_grave(document: Any, schema: dict[str, Any]) -
     """Our keys would be refused."""
     document["paths"]["/videos"]["post"]["parameters"][0]["schema"] = schema
 
-    (what,) = graves(differences(document))
+    (what,) = graves(mismatches(document))
 
     assert "another form of Idempotency-Key" in what
 
@@ -73,7 +73,7 @@ def test_a_pattern_that_would_take_for_ever_is_not_tried(document: Any) -> None:
     """The description is foreign: it must not hang the program."""
     document["paths"]["/videos"]["post"]["parameters"][0]["schema"] = {"pattern": "^bk-(0+)+x$"}
 
-    assert differences(document) == []
+    assert mismatches(document) == []
 
 
 def test_fields_that_are_no_longer_taken_or_newly_required_are_grave(document: Any) -> None:  # noqa: ANN401
@@ -85,7 +85,7 @@ def test_fields_that_are_no_longer_taken_or_newly_required_are_grave(document: A
         "required": ["documents", "purpose"],
     }
 
-    assert graves(differences(document)) == [
+    assert graves(mismatches(document)) == [
         "POST /uploads does not take files",
         "POST /uploads requires documents, purpose, which batchkiln does not send",
     ]
@@ -97,11 +97,11 @@ def test_new_states_and_missing_fields_are_told(document: Any) -> None:  # noqa:
     record["status"]["enum"].append("queued")
     del record["outputs"]
 
-    found = differences(document)
+    found = mismatches(document)
 
     assert graves(found) == []
     assert [each.what for each in found if "queued" in each.what]
-    assert [each.what for each in found if each.what.startswith("GET /generations/{id} answers without outputs")]
+    assert [each.what for each in found if each.what.startswith("GET /generations/{id} replies without outputs")]
 
 
 def test_texts_of_the_description_are_made_safe(document: Any) -> None:  # noqa: ANN401
@@ -109,7 +109,7 @@ def test_texts_of_the_description_are_made_safe(document: Any) -> None:  # noqa:
     evil = "\x1b[2J https://evil.invalid/?token=secret " + "x" * 5000
     document["components"]["schemas"]["GenerationRecord"]["properties"]["status"]["enum"] = [evil]
 
-    texts = [difference.what for difference in differences(document)]
+    texts = [mismatch.what for mismatch in mismatches(document)]
 
     assert texts
     assert all("\x1b" not in text and "secret" not in text and len(text) < 300 for text in texts)
@@ -122,7 +122,7 @@ def test_references_in_a_circle_come_to_an_end(document: Any) -> None:  # noqa: 
     schemas["Quote"] = {"$ref": "#/components/schemas/Quote"}
     schemas["UploadList"] = {"oneOf": [{"items": {"$ref": "#/components/schemas/UploadList"}}] * 3}
 
-    assert isinstance(differences(document), list)
+    assert isinstance(mismatches(document), list)
 
 
 def nodes(holder: Any, depth: int) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401  JSON
@@ -136,13 +136,13 @@ def nodes(holder: Any, depth: int) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401
 def test_a_document_with_any_hole_is_survived(document: Any) -> None:  # noqa: ANN401
     """Whatever stands in a place, the answer is a list."""
     document["paths"] = {"/uploads": document["paths"]["/uploads"]}
-    whole = differences(document)
+    whole = mismatches(document)
 
     for holder, key in list(nodes({part: document[part] for part in ("paths", "servers")}, 7)):
         kept = holder[key]
         for strange in (None, "x", [[1]]):
             holder[key] = strange
-            assert isinstance(differences(document), list)
+            assert isinstance(mismatches(document), list)
         holder[key] = kept
 
-    assert differences(document) == whole
+    assert mismatches(document) == whole

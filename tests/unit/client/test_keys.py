@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.client.api_keys import Keys, fingerprint
+from batchkiln.client.api_keys import ApiKeys, fingerprint
 from batchkiln.core.errors import InputError, InvariantBroken
 
 KEY = "sk-canary-1"
@@ -16,7 +16,7 @@ def test_a_fingerprint_is_stable_and_tells_nothing() -> None:
 
 def test_the_first_key_is_the_newest() -> None:
     """New attempts are bound to the first key that is configured."""
-    keys = Keys({"k-new": "sk-new", "k-old": "sk-old"})
+    keys = ApiKeys({"k-new": "sk-new", "k-old": "sk-old"})
 
     assert (keys.newest, "k-old" in keys, "k-x" in keys) == ("k-new", True, False)
     assert keys.authorization("k-old") == {"Authorization": "Bearer sk-old"}
@@ -24,7 +24,7 @@ def test_the_first_key_is_the_newest() -> None:
 
 def test_a_key_is_in_no_text() -> None:
     """Neither repr nor an exception shows a key. Law 8."""
-    keys = Keys({"k-1": KEY})
+    keys = ApiKeys({"k-1": KEY})
 
     with pytest.raises(InvariantBroken) as missing:
         keys.authorization("k-2")
@@ -36,6 +36,6 @@ def test_a_key_is_in_no_text() -> None:
 def test_a_key_that_cannot_be_sent_is_a_mistake(key: str) -> None:
     """It is found when the program starts, and not shown either."""
     with pytest.raises(InputError) as mistake:
-        Keys({"k-1": key})
+        ApiKeys({"k-1": key})
 
     assert "can" not in str(mistake.value).replace("cannot", "")

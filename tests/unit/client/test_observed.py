@@ -5,7 +5,7 @@ import json
 import pytest
 
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.observed import ObservingClient
+from batchkiln.client.observing_client import ObservingClient
 
 
 def seen(document: object, *, status: int = 200) -> ObservingClient:
@@ -29,15 +29,15 @@ def seen(document: object, *, status: int = 200) -> ObservingClient:
 )
 def test_the_place_of_a_value_is_told(document: object, value: str | int, place: str | None) -> None:
     """The documented name first; a fraction where it was rounded; a map's key as one."""
-    assert seen(document).place_of(value, "cost_credits") == place
+    assert seen(document).path_of(value, "cost_credits") == place
 
 
 def test_other_places_are_texts_or_links() -> None:
     """What may be meant instead, without what was read."""
     client = seen({"id": "a1", "handle": "b2", "url": "https://x.invalid/1", "is_ready": True})
 
-    assert client.other_places("a1", are_links=False) == ["handle"]
-    assert client.other_places("a1", are_links=True) == ["url"]
+    assert client.other_paths("a1", are_links=False) == ["handle"]
+    assert client.other_paths("a1", are_links=True) == ["url"]
 
 
 def test_a_refusal_teaches_no_types() -> None:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from batchkiln.client.catalog import parse_catalog
 from batchkiln.client.error_responses import read_error
 from batchkiln.client.http_response import RawReply
+from batchkiln.client.model_catalog import parse_catalog
 from batchkiln.client.parse import parse_balance, parse_complete, parse_describe, parse_prepare
 from batchkiln.client.redact import safe_text
 from batchkiln.core.responses import (

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.client.error_responses import read_error
-from batchkiln.client.guide import Guide
 from batchkiln.client.http_response import RawReply
 from batchkiln.client.parse import parse_create, parse_prepare, parse_quote, parse_read
+from batchkiln.client.reply_mapping import ReplyMapping
 from batchkiln.client.retry_after import retry_after
 from batchkiln.core.response_rules import RefusalMeaning, RefusalRule, ReplyRules
 from batchkiln.core.responses import (
@@ -200,18 +200,18 @@ def test_a_person_says_what_a_refusal_means(means: RefusalMeaning) -> None:
         RefusalRule(means, text="ofen (KALT) ["),
         RefusalRule(means, status=409, code="E1017", text="[x]"),
     ):
-        assert kind_of(parse_create(raw, Guide(ReplyRules(refusals=(rule,))))) == expected
-    other = Guide(ReplyRules(refusals=(RefusalRule(means, status=422, code="E1017"),)))
+        assert kind_of(parse_create(raw, ReplyMapping(ReplyRules(refusals=(rule,))))) == expected
+    other = ReplyMapping(ReplyRules(refusals=(RefusalRule(means, status=422, code="E1017"),)))
     assert kind_of(parse_create(raw, other)) == CONFLICT
 
 
 def test_a_person_says_that_a_success_is_a_refusal() -> None:
     """Some services refuse with 200 and a code; a record in it is still a record. Law 2."""
-    guide = Guide(ReplyRules(refusals=(RefusalRule(RefusalMeaning.NO_CREDITS, code="1102"),)))
+    mapping = ReplyMapping(ReplyRules(refusals=(RefusalRule(RefusalMeaning.NO_CREDITS, code="1102"),)))
 
-    assert kind_of(parse_create(answer(200, {"code": 1102, "message": "m"}), guide)) == NO_CREDITS
-    assert kind_of(parse_create(answer(202, {"id": "g", "status": "pending", "code": 1102}), guide)) == "Accepted"
-    assert kind_of(parse_create(answer(200, {"code": 7, "message": "m"}), guide)) == "NotUnderstood"
+    assert kind_of(parse_create(answer(200, {"code": 1102, "message": "m"}), mapping)) == NO_CREDITS
+    assert kind_of(parse_create(answer(202, {"id": "g", "status": "pending", "code": 1102}), mapping)) == "Accepted"
+    assert kind_of(parse_create(answer(200, {"code": 7, "message": "m"}), mapping)) == "NotUnderstood"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What is told of a reply that was not understood. Law 10."""
 
-from batchkiln.client.shape import describe_shape
+from batchkiln.client.redact import describe_shape
 
 
 def test_names_and_types_are_told_and_no_values() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.described import learned_hints
-from batchkiln.client.guide import Guide, Hints, search
 from batchkiln.client.http_response import RawReply
+from batchkiln.client.openapi_fields import hints_from_openapi
 from batchkiln.client.parse import parse_complete, parse_prepare, parse_read
+from batchkiln.client.reply_mapping import FieldHints, ReplyMapping, search_path
 from batchkiln.core.response_rules import ReplyField, ReplyRules
 from batchkiln.core.responses import AssetsReady, NotUnderstood, RecordRead, UploadsPrepared
 
@@ -139,10 +139,10 @@ def test_two_links_that_could_be_meant_are_not_guessed(count: int) -> None:
 
 def test_a_configured_id_in_other_letter_case_is_the_one_asked_for() -> None:
     """Else the generation would be polled for ever, and what was paid for never fetched. Law 3."""
-    guide = Guide(ReplyRules({ReplyField.GENERATION_ID: "data.id"}))
+    mapping = ReplyMapping(ReplyRules({ReplyField.GENERATION_ID: "data.id"}))
     document = {"data": {"id": "GEN_00FF", "status": "processing", "credits": {"cost": 4}}}
 
-    reply = parse_read(answer(document), "gen_00ff", guide)
+    reply = parse_read(answer(document), "gen_00ff", mapping)
 
     assert isinstance(reply, RecordRead)
     assert reply.record.id == "gen_00ff"
@@ -180,7 +180,7 @@ def test_a_printed_remedy_finds_as_many_values_as_were_asked_for(
     path = remedy.partition(": '")[2].rpartition("'")[0]
 
     if path:
-        found = search(path, document)
+        found = search_path(path, document)
         assert len(set(map(str, found if isinstance(found, list) else [found]))) == count
         assert found is not None
     else:
@@ -190,11 +190,11 @@ def test_a_printed_remedy_finds_as_many_values_as_were_asked_for(
 @pytest.mark.parametrize("count", [1, 2])
 def test_names_of_fields_that_the_description_calls_identifiers_are_read(count: int) -> None:
     """Even such as look like a field's name. Service section 2.3."""
-    guide = Guide(hints=Hints(asset_id=("data", "files", "*")))
+    mapping = ReplyMapping(hints=FieldHints(asset_id=("data", "files", "*")))
     ids = ["zpwKETAZOYElHWEq", "yazrFKrLqa_ldXnm"][:count]
     files = {own: {"upload_url": link, "upload_headers": {}} for own, link in zip(ids, LINKS, strict=False)}
 
-    reply = parse_prepare(answer({"data": {"files": files}}), NAMES[:count], guide)
+    reply = parse_prepare(answer({"data": {"files": files}}), NAMES[:count], mapping)
 
     assert isinstance(reply, UploadsPrepared)
     assert [ticket.asset_id for ticket in reply.tickets] == ids
@@ -208,7 +208,9 @@ def test_a_map_that_is_described_as_of_identifiers_is_keyed_by_them() -> None:
         files = {"type": "object", "additionalProperties": ticket, "description": words}
         schema = {"type": "object", "properties": {"files": files}}
         content = {"application/json": {"schema": schema}}
-        return learned_hints({"paths": {"/uploads": {"post": {"responses": {"200": {"content": content}}}}}}).asset_id
+        return hints_from_openapi(
+            {"paths": {"/uploads": {"post": {"responses": {"200": {"content": content}}}}}}
+        ).asset_id
 
     assert described("Identifier of the asset. Pass it in `asset_ids`.") == ("files", "*")
     assert described("The uploads by file name; complete them with `asset_ids`.") == ()

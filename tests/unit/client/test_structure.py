@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from batchkiln.client.catalog import parse_catalog
-from batchkiln.client.guide import Guide, Hints
 from batchkiln.client.http_response import RawReply
+from batchkiln.client.model_catalog import parse_catalog
 from batchkiln.client.parse import parse_balance, parse_complete, parse_create, parse_prepare, parse_quote, parse_read
+from batchkiln.client.reply_mapping import FieldHints, ReplyMapping
 from batchkiln.client.retry_after import retry_after
-from batchkiln.client.uploads import told_as_numbers
+from batchkiln.client.uploads import numeric_ids
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.response_rules import ReplyField, ReplyRules
 from batchkiln.core.responses import (
@@ -44,8 +44,8 @@ def answer(document: object, status: int = 200, **headers: str) -> RawReply:
     return RawReply(status, {"content-type": "application/json"} | told, json.dumps(document).encode())
 
 
-def guided(**fields: str) -> Guide:
-    return Guide(ReplyRules({ReplyField(name): path for name, path in fields.items()}))
+def guided(**fields: str) -> ReplyMapping:
+    return ReplyMapping(ReplyRules({ReplyField(name): path for name, path in fields.items()}))
 
 
 # --- which object is the record ---
@@ -273,13 +273,13 @@ def test_identifiers_that_are_numbers_are_known_as_such() -> None:
     """A completion names them as they came: a strict service takes no text for a number."""
     document = {"files": [{"upload_url": PUT_A, "id": 90071}, {"upload_url": PUT_B, "id": "90072"}], "note": "x"}
 
-    assert told_as_numbers(document, ["90071", "90072"]) == {"90071"}
+    assert numeric_ids(document, ["90071", "90072"]) == {"90071"}
 
 
 def test_what_the_description_says_comes_before_our_own_reading() -> None:
     """`id` looks like it, and the service says that `blob` is it."""
     document = {"files": [{"upload_url": PUT_A, "id": "upl_1", "blob": "ast_1"}]}
-    reply = parse_prepare(answer(document), ["a.png"], Guide(hints=Hints(asset_id=("files", "blob"))))
+    reply = parse_prepare(answer(document), ["a.png"], ReplyMapping(hints=FieldHints(asset_id=("files", "blob"))))
 
     assert isinstance(reply, UploadsPrepared)
     assert reply.tickets[0].asset_id == "ast_1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchkiln.core.shell_quoting import item_arguments
+from batchkiln.core.errors import command_arguments
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from batchkiln.core.shell_quoting import item_arguments
 )
 def test_no_name_is_taken_for_an_option(job: str, item: str, typed: str) -> None:
     """A job may begin with a dash as well as an item."""
-    assert item_arguments(job, item) == typed
+    assert command_arguments(job, item) == typed

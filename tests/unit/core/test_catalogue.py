@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from batchkiln.core.catalogue import Catalogue, against_prompt
+from batchkiln.core.catalog_checks import Catalogue, against_prompt
 from batchkiln.core.job import Mode, Recipe
 from batchkiln.core.responses import ModelEntry
 

@@ -53,9 +53,9 @@ def test_jobs_are_told_by_state_cause_and_money() -> None:
 def test_latencies_are_cumulative_and_end_at_infinity() -> None:
     """A histogram as Prometheus has it; the endpoint is a word, never an id."""
     meter = RequestMeter()
-    meter.note("/generations/gen_secret", "200", 0.2)
-    meter.note("/generations/gen_other", "200", 99.0)
-    meter.note("/images", "no_reply", 30.0)
+    meter.record("/generations/gen_secret", "200", 0.2)
+    meter.record("/generations/gen_other", "200", 99.0)
+    meter.record("/images", "no_reply", 30.0)
 
     text = exposition(of_requests(meter))
 
@@ -84,7 +84,7 @@ def documented() -> dict[str, set[str]]:
 def test_the_manual_names_the_metrics_that_are_there() -> None:
     """And no label that Prometheus gives itself, which would take its place."""
     meter = RequestMeter()
-    meter.note("/images", "202", 1.0)
+    meter.record("/images", "202", 1.0)
     trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7}, troubles=[trouble], ends_at=NOW)
     metrics = [*of_moment(PageSnapshot(Overview((view,), (), None), (), is_all=True)), *of_requests(meter)]

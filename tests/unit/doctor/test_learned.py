@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.client.shape import field_types
+from batchkiln.client.redact import field_types
 from batchkiln.doctor.check_results import Level
 from batchkiln.doctor.learned import BALANCE, Learned, check_unchanged, learned_path, load_learned, save_learned
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from batchkiln.core.notifications import Notification, NotificationKind
 from batchkiln.notifications import DeliveryResult, Dispatcher
-from batchkiln.notifications.dispatcher import LONGEST_WAIT_SECONDS, TRIES
+from batchkiln.notifications.dispatcher import MAX_TRIES, MAX_WAIT_SECONDS
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ARRIVED = DeliveryResult()
@@ -26,19 +26,19 @@ class Ledger:
         self._looks = list(looks)
         self._ended = ended
 
-    async def look(self) -> Sequence[Notification]:
+    async def pending(self) -> Sequence[Notification]:
         found = self._looks.pop(0) if self._looks else []
         if not self._looks:
             self._ended.set()
         return found
 
-    async def told(self, notice: Notification) -> None:
-        self.kept.append(notice.id)
+    async def mark_delivered(self, notification: Notification) -> None:
+        self.kept.append(notification.id)
 
-    async def keep(self) -> None:
+    async def save_position(self) -> None:
         self.is_kept = True
 
-    def news(self) -> asyncio.Event:
+    def next_change(self) -> asyncio.Event:
         return asyncio.Event()
 
 
@@ -51,8 +51,8 @@ class Channel:
         self.sent: list[str] = []
         self._receipts = list(receipts)
 
-    async def send(self, notice: Notification) -> DeliveryResult:
-        self.sent.append(notice.id)
+    async def send(self, notification: Notification) -> DeliveryResult:
+        self.sent.append(notification.id)
         receipt = self._receipts.pop(0) if self._receipts else ARRIVED
         if isinstance(receipt, Exception):
             raise receipt
@@ -107,11 +107,11 @@ async def test_a_busy_receiver_is_tried_again_with_growing_pauses() -> None:
 
 async def test_tries_are_bounded() -> None:
     """A dead receiver gets each notice so often and no more; it is given up, and the next one goes out."""
-    channel = Channel(*[BUSY] * TRIES)
+    channel = Channel(*[BUSY] * MAX_TRIES)
 
     ledger, _ = await told(channel, [notice("a"), notice("b")])
 
-    assert channel.sent == ["a"] * TRIES + ["b"]
+    assert channel.sent == ["a"] * MAX_TRIES + ["b"]
     assert ledger.kept == ["a", "b"]
 
 
@@ -132,7 +132,7 @@ async def test_a_receiver_may_ask_for_a_longer_pause_but_not_for_any() -> None:
 
     _, clock = await told(channel, [notice("a")], [])
 
-    assert clock.slept[:2] == [30.0, LONGEST_WAIT_SECONDS]
+    assert clock.slept[:2] == [30.0, MAX_WAIT_SECONDS]
 
 
 async def test_what_goes_wrong_inside_ends_the_telling_alone() -> None:

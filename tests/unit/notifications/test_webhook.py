@@ -8,8 +8,8 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.notifications import key_of
-from batchkiln.notifications.webhook_channel import body_of, headers_of
+from batchkiln.notifications import signing_key
+from batchkiln.notifications.webhook_channel import webhook_body, webhook_headers
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NOTICE = Notification(
@@ -18,14 +18,14 @@ NOTICE = Notification(
     at=datetime(2030, 1, 31, 18, 30, tzinfo=UTC),
     title="studio/main: today's credits are spent",
     text="é ✓",
-    facts={"left": 3, "resumes_at": datetime(2030, 2, 1, tzinfo=UTC)},
+    data={"left": 3, "resumes_at": datetime(2030, 2, 1, tzinfo=UTC)},
 )
 
 
 def test_a_receivers_library_accepts_it() -> None:
     """Standard Webhooks: id, timestamp and body are signed together."""
-    body = body_of(NOTICE)
-    headers = headers_of(NOTICE.id, body, key=key_of(SECRET), now=datetime.now(UTC))
+    body = webhook_body(NOTICE)
+    headers = webhook_headers(NOTICE.id, body, key=signing_key(SECRET), now=datetime.now(UTC))
 
     message = Webhook(SECRET).verify(body, headers)
 
@@ -44,9 +44,9 @@ def test_a_receivers_library_accepts_it() -> None:
 def test_what_was_tampered_with_is_not(harmed: str) -> None:
     """Each part counts."""
     now = datetime.now(UTC)
-    body = body_of(NOTICE)
-    headers = headers_of(NOTICE.id, body, key=key_of(SECRET), now=now)
-    other = headers_of("notice_2", body, key=key_of("another"), now=now.replace(year=now.year - 1))
+    body = webhook_body(NOTICE)
+    headers = webhook_headers(NOTICE.id, body, key=signing_key(SECRET), now=now)
+    other = webhook_headers("notice_2", body, key=signing_key("another"), now=now.replace(year=now.year - 1))
     if harmed == "body":
         body = body.replace(b'"left":3', b'"left":4')
     else:
@@ -58,7 +58,7 @@ def test_what_was_tampered_with_is_not(harmed: str) -> None:
 
 def test_without_a_secret_there_is_no_signature() -> None:
     """And the id is there all the same, for dropping repeats."""
-    headers = headers_of("notice_1", b"{}", key=None, now=datetime.now(UTC))
+    headers = webhook_headers("notice_1", b"{}", key=None, now=datetime.now(UTC))
 
     assert "webhook-signature" not in headers
     assert headers["webhook-id"] == "notice_1"
@@ -66,18 +66,18 @@ def test_without_a_secret_there_is_no_signature() -> None:
 
 def test_a_secret_is_base64_behind_its_mark_and_text_otherwise() -> None:
     """`openssl rand -hex 32` makes a good secret, too."""
-    assert key_of("whsec_YWJj") == b"abc"
-    assert key_of("0123abcd") == b"0123abcd"
+    assert signing_key("whsec_YWJj") == b"abc"
+    assert signing_key("0123abcd") == b"0123abcd"
     with pytest.raises(ValueError, match="base64"):
-        key_of("whsec_not base64!")
+        signing_key("whsec_not base64!")
 
 
 def test_nothing_is_no_secret() -> None:
     """With an empty key anybody could sign."""
     with pytest.raises(ValueError, match="empty"):
-        key_of("whsec_")
+        signing_key("whsec_")
 
 
 def test_message_is_json() -> None:
     """Whatever a job is called."""
-    assert json.loads(body_of(NOTICE))["data"]["text"] == "é ✓"
+    assert json.loads(webhook_body(NOTICE))["data"]["text"] == "é ✓"

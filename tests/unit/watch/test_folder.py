@@ -36,36 +36,36 @@ def test_link_put_in_a_files_place_is_not_read(tmp_path: Path) -> None:
 
 def test_file_is_due_when_it_has_been_still() -> None:
     """A second without a change, counted from the last one that was seen."""
-    stillness = StabilityTracker(1.0)
+    tracker = StabilityTracker(1.0)
 
-    assert stillness.look({"a.yaml": FIRST}, 0.0) == []
-    assert stillness.look({"a.yaml": SECOND}, 0.9) == []
-    assert stillness.look({"a.yaml": SECOND}, 1.5) == []
-    assert stillness.next_at == 1.9
-    assert stillness.look({"a.yaml": SECOND}, 1.9) == ["a.yaml"]
+    assert tracker.update({"a.yaml": FIRST}, 0.0) == []
+    assert tracker.update({"a.yaml": SECOND}, 0.9) == []
+    assert tracker.update({"a.yaml": SECOND}, 1.5) == []
+    assert tracker.next_at == 1.9
+    assert tracker.update({"a.yaml": SECOND}, 1.9) == ["a.yaml"]
 
 
 def test_what_was_dealt_with_is_left_alone_until_it_changes() -> None:
     """The same bytes are looked at once; a change, or a removal in between, makes it new."""
-    stillness = StabilityTracker(1.0)
-    stillness.look({"a.yaml": FIRST}, 0.0)
-    stillness.look({"a.yaml": FIRST}, 1.0)
-    stillness.deal_with("a.yaml")
+    tracker = StabilityTracker(1.0)
+    tracker.update({"a.yaml": FIRST}, 0.0)
+    tracker.update({"a.yaml": FIRST}, 1.0)
+    tracker.mark_handled("a.yaml")
 
-    assert stillness.look({"a.yaml": FIRST}, 9.0) == []
-    assert stillness.next_at == inf
-    assert stillness.look({"a.yaml": SECOND}, 10.0) == []
-    assert stillness.look({"a.yaml": SECOND}, 11.0) == ["a.yaml"]
-    assert stillness.look({}, 12.0) == []
-    assert stillness.next_at == inf
+    assert tracker.update({"a.yaml": FIRST}, 9.0) == []
+    assert tracker.next_at == inf
+    assert tracker.update({"a.yaml": SECOND}, 10.0) == []
+    assert tracker.update({"a.yaml": SECOND}, 11.0) == ["a.yaml"]
+    assert tracker.update({}, 12.0) == []
+    assert tracker.next_at == inf
 
 
 def test_what_cannot_be_taken_now_is_tried_again_later() -> None:
     """A postponed file is due at its moment, unchanged."""
-    stillness = StabilityTracker(1.0)
-    stillness.look({"a.yaml": FIRST}, 0.0)
-    stillness.look({"a.yaml": FIRST}, 1.0)
-    stillness.postpone("a.yaml", 31.0)
+    tracker = StabilityTracker(1.0)
+    tracker.update({"a.yaml": FIRST}, 0.0)
+    tracker.update({"a.yaml": FIRST}, 1.0)
+    tracker.postpone("a.yaml", 31.0)
 
-    assert stillness.look({"a.yaml": FIRST}, 30.0) == []
-    assert stillness.look({"a.yaml": FIRST}, 31.0) == ["a.yaml"]
+    assert tracker.update({"a.yaml": FIRST}, 30.0) == []
+    assert tracker.update({"a.yaml": FIRST}, 31.0) == ["a.yaml"]

@@ -12,7 +12,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import Diagnostic, InputError, QueueBusy, QueueUnusable
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
-from batchkiln.watch.watcher import AGAIN_SECONDS, Watcher
+from batchkiln.watch.watcher import RETRY_SECONDS, Watcher
 from simulation.log_silencing import silence
 
 
@@ -250,7 +250,7 @@ def test_busy_queue_is_tried_again(tmp_path: Path, desk: FakeDesk) -> None:
     (tmp_path / "birds.yaml").write_text("birds")
     desk.troubles = [QueueBusy("the disk is full")]
 
-    watched(tmp_path, desk, (AGAIN_SECONDS, lambda: None))
+    watched(tmp_path, desk, (RETRY_SECONDS, lambda: None))
 
     assert desk.applied == ["birds"]
     assert answer(tmp_path, "birds")["status"] == "accepted"
@@ -299,35 +299,35 @@ def test_end_is_told_after_a_restart_also_where_the_manifest_is_gone(tmp_path: P
     assert not (tmp_path.parent / "evil.result.json").exists()
 
 
-def test_settle_awaits_a_job_that_is_open_again(tmp_path: Path, desk: FakeDesk) -> None:
+def test_drain_awaits_a_job_that_is_open_again(tmp_path: Path, desk: FakeDesk) -> None:
     """--once after a retry: its answer says that it has ended, and it is run to its end again."""
     (tmp_path / "birds.yaml").write_text("birds")
     watched(tmp_path, desk, (5, desk.open.clear))
     desk.open.add("birds")
-    settled: list[frozenset[str]] = []
+    drained: list[frozenset[str]] = []
 
     async def scene() -> None:
         watcher = Watcher(tmp_path, desk, ServiceClock())
-        await watcher.settle()
-        settled.append(watcher.jobs)
+        await watcher.drain()
+        drained.append(watcher.jobs)
 
     played(scene)
 
-    assert settled == [{"birds"}]
+    assert drained == [{"birds"}]
 
 
-def test_settle_takes_all_that_lies_there(tmp_path: Path, desk: FakeDesk) -> None:
+def test_drain_takes_all_that_lies_there(tmp_path: Path, desk: FakeDesk) -> None:
     """--once: it waits until every file is still, and returns."""
     for name in ("birds", "foxes"):
         (tmp_path / f"{name}.yaml").write_text(name)
-    settled: list[frozenset[str]] = []
+    drained: list[frozenset[str]] = []
 
     async def scene() -> None:
         watcher = Watcher(tmp_path, desk, ServiceClock())
-        await watcher.settle()
-        settled.append(watcher.jobs)
+        await watcher.drain()
+        drained.append(watcher.jobs)
 
     played(scene)
 
     assert desk.applied == ["birds", "foxes"]
-    assert settled == [frozenset({"birds", "foxes"})]
+    assert drained == [frozenset({"birds", "foxes"})]

@@ -1,19 +1,18 @@
-"""What a refusal is about, by its code words first, and by its sentences where no code tells (Service section 7).
+"""Recognises the meaning of a refusal by its code, or else by its sentences (Service section 7).
 
-The service shows none of its words but one. What is misread here costs money or holds a queue, so every pattern asks
-for the thing and what is said of it together, and the table in `tests/unit/client/test_refusal_words.py` grows with
-every body that was ever met.
+The service documents only one of its codes. A misread refusal costs money or stops a queue, so each pattern requires
+both a subject and what is said of it. `tests/unit/client/test_refusal_words.py` lists every body met so far.
 """
 
 import re
 from enum import Enum, auto
 from typing import Final
 
-from batchkiln.client.error_messages import Said
+from batchkiln.client.error_messages import ErrorTexts
 
 
-class Meaning(Enum):
-    """What a refusal says of itself."""
+class ErrorMeaning(Enum):
+    """The meaning of a refusal."""
 
     OVER_QUOTE = auto()
     KEY_MISMATCH = auto()
@@ -21,24 +20,24 @@ class Meaning(Enum):
     NO_CREDITS = auto()
     LIMIT = auto()
     ASSET_GONE = auto()
-    CONTENT = auto()  # moderation: this one request
+    CONTENT = auto()  # moderation of this one request
     LOCKED_OUT = auto()  # the account is suspended
-    UNCERTAIN = auto()  # something broke behind the API: it does not say what became of the request
+    UNCERTAIN = auto()  # a failure behind the API: the request's outcome is unknown
 
 
-def meaning_by_code(said: Said) -> Meaning | None:
-    """Return what the code words say; None where they are general, or not known."""
-    for code in said.codes:
+def meaning_by_code(texts: ErrorTexts) -> ErrorMeaning | None:
+    """Return the meaning of the codes; None if they are general or unknown."""
+    for code in texts.codes:
         for meaning, pattern in _CODES:
             if pattern.search(code):
                 return meaning
     return None
 
 
-def meaning_by_prose(said: Said) -> Meaning | None:
-    """Return what the sentences say; None where they tell nothing of this kind."""
+def meaning_by_prose(texts: ErrorTexts) -> ErrorMeaning | None:
+    """Return the meaning of the sentences; None if they match no pattern."""
     for meaning, pattern in _PROSE:
-        if pattern.search(said.prose) and not (meaning in _UNLESS and _UNLESS[meaning].search(said.prose)):
+        if pattern.search(texts.prose) and not (meaning in _UNLESS and _UNLESS[meaning].search(texts.prose)):
             return meaning
     return None
 
@@ -64,7 +63,7 @@ _GONE: Final = (
 
 _CODES: Final = (
     (
-        Meaning.OVER_QUOTE,
+        ErrorMeaning.OVER_QUOTE,
         _any(
             r"^(?!.*(?:daily|budget)).*\bmax cost\b.*\b(?:exceeded|too low|below)\b",
             r"\b(?:exceeds?|over|above) (?:the )?(?:max(?:imum)?(?: \w+)? (?:cost|price)|quote)\b",
@@ -73,18 +72,18 @@ _CODES: Final = (
         ),
     ),
     (
-        Meaning.CONTENT,
+        ErrorMeaning.CONTENT,
         _any(
             r"\bmoderat\w+\b|\bcontent (?:policy|filter\w*|violation|blocked|rejected)\b|\bnsfw\b|\bsafety\b",
             r"\bpolicy violation\b|\bprohibited content\b|\bsensitive content\b",
         ),
     ),
     (
-        Meaning.KEY_MISMATCH,
+        ErrorMeaning.KEY_MISMATCH,
         _any(
             r"\bidempot\w*\b.*\b(?:mismatch|reused?|conflict|different|changed)\b|\bparameter mismatch\b",
             r"\bkey (?:reused?|mismatch)\b|\b(?:payload|body) (?:mismatch|changed|differs)\b",
-            # Of bytes that are unchanged: something was created under this key, maybe by a proxy that sent them twice.
+            # For unchanged bytes: something was created under this key, perhaps because a proxy sent them twice.
             r"^duplicate(?: (?:request|submission|generation|task|job|(?:idempotency )?key))?$",
             r"^(?:(?:request|generation|task|job|idempotency key|key) )?"
             r"already (?:exists|created|submitted|accepted|used)$",
@@ -92,7 +91,7 @@ _CODES: Final = (
         ),
     ),
     (
-        Meaning.NO_CREDITS,
+        ErrorMeaning.NO_CREDITS,
         _any(
             rf"\b{_LACK} (?:\w+ )?{_MONEY}\b|\b(?:insufficient|not enough) (?:quota|credit)\b",
             rf"\b{_MONEY} (?:\w+ )?(?:insufficient|exhausted|depleted|empty|required|too low|not enough|used up)\b",
@@ -103,7 +102,7 @@ _CODES: Final = (
         ),
     ),
     (
-        Meaning.LIMIT,
+        ErrorMeaning.LIMIT,
         _any(
             r"\brate limit\w*\b|\btoo many requests\b|\bthrottl\w*\b|\bquota exceeded\b|\bresource exhausted\b",
             r"\bdaily\b.*\b(?:limit|budget|quota|exceeded|reached|exhausted)\b|\bbudget (?:exceeded|exhausted)\b",
@@ -111,7 +110,7 @@ _CODES: Final = (
         ),
     ),
     (
-        Meaning.ASSET_GONE,
+        ErrorMeaning.ASSET_GONE,
         _any(
             rf"^(?!.*external).*\b(?:assets?|uploads?)\b.*\b{_GONE}\b",
             r"\b(?:expired|unknown|missing|deleted) (?:input |image |source )?(?:assets?|uploads?)\b",
@@ -119,7 +118,7 @@ _CODES: Final = (
         ),
     ),
     (
-        Meaning.BUSY,
+        ErrorMeaning.BUSY,
         _any(
             r"^(?!.*\b(?:asset|upload|image|file|payment|subscription)\b).*\b(?:in progress|inprogress|in flight)\b",
             r"\bstill (?:processing|running|active|pending)\b|\balready (?:processing|running|active)\b",
@@ -130,9 +129,9 @@ _CODES: Final = (
             r"\brequest (?:processing|being processed|pending|outstanding|locked)\b|\bparallel\b",
         ),
     ),
-    (Meaning.LOCKED_OUT, _any(r"\b(?:account|user) (?:locked|suspended|disabled|banned|deactivated)\b")),
+    (ErrorMeaning.LOCKED_OUT, _any(r"\b(?:account|user) (?:locked|suspended|disabled|banned|deactivated)\b")),
     (
-        Meaning.UNCERTAIN,
+        ErrorMeaning.UNCERTAIN,
         _any(
             r"^(?:\w+ )?(?:timeout|timed out)$|\binternal (?:server )?error\b|^server error$",
             r"\b(?:upstream|provider|backend|gateway) (?:error|failed|failure|unavailable|timeout)\b",
@@ -143,7 +142,7 @@ _CODES: Final = (
 
 _PROSE: Final = (
     (
-        Meaning.KEY_MISMATCH,
+        ErrorMeaning.KEY_MISMATCH,
         _any(
             r"\b(?:different|changed|modified|other) (?:request )?"
             r"(?:body|payload|parameters?|params|content|bytes|data)\b",
@@ -157,7 +156,7 @@ _PROSE: Final = (
         ),
     ),
     (
-        Meaning.BUSY,
+        ErrorMeaning.BUSY,
         _any(
             rf"\b{_WORK}\b[^.;,]{{0,60}}?{_BE} {_GOING_ON}\b",
             rf"\b{_OTHER} (?:\w+ ){{0,3}}{_WORK}{_BE} (?:active|pending|queued|locked)\b",
@@ -171,18 +170,18 @@ _PROSE: Final = (
         ),
     ),
     (
-        Meaning.LOCKED_OUT,
+        ErrorMeaning.LOCKED_OUT,
         _any(r"\b(?:account|user)\b[^.;]{0,30}\b(?:locked|suspended|disabled|banned|deactivated|terminated)\b"),
     ),
     (
-        Meaning.CONTENT,
+        ErrorMeaning.CONTENT,
         _any(
             r"\bcontent (?:policy|policies|guidelines|filter)\b|\bmoderation\b|\bsafety (?:system|filter|policy)\b",
             r"\b(?:prohibited|disallowed|inappropriate|sensitive|explicit) content\b|\bnsfw\b",
         ),
     ),
     (
-        Meaning.LIMIT,
+        ErrorMeaning.LIMIT,
         _any(
             r"\b(?:daily|per day|today'?s)\b[^.;]{0,60}\b(?:limit|budget|quota|reached|exceeded|exhausted|used up)\b",
             r"\b(?:limit|budget|quota)\b[^.;]{0,40}\b(?:per day|daily|today|per minute)\b",
@@ -190,7 +189,7 @@ _PROSE: Final = (
         ),
     ),
     (
-        Meaning.NO_CREDITS,
+        ErrorMeaning.NO_CREDITS,
         _any(
             rf"\b(?<!max )(?:insufficient|not enough|too few|out of|lacks?|lacking|(?:do|does)(?: not|n't) have"
             rf" (?:enough|sufficient|any)|have no|has no|no more|no)(?: \w+){{0,3}} {_MONEY}\b",
@@ -205,30 +204,32 @@ _PROSE: Final = (
         ),
     ),
     (
-        Meaning.ASSET_GONE,
+        ErrorMeaning.ASSET_GONE,
         _any(
             rf"\b(?:assets?|uploads?)\b.{{0,80}}\b{_GONE}\b",
             r"\b(?:expired|unknown|missing|deleted) (?:input |image |source )?(?:assets?|uploads?)\b",
         ),
     ),
     (
-        Meaning.UNCERTAIN,
+        ErrorMeaning.UNCERTAIN,
         _any(
             rf"\b(?:upstream|provider|backend|gateway|server|{_WORK})\b[^.;]{{0,30}}\btimed out\b",
             r"\binternal (?:server )?error\b|\bsubmission\b[^.;]{0,30}\b(?:not be confirmed|uncertain|unknown)\b",
         ),
     ),
 )
-# What one of the patterns finds and these words take back.
+# Exceptions: a text that matches these does not have the meaning.
 _UNLESS: Final = {
-    Meaning.BUSY: _any(
+    ErrorMeaning.BUSY: _any(
         r"\b(?:no|not an?|without|inactive) (?:active )?(?:generation|task|job)\b|\b(?:not|isn't) (?:active|running)\b",
         r"\b(?:asset|upload|image|file)s? (?:\w+ ){0,4}(?:processing|in progress|pending|being processed)\b",
         r"\b(?:error|failed|failure|problem)\b[^.;]{0,30}\bprocessing\b|\bcannot be processed\b",
         r"\b(?:access|approval|review|verification|payment)\b[^.;]{0,20}\b(?:pending|in progress|being processed)\b",
         r"\bwhile processing\b|\bprocessing (?:error|of)\b",
     ),
-    Meaning.NO_CREDITS: _any(r"\bno (?:\w+ ){0,2}credits (?:were|was|are|is|have been) (?:charged|used|spent|taken)\b"),
-    Meaning.ASSET_GONE: _any(r"\bexternal\b|\bfield required\b|\bunknown field\b"),
-    Meaning.LOCKED_OUT: _any(r"\b(?:asset|upload)s?\b"),
+    ErrorMeaning.NO_CREDITS: _any(
+        r"\bno (?:\w+ ){0,2}credits (?:were|was|are|is|have been) (?:charged|used|spent|taken)\b"
+    ),
+    ErrorMeaning.ASSET_GONE: _any(r"\bexternal\b|\bfield required\b|\bunknown field\b"),
+    ErrorMeaning.LOCKED_OUT: _any(r"\b(?:asset|upload)s?\b"),
 }

@@ -1,4 +1,4 @@
-"""What is known beforehand of a service's replies: configured paths and meanings, and what its description says."""
+"""Finds fields in one service's replies by the user's rules and by hints from the service's OpenAPI document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ _FAULTS: Final = (JMESPathError, ArithmeticError, AttributeError, LookupError, R
 
 
 @dataclass(frozen=True, slots=True)
-class Hints:
-    """Where the service's own description says that a field stands.
+class FieldHints:
+    """Paths of fields according to the service's OpenAPI document; empty for fields that it does not describe.
 
-    A hint is the squashed names down to the field, without lists, and `*` where a map is keyed by anything; a last
-    `*` means the key itself.
+    A path is the normalized names down to the field, without lists. `*` stands for any key of a map; as the last step
+    it means the key itself.
     """
 
     asset_id: tuple[str, ...] = ()
@@ -26,26 +26,26 @@ class Hints:
 
 
 @dataclass(slots=True)
-class Guide:
-    """Rules of a person, which are believed; hints of the service, which come before our own reading.
+class ReplyMapping:
+    """The user's rules, which are authoritative, and the OpenAPI hints, which are tried before guessing.
 
-    The hints are replaced as a whole when the service has described itself.
+    `hints` is replaced as a whole when the service's OpenAPI document has been read.
     """
 
     rules: ReplyRules = field(default_factory=ReplyRules)
-    hints: Hints = field(default_factory=Hints)
+    hints: FieldHints = field(default_factory=FieldHints)
 
     def has(self, name: ReplyField) -> bool:
-        """Whether a person has said where the field stands."""
+        """Return whether the user has configured the field's path."""
         return name in self.rules.fields
 
     def find(self, name: ReplyField, document: object) -> object:
-        """Return what stands at the configured path, of a list with one entry that entry; None for nothing."""
+        """Return the value at the configured path, or None; a list of one entry is returned as that entry."""
         found = self._at(name, document)
         return found[0] if isinstance(found, list) and len(found) == 1 else found
 
     def values(self, name: ReplyField, document: object) -> list[object]:
-        """Return what stands there as a list: one value per file, asset or output."""
+        """Return the values at the configured path as a list: one per file, asset or output."""
         found = self._at(name, document)
         if isinstance(found, Mapping) and name is not ReplyField.UPLOAD_HEADERS:
             return list(found.values())
@@ -53,19 +53,19 @@ class Guide:
 
     def _at(self, name: ReplyField, document: object) -> object:
         path = self.rules.fields.get(name)
-        return None if path is None else search(path, document)
+        return None if path is None else search_path(path, document)
 
     def meaning(self, status: int, code: str, message: str) -> RefusalMeaning | None:
-        """Return what a person says of such a refusal; the first rule that fits counts."""
+        """Return the configured meaning of a refusal, by the first rule that matches; None if none does."""
         fitting = (rule.means for rule in self.rules.refusals if rule.fits(status, code, message))
         return next(fitting, None)
 
 
-UNGUIDED: Final = Guide()
+NO_MAPPING: Final = ReplyMapping()
 
 
-def search(path: str, document: object) -> object:
-    """Return what a JMESPath finds in a document, None for nothing; never raises."""
+def search_path(path: str, document: object) -> object:
+    """Return what a JMESPath finds in a document, None for nothing. Raises nothing."""
     try:
         found: object = _compiled(path).search(document)
     except _FAULTS:

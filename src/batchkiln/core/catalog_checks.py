@@ -1,8 +1,8 @@
-"""What the service's catalogue says against an item, before anything is sent (Service sections 1 and 2.2).
+"""Checks items against the service's model catalog before anything is sent (Service sections 1 and 2.2).
 
-The catalogue's fields are not shown by the document (Service section 2.4), and what an entry holds for different modes
-is united by the time it comes here. So only what no reading of it allows is clear; the rest is a doubt, and where a
-field was not understood nothing is said: the service decides (contract, section 8).
+The catalog's fields are not documented (Service section 2.4), and values that differ by mode have been united. An
+objection is therefore clear only if no reading of the catalog allows the request; otherwise it is a warning. A field
+that could not be read gives no objection: the service decides.
 """
 
 import re
@@ -12,18 +12,11 @@ from difflib import get_close_matches
 from typing import Final
 
 from batchkiln.core.job import Mode, Recipe
+from batchkiln.core.provider import DOCUMENTED_MODELS
 from batchkiln.core.responses import ModelEntry
 
-DOCUMENTED: Final = frozenset(
-    {
-        *("alpha-2.5", "alpha-2.5-lite", "alpha-2.0-pro", "alpha-2.0-fast", "alpha-2.0-mini", "alpha-1.5-pro"),
-        *("beta-3.0", "gamma-3.1-fast", "delta-image-2", "epsilon-2", "epsilon-pro"),
-    }
-)
-"""The public ids that the document itself lists (Service section 1)."""
-
 _LEAST_PROMPT_LIMIT: Final = 100
-"""A smaller figure is hardly a limit of characters: it may count words, images, or something else."""
+"""A smaller number is hardly a limit in characters; it may count words or images."""
 
 _SIZE: Final = re.compile(r"(\d{1,5})\s*[x\u00d7*]\s*(\d{1,5})|(\d{3,4})p|(\d{1,2})k")
 _RATIO: Final = re.compile(r"(\d{1,3})\s*[:x/]\s*(\d{1,3})")
@@ -31,9 +24,9 @@ _RATIO: Final = re.compile(r"(\d{1,3})\s*[:x/]\s*(\d{1,3})")
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """What the catalogue says against a request. `field` is `model`, `mode`, `inputs`, `prompt` or a parameter.
+    """A conflict between a request and the catalog. `field` is `model`, `mode`, `inputs`, `prompt` or a parameter.
 
-    `is_clear`: the service would refuse it by any reading of the catalogue; else it may.
+    `is_clear` means that the service would refuse the request by any reading of the catalog; otherwise it might.
     """
 
     field: str
@@ -44,7 +37,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class PlacedObjection:
-    """An objection and where it stands: `line` and `column` count from 1, `column` is None for a whole line."""
+    """An objection and its place: `line` and `column` count from 1; `column` is None for a whole line."""
 
     file: str
     line: int
@@ -62,32 +55,32 @@ class Catalogue:
     models: Mapping[str, ModelEntry]
 
     def against(self, recipe: Recipe) -> tuple[Objection, ...]:
-        """Return what it says against a recipe; nothing where it lists no models that were understood."""
+        """Return the objections to a recipe; none if no model of the catalog could be read."""
         if not self.models:
             return ()
         entry = self.models.get(recipe.model)
         return (self._no_model(recipe.model),) if entry is None else tuple(_against(recipe, entry))
 
     def prompt_limit(self, model: str) -> int | None:
-        """Return the limit of a model's prompts in a unit that is not documented; None where none is known."""
+        """Return the limit of a model's prompts, in an undocumented unit; None if it is unknown."""
         entry = self.models.get(model)
         return None if entry is None else entry.prompt_max_characters
 
     def _no_model(self, model: str) -> Objection:
-        """Object to a model that is not listed. One that the document lists may stand on a page that was not read."""
+        """Return the objection to a model that is not listed; a documented one may be on a page that was not read."""
         close = get_close_matches(model, self.models, n=1, cutoff=0.6)
         remedy = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(sorted(self.models)[:40])}"
-        is_clear = bool(DOCUMENTED & self.models.keys()) and model not in DOCUMENTED
+        is_clear = bool(DOCUMENTED_MODELS & self.models.keys()) and model not in DOCUMENTED_MODELS
         return Objection("model", f"the service lists no model `{model}`", remedy, is_clear)
 
 
 def against_prompt(prompt: str, limit: int) -> Objection | None:
-    """Return what a limit says against a prompt, whose unit is not documented (docs/assumptions.md, entry 60).
+    """Return the objection to a prompt by a limit of undocumented unit (docs/assumptions.md, entry 60), or None.
 
-    Clear is only what is too long when counted in code points, which gives the least; counted in bytes it may be.
+    It is clear only if the prompt is too long in code points, the smallest count; in bytes it may be.
     """
     length = len(prompt)
-    if length * 4 <= limit:  # no code point has more bytes
+    if length * 4 <= limit:  # a code point has at most four bytes
         return None
     remedy = f"at most {limit:,}, by the service's catalogue"
     if length > limit:
@@ -130,7 +123,7 @@ def _against_mode(recipe: Recipe, entry: ModelEntry) -> Iterator[Objection]:
 def _against_text(
     model: str, name: str, wanted: str, offered: frozenset[str], reading: Callable[[str], object]
 ) -> Iterator[Objection]:
-    """Compare as it is written, and by what it means. One value alone may be a default and no list."""
+    """Yield an objection if neither the text nor its meaning is offered. A single offered value may be a default."""
     meaning = reading(wanted)
     meanings = {reading(value) for value in offered}
     words = {value.casefold() for value in offered}
@@ -142,7 +135,7 @@ def _against_text(
 
 
 def _is_plain(value: str, reading: Callable[[str], object]) -> bool:
-    """Tell whether a value is understood: what it says is read, or it is a word such as `auto`."""
+    """Return whether a value can be interpreted: as a size or ratio, or as a word such as `auto`."""
     return reading(value) is not None or value.replace("-", "").replace("_", "").isalpha()
 
 
@@ -157,10 +150,10 @@ def _ratio_of(text: str) -> tuple[str, ...] | None:
 
 
 def in_order(values: Iterable[str]) -> list[str]:
-    """Sort by the numbers in them: 4:3 before 16:9, 720p before 1080p."""
+    """Return the values sorted by the numbers in them: 4:3 before 16:9, 720p before 1080p."""
     return sorted(values, key=lambda value: ([int(number) for number in re.findall(r"[0-9]+", value)], value))
 
 
 def _listed(values: Iterable[str]) -> str:
     names = list(values)
-    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "")  # noqa: PLR2004  a bound for the eye
+    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "")  # noqa: PLR2004  a longer list is not readable

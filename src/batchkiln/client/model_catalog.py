@@ -1,7 +1,7 @@
-"""The model catalog, whose fields the service text does not show (Service section 2.4).
+"""Parses the model catalog, whose fields the service does not document (Service section 2.4).
 
-Whatever an entry holds is searched for lists of the known kinds, however deep; what differs by mode is
-united, since a wrong "not supported" would hold up a request that the service would take.
+An entry is searched for lists of the known kinds, however deep. Values that differ by mode are united, because a wrong
+"not supported" would stop a request that the service accepts.
 """
 
 import re
@@ -9,23 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from batchkiln.client.coercion import read_number, read_text
-from batchkiln.client.error_responses import trouble, unlike_api
-from batchkiln.client.guide import UNGUIDED, Guide, search
+from batchkiln.client.error_responses import not_an_api_reply, transient_error
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.json_tree import Place, squash, walk
+from batchkiln.client.json_tree import JsonNode, normalize_name, walk
 from batchkiln.client.list_entries import entries_around
-from batchkiln.client.schemas_strict import normalized
+from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping, search_path
+from batchkiln.core.provider import DOCUMENTED_MODELS
 from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import CatalogRead, CatalogReply, ModelEntry
 
 _MODELS_MAX: Final = 1000
-# The public ids that the service's document lists (section 1).
-MODEL_IDS: Final = frozenset(
-    {
-        *("alpha-2.5", "alpha-2.5-lite", "alpha-2.0-pro", "alpha-2.0-fast", "alpha-2.0-mini", "alpha-1.5-pro"),
-        *("beta-3.0", "gamma-3.1-fast", "delta-image-2", "epsilon-2", "epsilon-pro"),
-    }
-)
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DEPTH_MAX: Final = 6
 _VALUES_MAX: Final = 500
 _LISTS: Final = ("models", "data", "items", "catalog", "results", "result", "entries")
@@ -55,45 +49,45 @@ _BOUNDS: Final = (
 )
 
 
-def parse_catalog(raw: RawReply, guide: Guide = UNGUIDED) -> CatalogReply:
-    """Read the reply to the catalog; models that could not be understood are left out."""
+def parse_catalog(raw: RawReply, mapping: ReplyMapping = NO_MAPPING) -> CatalogReply:
+    """Parse the reply to the catalog; models that cannot be read are left out."""
     document = raw.document()
     if not raw.is_success or not isinstance(document, list | Mapping):
-        return trouble(raw, guide) or unlike_api(raw)
+        return transient_error(raw, mapping) or not_an_api_reply(raw)
     models: dict[str, ModelEntry] = {}
-    if guide.has(ReplyField.MODELS):
-        document = search(guide.rules.fields[ReplyField.MODELS], document)
+    if mapping.has(ReplyField.MODELS):
+        document = search_path(mapping.rules.fields[ReplyField.MODELS], document)
     for entries in (_model_entries(document), _entries_of_known(document)):
         for entry in entries:
             model = _model(entry)
             if model is not None and len(models) < _MODELS_MAX:
                 models.setdefault(model.id, model)
-        if models.keys() & MODEL_IDS:
+        if models.keys() & DOCUMENTED_MODELS:
             break
     return CatalogRead(tuple(models.values()))
 
 
 def _entries_of_known(document: object) -> Iterator[object]:
-    """Give the parts of the reply that are about one model each, found by the documented public ids."""
-    anchors: dict[str, Place] = {}
-    for place in walk(document):
-        key = place.path[-1] if place.path else None
-        for told in (key, place.value):
-            if isinstance(told, str) and told in MODEL_IDS:
-                anchors.setdefault(told, place)
+    """Yield the part of the reply about each documented model."""
+    anchors: dict[str, JsonNode] = {}
+    for node in walk(document):
+        key = node.path[-1] if node.path else None
+        for found in (key, node.value):
+            if isinstance(found, str) and found in DOCUMENTED_MODELS:
+                anchors.setdefault(found, node)
     for model_id, entry in zip(anchors, entries_around(document, list(anchors.values())), strict=True):
         parts = [part.value for part in entry.parts if isinstance(part.value, Mapping)]
-        fields = {name: value for name, value in parts[-1].items() if squash(name) != "id"} if parts else {}
+        fields = {name: value for name, value in parts[-1].items() if normalize_name(name) != "id"} if parts else {}
         yield {"id": model_id, **fields}
 
 
 def _model_entries(document: object, depth: int = 0) -> Iterator[object]:
-    """Give the entries of a list, or of an object by id, under any usual name and grouping."""
+    """Yield the entries of a list, or of a map by id, under any usual name and grouping."""
     if isinstance(document, list):
         yield from document
     if not isinstance(document, Mapping) or depth > _DEPTH_MAX:
         return
-    fields = normalized(document)
+    fields = _snake_case_fields(document)
     wrapped = [fields[name] for name in _LISTS if isinstance(fields.get(name), list | Mapping)]
     if wrapped:
         yield from _model_entries(wrapped[0], depth + 1)
@@ -110,7 +104,7 @@ def _model(entry: object) -> ModelEntry | None:
         entry = {"id": entry}
     if not isinstance(entry, Mapping):
         return None
-    fields = normalized(entry)
+    fields = _snake_case_fields(entry)
     model_id = next((text for name in _IDS if (text := read_text(fields.get(name)))), None)
     if model_id is None:
         return None
@@ -120,27 +114,41 @@ def _model(entry: object) -> ModelEntry | None:
         resolutions=frozenset(_texts(fields, _RESOLUTIONS)),
         aspect_ratios=frozenset(_texts(fields, _ASPECT_RATIOS)),
         durations_seconds=frozenset(_durations(fields)),
-        prompt_max_characters=_bound(fields, _PROMPT_WORDS, _PROMPT_OBJECTS),
-        images_max=_bound(fields, _IMAGE_WORDS, _IMAGE_OBJECTS),
+        prompt_max_characters=_largest_limit(fields, _PROMPT_WORDS, _PROMPT_OBJECTS),
+        images_max=_largest_limit(fields, _IMAGE_WORDS, _IMAGE_OBJECTS),
     )
 
 
+def _snake_case(name: object) -> str:
+    """Return a name in snake case: `assetId`, `asset-id` and `Asset_ID` are the same."""
+    return _CAMEL.sub("_", str(name)[:100]).replace("-", "_").replace(" ", "_").lower()
+
+
+def _snake_case_fields(document: Mapping[str, object]) -> dict[str, object]:
+    """Return an object with names in snake case and without nulls; the first of equal names wins."""
+    fields: dict[str, object] = {}
+    for name, value in document.items():
+        if value is not None:
+            fields.setdefault(_snake_case(name), value)
+    return fields
+
+
 def _named(fields: Mapping[str, object], is_meant: Callable[[str], bool], depth: int = 0) -> Iterator[object]:
-    """Give every value whose name is meant, at any depth."""
+    """Yield every value whose name matches, at any depth."""
     for name, value in fields.items():
         if is_meant(name):
             yield value
         if depth < _DEPTH_MAX:
             for inner in value if isinstance(value, list) else [value]:
                 if isinstance(inner, Mapping):
-                    yield from _named(normalized(inner), is_meant, depth + 1)
+                    yield from _named(_snake_case_fields(inner), is_meant, depth + 1)
 
 
-def _one_of(names: frozenset[str]) -> Callable[[str], bool]:
+def _has_name(names: frozenset[str]) -> Callable[[str], bool]:
     return lambda name: name in names or _PREFIX.sub("", name) in names
 
 
-def _limit_of(about: frozenset[str]) -> Callable[[str], bool]:
+def _is_limit_of(about: frozenset[str]) -> Callable[[str], bool]:
     def is_meant(name: str) -> bool:
         words = frozenset(name.split("_"))
         return bool(words & about and words & _LIMIT_WORDS) and words <= about | _LIMIT_WORDS | _FILLING_WORDS
@@ -149,12 +157,12 @@ def _limit_of(about: frozenset[str]) -> Callable[[str], bool]:
 
 
 def _texts(fields: Mapping[str, object], names: frozenset[str]) -> Iterator[str]:
-    for value in _named(fields, _one_of(names)):
+    for value in _named(fields, _has_name(names)):
         yield from _flat_texts(value)
 
 
 def _flat_texts(value: object, depth: int = 0) -> Iterator[str]:
-    """Read one text, a list of texts, objects that name themselves, or an object whose keys are the values."""
+    """Yield texts from a text, a list, objects that name themselves, or a map whose keys are the values."""
     match value:
         case str() if value.strip():
             yield value.strip()
@@ -162,7 +170,7 @@ def _flat_texts(value: object, depth: int = 0) -> Iterator[str]:
             for entry in value[:_VALUES_MAX]:
                 yield from _flat_texts(entry, depth + 1)
         case Mapping() if depth < _DEPTH_MAX:
-            inner = normalized(value)
+            inner = _snake_case_fields(value)
             listed = next((inner[name] for name in _VALUE_LISTS if isinstance(inner.get(name), list)), None)
             own = next((text for name in _VALUE_NAMES if isinstance(text := inner.get(name), str)), None)
             if listed is not None:
@@ -174,17 +182,17 @@ def _flat_texts(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def _durations(fields: Mapping[str, object]) -> Iterator[int]:
-    for value in _named(fields, _one_of(_DURATIONS)):
+    for value in _named(fields, _has_name(_DURATIONS)):
         yield from _flat_durations(value)
 
 
 def _flat_durations(value: object, depth: int = 0) -> Iterator[int]:
-    """Read whole seconds: figures, texts such as `5s`, lists of them, or a range of min, max and step."""
+    """Yield whole seconds from numbers, texts such as `5s`, lists, or a range of min, max and step."""
     if isinstance(value, list) and depth < _DEPTH_MAX:
         for entry in value[:_VALUES_MAX]:
             yield from _flat_durations(entry, depth + 1)
     elif isinstance(value, Mapping) and depth < _DEPTH_MAX:
-        yield from _ranged_durations(normalized(value), depth)
+        yield from _ranged_durations(_snake_case_fields(value), depth)
     else:
         text = re.fullmatch(r"(\d{1,5})(\.0+)? ?(s|sec|seconds?)?", str(value).strip().lower())
         if text is not None and not isinstance(value, bool):
@@ -205,12 +213,12 @@ def _ranged_durations(fields: Mapping[str, object], depth: int) -> Iterator[int]
             return
 
 
-def _bound(fields: Mapping[str, object], about: frozenset[str], objects: frozenset[str]) -> int | None:
-    """Find the largest limit, named directly or as the maximum of an object; None where there is none."""
-    found = [read_number(value) for value in _named(fields, _limit_of(about))]
-    for value in _named(fields, _one_of(objects)):
+def _largest_limit(fields: Mapping[str, object], about: frozenset[str], objects: frozenset[str]) -> int | None:
+    """Return the largest limit, by its own name or as the maximum of an object; None if there is none."""
+    found = [read_number(value) for value in _named(fields, _is_limit_of(about))]
+    for value in _named(fields, _has_name(objects)):
         if isinstance(value, Mapping):
-            inner = normalized(value)
+            inner = _snake_case_fields(value)
             found += [read_number(inner.get(name)) for name in _BOUNDS]
     limits = [int(number) for number in found if number is not None and number >= 0]
     return max(limits, default=None)

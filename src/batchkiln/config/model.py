@@ -1,0 +1,279 @@
+"""The configuration as used: profiles, accounts, keys, notifiers and tracing (contract, section 6).
+
+Plain dataclasses, so that a command that reads no configuration file imports no pydantic. Secrets are named by where
+they are stored, and read only when they are needed (Law 8).
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from ipaddress import ip_address
+from pathlib import Path
+from typing import ClassVar, Final
+from urllib.parse import urlsplit
+
+from batchkiln.core.errors import InputError
+from batchkiln.core.rate_limits import Limits, ServiceDay
+from batchkiln.core.response_rules import ReplyRules
+
+LOCAL: Final = "local"
+ENV: Final = "env"
+
+LOCAL_TIME_SCALE: Final = 60.0
+"""Service seconds per real second of the embedded service, so that a first try ends soon."""
+
+CONFIRM_ABOVE_CREDITS: Final = 1000
+"""Default cost in credits above which `run` asks on a terminal: half of a day's credits."""
+
+_OTLP_ENDPOINT_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where a secret is stored: exactly one of an environment variable, a file and the system's keyring.
+
+    Raises `ValueError` for none or several.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    env: str | None = None
+    file: str | None = None
+    keyring: str | None = None
+
+    def __post_init__(self) -> None:
+        if sum(source is not None for source in (self.env, self.file, self.keyring)) != 1:
+            raise ValueError("a key needs exactly one of env, file and keyring")
+
+    def __str__(self) -> str:
+        """Name the place, never its content."""
+        if self.env is not None:
+            return f"the environment variable {self.env}"
+        return f"the file {self.file}" if self.file is not None else f"the keyring entry {self.keyring}"
+
+    def read(self, folder: Path) -> str | None:
+        """Return the secret, or None if the place is empty; a relative file path is resolved against `folder`.
+
+        Raises `InputError` if the keyring package is not installed.
+        """
+        if self.env is not None:
+            return os.environ.get(self.env, "").strip() or None
+        if self.file is not None:
+            try:
+                return (folder / Path(self.file).expanduser()).read_text("utf-8").strip() or None
+            except (OSError, UnicodeDecodeError):
+                return None
+        assert self.keyring is not None, "a key has exactly one source"
+        return _from_keyring(self.keyring)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account of a service; `keys` are its API keys, newest first."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    name: str
+    keys: tuple[KeySource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A service and the accounts that use it. Without `base_url` it is the local service, embedded in this process.
+
+    `scale` is the configured number of service seconds per real second, or None. Relative key files are resolved
+    against `folder`. `allows_http` permits API keys over plain http to another machine; `allow_http_links` permits a
+    service with https to give download links with plain http. `replies` are the user's rules for reading replies.
+    """
+
+    name: str
+    base_url: str | None = None
+    accounts: tuple[Account, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    day: ServiceDay = field(default_factory=ServiceDay)
+    scale: float | None = None
+    allows_http: bool = False
+    folder: Path = field(default_factory=Path)
+    allow_http_links: bool = False
+    replies: ReplyRules = field(default_factory=ReplyRules)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the service runs inside this process."""
+        return self.base_url is None
+
+    @property
+    def time_scale(self) -> float:
+        """Service seconds per real second."""
+        return self.scale or (LOCAL_TIME_SCALE if self.is_embedded else 1.0)
+
+    @property
+    def account_names(self) -> tuple[str, ...]:
+        """The accounts in configured order; jobs that name no account use the first."""
+        return tuple(account.name for account in self.accounts) or ("main",)
+
+    def keys(self, account: str) -> list[str]:
+        """Return an account's API keys, newest first. Raises `InputError` if none can be read."""
+        sources = next(entry for entry in self.accounts if entry.name == account).keys
+        found = [key for key in (source.read(self.folder) for source in sources) if key]
+        if not found:
+            raise InputError(
+                f"profile {self.name}, account {account}: no API key found in {', '.join(map(str, sources))}; "
+                "nothing was sent. Set it and run the same command again"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A URL that may itself grant access: given in clear as `text`, or by the `source` where it is stored."""
+
+    text: str | None = field(default=None, repr=False)
+    source: KeySource | None = None
+    folder: Path = field(default_factory=Path)
+
+    def read(self) -> str | None:
+        """Return the URL, or None if its source is empty."""
+        return self.text if self.source is None else self.source.read(self.folder)
+
+    def __str__(self) -> str:
+        """Name the place, never its content."""
+        return "the configuration" if self.source is None else str(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Notifier:
+    """A receiver of notifications: an Apprise URL or a webhook, never both. `events` None means all kinds."""
+
+    name: str
+    apprise: Address | None = None
+    webhook: Address | None = None
+    secret: KeySource | None = None
+    events: frozenset[str] | None = None
+
+    def url(self) -> str:
+        """Return the receiver's URL. Raises `InputError`, without the URL, if it is missing or not one."""
+        address = self.apprise or self.webhook
+        assert address is not None, "a notifier has exactly one address"
+        url = address.read()
+        if not url:
+            raise InputError(f"notifier {self.name}: no URL found in {address}")
+        if self.webhook is not None and not is_web(url):
+            raise InputError(f"notifier {self.name}: the URL in {address} begins with neither https:// nor http://")
+        return url
+
+    def secret_text(self) -> str | None:
+        """Return the secret that webhook messages are signed with, or None. Raises `InputError` if it is missing."""
+        if self.secret is None:
+            return None
+        text = self.secret.read(Path())
+        if not text:
+            raise InputError(f"notifier {self.name}: no secret found in {self.secret}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Where spans are exported: a collector's base URL, or None to use OpenTelemetry's own variables.
+
+    The URL may itself grant access, so it is never shown.
+    """
+
+    endpoint: str | None = field(default=None, repr=False)
+
+
+class Config:
+    """All profiles, notifiers and settings of one configuration."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        default: str,
+        notifiers: Iterable[Notifier] = (),
+        *,
+        confirm_above_credits: int | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        """Take profiles by name, the default one's name, and the settings; None means the default value."""
+        self.profiles = dict(profiles)
+        self.default = default
+        self.notifiers = {notifier.name: notifier for notifier in notifiers}
+        self.traces = traces
+        self.confirm_above_credits = CONFIRM_ABOVE_CREDITS if confirm_above_credits is None else confirm_above_credits
+
+    def profile(self, name: str | None) -> Profile:
+        """Return a profile by name, or the default one. Raises `InputError` for an unknown name."""
+        wanted = name or self.default
+        if wanted not in self.profiles:
+            close = get_close_matches(wanted, self.profiles, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(sorted(self.profiles))}"
+            raise InputError(f"there is no profile {wanted}{hint}")
+        return self.profiles[wanted]
+
+    def check_notifiers(self, names: Iterable[str]) -> None:
+        """Raise `InputError` for the first name without a notifier."""
+        for name in names:
+            if name not in self.notifiers:
+                close = get_close_matches(name, self.notifiers, n=1)
+                there = f"there are: {', '.join(sorted(self.notifiers))}" if self.notifiers else "none is configured"
+                raise InputError(f"there is no notifier {name}; {f'did you mean {close[0]}?' if close else there}")
+
+
+def traces_enabled(configured: Traces | None, environ: Mapping[str, str]) -> Traces | None:
+    """Return where spans go, or None if no endpoint is named or OpenTelemetry's variables switch tracing off.
+
+    A configured endpoint wins over the environment's, which is meant for all programs.
+    """
+    is_off = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if is_off or environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
+        return None
+    is_named = any(environ.get(name) for name in _OTLP_ENDPOINT_VARIABLES)
+    return configured or (Traces() if is_named else None)
+
+
+def is_web(url: str) -> bool:
+    """Return whether a text is an http or https URL with a host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+def base_url_problem(value: str) -> str | None:
+    """Return what is wrong with a base URL, or None."""
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return "a base URL begins with https:// (or http://) and a host"
+    if parts.username or parts.password or parts.query or parts.fragment:
+        return "a base URL has no user, password, query or fragment"
+    return None
+
+
+def is_loopback(base_url: str) -> bool:
+    """Return whether a URL leads to this machine, so that requests cross no network."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def clear_text_problem(base_url: str, *, remedy: str) -> str | None:
+    """Return an error text if API keys would cross a network unencrypted, else None; `remedy` says how to allow it."""
+    if urlsplit(base_url).scheme != "http" or is_loopback(base_url):
+        return None
+    host = urlsplit(base_url).hostname
+    return f"http:// would send API keys in clear to {host}: use https://, or {remedy} if that network is trusted"
+
+
+def _from_keyring(name: str) -> str | None:
+    try:
+        import keyring  # noqa: PLC0415  an optional extra
+    except ImportError:
+        raise InputError(
+            f"the key {name} is in the keyring, which needs an extra: pip install 'batchkiln[keyring]'"
+        ) from None
+    value: str | None = keyring.get_password("batchkiln", name)
+    return value
