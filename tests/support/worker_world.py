@@ -236,11 +236,11 @@ class World:
     @property
     def version(self) -> int:
         """Grows with each change of the queue."""
-        return self.store.version
+        return self.store.changes.version
 
     def announce(self) -> None:
         """Wake all who wait for news."""
-        self.store.announce()
+        self.store.changes.announce()
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count what may still change without a person."""

@@ -163,6 +163,18 @@ class WantedInput:
 
 
 @dataclass(frozen=True, slots=True)
+class UploadHistory:
+    """Whether uploads of an account have ever worked, as far as it is known, and whether an item needs any.
+
+    `has_completed`: an asset is here, or was. `was_used`: a create with an image was accepted.
+    """
+
+    has_completed: bool
+    was_used: bool
+    item_has_images: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Viewpoint:
     """Who asks: an account, whether it is its profile's first (jobs that name none go there), and for which jobs.
 

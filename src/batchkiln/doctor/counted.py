@@ -14,6 +14,7 @@ from batchkiln.api.engine import Engine
 from batchkiln.client import ObservingClient
 from batchkiln.core.calls import Call
 from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.queue_changes import HoldImposed
 from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import Throttled, Unavailable
 from batchkiln.core.waits import WaitReason
@@ -67,14 +68,12 @@ class Counted:
         await self._place(kind, files, size_bytes)
         request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)
         async with worker.rate_limited(request):
-            await worker.ports.queue.note_request(request)
+            await worker.ports.queue.record_request(request)
             reply = await send()
         if isinstance(reply, Throttled | Unavailable) and reply.retry_after is not None:
-            until = worker.ports.clock.now().latest + reply.retry_after
-            is_create = kind.is_create
-            await worker.ports.queue.hold(
-                worker.account_id, creates=is_create, until=until, reason=WaitReason.THROTTLED
-            )
+            now = worker.ports.clock.now()
+            hold = HoldImposed(kind.is_create, now.latest + reply.retry_after, WaitReason.THROTTLED)
+            await worker.ports.queue.update_account(worker.account_id, hold, now)
         return reply
 
     async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:

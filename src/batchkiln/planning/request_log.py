@@ -31,7 +31,7 @@ class RequestLog:
         if (profile, account) not in self._ids:
             self._ids[profile, account] = await store.account(account)
         days = day_starts(used.day, now)
-        await store.note_request(RequestNote(self._ids[profile, account], RequestKind.QUOTE, now.instant, days))
+        await store.record_request(RequestNote(self._ids[profile, account], RequestKind.QUOTE, now.instant, days))
 
 
 @asynccontextmanager

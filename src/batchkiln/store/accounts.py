@@ -11,7 +11,8 @@ from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import misunderstood
-from batchkiln.store.planner_snapshot import snapshot
+from batchkiln.store.planner_snapshot import ready_inputs, snapshot
+from batchkiln.store.preparations import item_request
 from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.sql import query
 from batchkiln.store.store import service_time
@@ -80,7 +81,7 @@ class Accounts:
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
         """Tell how an account stands on a service day; one that has not worked yet has used nothing."""
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
-        item = self._connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+        item = item_request(self._connection, item_id)
         inputs = input_ids_of(item["inputs"])
         if row is None:
             return AccountStanding(name, None, (DayUsage(),), None, None, is_ready=not inputs)
@@ -93,7 +94,7 @@ class Accounts:
             usages=usages(self._connection, row["id"], [day]),
             creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
             reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
-            is_ready=_are_uploaded(self._connection, row["id"], inputs),
+            is_ready=ready_inputs(self._connection, row["id"], inputs) >= set(inputs),
             misunderstood=misunderstood(self._connection, row["id"]),
         )
 
@@ -145,11 +146,6 @@ def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> Acc
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
         misunderstood=not_understood,
     )
-
-
-def _are_uploaded(connection: sqlite3.Connection, account_id: int, inputs: Sequence[int]) -> bool:
-    place = {"account_id": account_id, "input_ids": "[" + ",".join(map(str, inputs)) + "]"}
-    return {row[0] for row in connection.execute(query("ready_inputs"), place)} >= set(inputs)
 
 
 def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:

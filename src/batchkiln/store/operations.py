@@ -18,7 +18,7 @@ from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
-from batchkiln.store.transitions import log_job_event, transition_all
+from batchkiln.store.transitions import set_paused, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
 
@@ -154,11 +154,7 @@ def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
 
 def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
     job_id = Jobs(connection).id_of(job_name)
-    place = {"job_id": job_id, "is_paused": is_paused}
-    is_news = connection.execute(query("pause_job"), place).rowcount == 1
-    if is_news:
-        log_job_event(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
-    return is_news
+    return set_paused(connection, job_id, now, is_paused=is_paused)
 
 
 def _choose(

@@ -21,6 +21,7 @@ from batchkiln.store.diff import Difference, DiffKind
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
+from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.row_types import input_file_of, recipe_of
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
@@ -238,11 +239,10 @@ class _Survey:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
             found = "planned_inputs"
         else:
-            place = {"job_id": self._report.job_id, "recipe_id": recipe_id, "limit": 1}
-            head = self._connection.execute(query("queued_heads"), place).fetchone()
-            if head is None:
+            heads = queued_heads(self._connection, self._report.job_id, recipe_id, 1)
+            if not heads:
                 return None
-            item = self._connection.execute(query("known_item"), {"item_id": head["id"]}).fetchone()
+            item = self._connection.execute(query("known_item"), {"item_id": heads[0]["id"]}).fetchone()
             found = "known_inputs"
         rows = self._connection.execute(query(found), {"inputs": item["inputs"] or "[]"})
         return item["name"], item["prompt"], tuple(input_file_of(row) for row in rows)

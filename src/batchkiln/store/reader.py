@@ -14,7 +14,8 @@ from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads
 from batchkiln.store.lock import Lease, lease
-from batchkiln.store.notification_cursor import Notifications, queue_uid
+from batchkiln.store.meta import queue_uid
+from batchkiln.store.notification_cursor import Notifications
 from batchkiln.store.operations import CancelReport, RetryReport, preview_cancel, preview_retry
 from batchkiln.store.plans import Plans
 

@@ -12,6 +12,7 @@ from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.job import RESERVING, AttemptState
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import WITH_SERVICE, Event, ItemState
+from batchkiln.store.downloads import count_outputs
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, transition
@@ -180,7 +181,7 @@ def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolve
 def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
     """End an item with the files that are on disk."""
     attempt_id = None if held.attempt is None else held.attempt["id"]
-    if not connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0]:
+    if not count_outputs(connection, attempt_id):
         raise InputError(f"no file of {held.label} is on disk: it can only be fetched again, or given up")
     state = _move(connection, held, Event.FILES_SAVED, now, detail={"decided_by": "person"})
     return Resolved(state, attempt_id, may_pay_again=False)

@@ -17,6 +17,7 @@ from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
 from batchkiln.core.polling import LOST_AFTER
+from batchkiln.core.queue_changes import CallMisunderstood, CallUnderstood, HoldImposed
 from batchkiln.core.queue_types import Circumstances, QueueView, Snapshot, Viewpoint
 from batchkiln.core.rate_limits import RECENT_MINUTES, LoggedRequest, RateLimits, RequestKind, RequestNote
 from batchkiln.core.responses import (
@@ -102,9 +103,9 @@ class AccountWorker:
     async def snapshot(self, now: ClockReading) -> tuple[QueueView, AccountView, int]:
         """Return what the planner needs, and the version of the queue that it is true for."""
         while self._understood:
-            await self.ports.queue.forget_misunderstood(self.account_id, self._understood.pop())
+            await self.ports.queue.update_account(self.account_id, CallUnderstood(self._understood.pop()), now)
         async with self._looking:  # the tracks wake together: one of them reads for all
-            version, released = self.ports.queue.version, self.rates.released()
+            version, released = self.ports.queue.changes.version, self.rates.released()
             key = (version, released, self.rates.days(now), self.viewpoint)
             if self._look is None or self._look[0] != key:
                 self._look = (key, await self.ports.queue.snapshot(self.viewpoint, self.rates.days(now)))
@@ -156,8 +157,8 @@ class AccountWorker:
 
     async def wait(self, track: str, due: NotBefore, version: int) -> None:
         """Wait until something is due or the queue has news; return at once where either is already so."""
-        news = self.ports.queue.news()
-        if self.ports.queue.version != version or self.control.is_over_for(self.account_id):
+        news = self.ports.queue.changes.next()
+        if self.ports.queue.changes.version != version or self.control.is_over_for(self.account_id):
             return
         self.control.rest(self.account_id, track, version, due)
         at, now = due.at, self.ports.clock.now()
@@ -168,8 +169,8 @@ class AccountWorker:
 
     async def wait_for_news(self, version: int) -> None:
         """Wait until the queue has news, without being at rest: something of the track is under way."""
-        news = self.ports.queue.news()
-        if self.ports.queue.version == version and not self.control.is_over_for(self.account_id):
+        news = self.ports.queue.changes.next()
+        if self.ports.queue.changes.version == version and not self.control.is_over_for(self.account_id):
             await news.wait()
 
     async def wait_until_due(
@@ -218,7 +219,8 @@ class AccountWorker:
             self.rates.release(request.kind, now.monotonic)
         further = tuple(day for day in self.rates.days(now) if day not in request.days)
         if further:
-            await self.ports.queue.count_also(replace(request, at=now.instant, days=further))
+            further_request = replace(request, at=now.instant, days=further)
+            await self.ports.queue.record_request(further_request, is_further=True)
 
     async def restore_windows(self, logged: Sequence[LoggedRequest], now: ClockReading) -> None:
         """Begin with the account's requests of an earlier run; any may have been under way when it ended.
@@ -233,7 +235,8 @@ class AccountWorker:
         for request in own:
             is_recent = (now.instant - request.sent_at).total_seconds() < recent_seconds
             if is_recent and self.rates.day.start_of(request.sent_at) != today:
-                await self.ports.queue.count_also(RequestNote(self.account_id, request.kind, now.instant, (today,)))
+                note = RequestNote(self.account_id, request.kind, now.instant, (today,))
+                await self.ports.queue.record_request(note, is_further=True)
 
     # --- replies ---
 
@@ -287,7 +290,7 @@ class AccountWorker:
             ):
                 await self.rest(call, trouble, now)
             await self._hold_window(call, trouble, now)
-        self.ports.queue.announce()
+        self.ports.queue.changes.announce()
 
     def _say(self, call: Call, described: str, event: str, *, is_old: bool, **details: object) -> None:
         """Log a failure: once as a warning, and without one while it stays the same, as in a night without network."""
@@ -306,7 +309,7 @@ class AccountWorker:
         )
         log.error("reply_not_understood", account=self.viewpoint.account, reason=describe_error(trouble))
         self._understood.discard(call)
-        await self.ports.queue.record_misunderstood(self.account_id, entry, self.circumstances)
+        await self.ports.queue.update_account(self.account_id, CallMisunderstood(entry, self.circumstances), now)
         if call.may_rest:
             self.backoffs.rest(call)
 
@@ -320,21 +323,22 @@ class AccountWorker:
         is_latest = self.rates.hold(NotBefore(at, own.reason), is_create=call.is_create, is_told=told is not None)
         if told is not None and is_latest:
             until = now.latest + timedelta(seconds=told)
-            await self.ports.queue.hold(self.account_id, creates=call.is_create, until=until, reason=own.reason)
+            hold = HoldImposed(is_of_creates=call.is_create, until=until, reason=own.reason)
+            await self.ports.queue.update_account(self.account_id, hold, now)
 
     def postpone_creates(self, now: ClockReading, seconds: float, reason: WaitReason, told: str) -> None:
         """Let creates wait for so many service seconds at least; `told` says why, and is logged once."""
         own = self.backoffs.calls[Call.CREATE]
         self._say(Call.CREATE, told, "create_undecided", is_old=told == own.said, retry_after_seconds=seconds)
         own.held = own.held.after(NotBefore(now.monotonic + seconds, reason))
-        self.ports.queue.announce()
+        self.ports.queue.changes.announce()
 
     def postpone_uploads(self, now: ClockReading, reason: WaitReason, *, told: float) -> None:
         """Let uploads wait for so many seconds, or longer after each failure in a row; creates continue."""
         backoff = self.backoffs.calls[Call.UPLOAD]
         backoff.count(passed=self.host.passed)
         backoff.wait(now.monotonic, self.ports.clock.draw(), reason, told=told, longest_seconds=RAREST_SECONDS)
-        self.ports.queue.announce()
+        self.ports.queue.changes.announce()
 
     def avoid_failing_inputs(self) -> None:
         """Let items go first that need no image whose upload fails again and again."""

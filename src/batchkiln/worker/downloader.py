@@ -12,11 +12,14 @@ from typing import Final, assert_never
 
 import structlog
 
+from batchkiln.core import outcome_errors
 from batchkiln.core.account_view import AccountView
 from batchkiln.core.calls import Call
 from batchkiln.core.job import SavedFile
+from batchkiln.core.outcomes import DOWNLOADS, FACTS, Download, Fact, is_gone
 from batchkiln.core.output_links import Listed, Listing, compare, extension_of, free_number
 from batchkiln.core.polling import next_poll_at, retention_ends_at
+from batchkiln.core.queue_changes import Committed, Facts, SavedOutput
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
@@ -26,7 +29,6 @@ from batchkiln.core.responses import (
     DownloadUnusable,
     EdgeBlocked,
     GenerationRecord,
-    GenerationStatus,
     NoResponse,
     NotFound,
     NotUnderstood,
@@ -35,7 +37,6 @@ from batchkiln.core.responses import (
     Throttled,
     Unavailable,
 )
-from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker.account_worker import AccountWorker
@@ -120,7 +121,8 @@ async def _record_with_links(worker: AccountWorker, task: DownloadTask) -> Gener
     """Read the generation again, for its links."""
     if not worker.ports.service.has_key(task.attempt.key_fingerprint):
         now = worker.ports.clock.now()
-        await worker.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, now)
+        error = outcome_errors.error_of_missing_key(task.attempt)
+        await worker.ports.queue.commit(task.attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
         return _Links.NEVER
     return await _read(worker, task) if await _read_is_due(worker, task) else _Links.LATER
 
@@ -130,7 +132,7 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
     assert attempt.generation_id is not None, "what is downloaded was generated"
     request = worker.new_request(RequestKind.READ, clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_read(attempt.id, request)
+        await worker.ports.queue.record_request(request, attempt_id=attempt.id)
         reply = await worker.ports.service.read_generation(
             attempt.generation_id, key_fingerprint=attempt.key_fingerprint
         )
@@ -140,15 +142,16 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
             worker.on_success(Call.READ, key=attempt.key_fingerprint)
             return record
         case NotFound():
-            if clock.now().instant > retention_ends_at(task.created_at):
-                await worker.ports.queue.record_retention_ended(task, clock.now())
+            if is_gone(reply, is_retained=_is_retained(worker, task)):
+                await _commit(worker, task, Download.GONE)
                 return _Links.NEVER
             _fail(worker, task, 0, Failure.BROKEN, "the service no longer knows the generation")
             return _Links.NEVER if await _leave(worker, task, [(attempt.id, 0)]) else _Links.LATER
         case AccountBlocked() if worker.is_of_older_key(attempt, reply):
             if await worker.retry_old_key(attempt, reply, Call.READ):
                 return _Links.LATER
-            await worker.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
+            error = outcome_errors.error_of_missing_key(attempt, is_refused=True)
+            await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), clock.now())
             return _Links.NEVER
         case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await worker.on_failure(reply, Call.READ, about_paid=True)
@@ -173,19 +176,31 @@ async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
 
 async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
     """Save what is not yet saved; tell whether the item ended."""
-    queue, clock = worker.ports.queue, worker.ports.clock
-    if record.status is GenerationStatus.EXPIRED:
-        await queue.record_retention_ended(task, clock.now())
+    if is_gone(RecordRead(record), is_retained=_is_retained(worker, task)):
+        await _commit(worker, task, Download.GONE)
         return True
-    if not record.outputs:
-        if clock.now().instant <= retention_ends_at(task.created_at):
-            _fail(
-                worker, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs"
-            )
-            return await _leave(worker, task, [(task.attempt.id, 0)])
-        await queue.record_retention_ended(task, clock.now())
-        return True
-    return await _save_all(worker, task, record)
+    if record.outputs:
+        return await _save_all(worker, task, record)
+    _fail(worker, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs")
+    return await _leave(worker, task, [(task.attempt.id, 0)])
+
+
+def _is_retained(worker: AccountWorker, task: DownloadTask) -> bool:
+    return worker.ports.clock.now().instant <= retention_ends_at(task.created_at)
+
+
+async def _commit(
+    worker: AccountWorker,
+    task: DownloadTask,
+    step: Download,
+    *,
+    reason: str | None = None,
+    saved: SavedOutput | None = None,
+) -> Committed:
+    """Record how far the files of a generation are."""
+    error = outcome_errors.EXPIRED if step is Download.GONE else None
+    facts = Facts(error=error, reason=reason, saved=saved)
+    return await worker.ports.queue.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
 
 
 async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
@@ -194,7 +209,7 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
     What is missing is told by what outputs are, not by their places in the list. One that cannot be saved does not
     keep its siblings waiting.
     """
-    queue, clock, attempt_id = worker.ports.queue, worker.ports.clock, task.attempt.id
+    clock, attempt_id = worker.ports.clock, task.attempt.id
     saving = _Saving(worker, task, record)
     for entry in saving.listing.wanted:
         number = free_number(entry.position, frozenset(saving.numbers))
@@ -210,7 +225,7 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
                 return False
     if not saving.left and saving.is_complete:
         if not saving.has_ended:
-            await queue.record_done(task, clock.now())
+            await _commit(worker, task, Download.ALL_SAVED)
         return True
     if not saving.left:
         reason = f"the service lists {len(record.outputs)} outputs, and listed {saving.listed} before"
@@ -221,15 +236,14 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
 
 async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
     """Let what could not be saved wait; tell whether a person has it now."""
-    queue, clock = worker.ports.queue, worker.ports.clock
     if all(worker.downloads.failed.is_hopeless(output) for output in left):
-        await queue.record_unusable(task, worker.downloads.failed.describe(left), clock.now())
+        await _commit(worker, task, Download.UNUSABLE, reason=worker.downloads.failed.describe(left))
         return True
-    if any(worker.downloads.truncated.is_due(output, clock.now().monotonic) for output in left):
-        await queue.record_link_expired(task, "a fresh link is read", clock.now())
+    if any(worker.downloads.truncated.is_due(output, worker.ports.clock.now().monotonic) for output in left):
+        await _commit(worker, task, Download.LINK_EXPIRED, reason="a fresh link is read")
     else:
-        worker.downloads.truncated.rest(task.attempt.id, left)  # before others hear of it
-        await queue.record_link_expired(task, "it is fetched again later", clock.now())
+        worker.downloads.truncated.rest(task.attempt.id, left)  # before the commit wakes the other tracks
+        await _commit(worker, task, Download.LINK_EXPIRED, reason="it is fetched again later")
     return False
 
 
@@ -342,15 +356,10 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
     """Record a file that stands whole, and end its item with the last one."""
     worker, task, output = saving.worker, saving.task, (saving.task.attempt.id, number)
     is_last = saving.is_last
-    if not await worker.ports.queue.record_saved(
-        task,
-        saved,
-        number=number,
-        listed=saving.listed,
-        output_type=entry.link.type,
-        is_last=is_last,
-        now=worker.ports.clock.now(),
-    ):
+    step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
+    file = SavedOutput(saved, number=number, listed=saving.listed, type=entry.link.type)
+    committed = await _commit(worker, task, step, saved=file)
+    if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
         _count_shared_name(worker, task, number, saved)
         return _Saved.LATER
     saving.settled += 1
@@ -403,8 +412,9 @@ def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: Do
 
 async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Callable[[str], str]:
     """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
-    taken = task.taken if number == 1 else await worker.ports.queue.taken_paths(task, number)
-    names = {Path(path).name for path in taken}
+    if number > 1:
+        task = await worker.ports.queue.download_task(task.attempt.id, number=number)
+    names = {Path(path).name for path in task.taken}
     met = worker.downloads.times_name_taken((task.attempt.id, number))
     own = f"~{task.attempt.item_id}" + (f"~{met}" if met > 1 else "")
 

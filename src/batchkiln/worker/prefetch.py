@@ -7,6 +7,16 @@ from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
 from batchkiln.core.planner import AskQuote, Reject, Upload, WaitUntil, choose_preparation
+from batchkiln.core.queue_changes import (
+    Failing,
+    InputLost,
+    ItemRefused,
+    NeverFits,
+    Priced,
+    RecipeRefused,
+    Uploaded,
+    UploadsGone,
+)
 from batchkiln.core.queue_types import Candidate, WantedInput
 from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
@@ -71,7 +81,7 @@ async def _reject(worker: AccountWorker, choice: Reject, now: ClockReading) -> N
         BudgetLimit.OVER_JOB_DAY: money.budget_per_day,
         BudgetLimit.OVER_DAY: worker.rates.limits.credits_per_day,
     }[choice.obstacle]
-    await worker.ports.queue.reject_unpayable(candidate, choice.obstacle, limit, now)
+    await worker.ports.queue.record_preparation(candidate, NeverFits(choice.obstacle, limit), now)
 
 
 async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
@@ -82,13 +92,13 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
         worker.plan_overtaken()
-        worker.ports.queue.announce()
+        worker.ports.queue.changes.announce()
         return
     if not await worker.wait_for_capacity(Call.QUOTE):
         return
     request = worker.new_request(RequestKind.QUOTE, worker.ports.clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_request(request)
+        await worker.ports.queue.record_request(request)
         reply = await worker.ports.service.quote(body)
     after = worker.ports.clock.now()
     match reply:
@@ -96,7 +106,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
             worker.on_success(Call.QUOTE)
             worker.backoffs.quotes.pop(candidate.recipe_id, None)
             worker.brakes.quoted(candidate.recipe_id)
-            await worker.ports.queue.record_quote(candidate, cost, after)
+            await worker.ports.queue.record_preparation(candidate, Priced(cost), after)
         case Refused(kind=kind, error=error):
             worker.on_success(Call.QUOTE)
             worker.backoffs.quotes.pop(candidate.recipe_id, None)
@@ -106,7 +116,7 @@ async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
             await worker.on_failure(reply, Call.QUOTE, own=(failing,))
             if failing.is_to_be_told:
                 failing.is_told = True
-                await worker.ports.queue.note_failing(candidate, None, failing.said or "", after)
+                await worker.ports.queue.record_preparation(candidate, Failing(None, failing.said or ""), after)
         case _:
             assert_never(reply)
 
@@ -117,12 +127,12 @@ async def _quote_refused(
     if kind is RefusalKind.ASSET_GONE:
         is_resting = await count_gone(worker, candidate.item_id, error)
         if is_resting or worker.brakes.times_gone(candidate.item_id) <= ALIKE_REFUSALS:
-            await worker.ports.queue.drop_assets(candidate.item_id, worker.account_id)
+            await worker.ports.queue.record_preparation(candidate, UploadsGone(worker.account_id), now)
             return
     if worker.brakes.quote_refused(candidate.recipe_id, f"{error.code}: {error.message}") >= ALIKE_REFUSALS:
-        await worker.ports.queue.reject_alike(candidate, error, now)
+        await worker.ports.queue.record_preparation(candidate, RecipeRefused(error), now)
     else:
-        await worker.ports.queue.reject_item(candidate.item_id, error, now)
+        await worker.ports.queue.record_preparation(candidate, ItemRefused(error), now)
 
 
 async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> None:
@@ -133,14 +143,14 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
     for want in wanted:
         if not await worker.ports.inputs.is_unchanged(want.file):
             message = f"{want.file.path} is gone or has changed since its manifest was accepted; put it back"
-            await worker.ports.queue.hold_for_input(candidate, want.input_id, message, now)
+            await worker.ports.queue.record_preparation(candidate, InputLost(want.input_id, message), now)
             return
     if not await worker.wait_for_capacity(Call.UPLOAD):
         return
     size = sum(want.file.size_bytes for want in wanted)
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now(), files=len(wanted), size_bytes=size)
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_request(request)
+        await worker.ports.queue.record_request(request)
         prepared = await worker.ports.service.prepare_uploads(
             [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
         )
@@ -169,12 +179,13 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         fitting.append(want)
     if wanted and _is_beyond_any_day(worker, wanted[0]):
         message = f"{wanted[0].file.path} is larger than what the account may upload in a whole day; nothing was sent"
-        await worker.ports.queue.reject_item(candidate.item_id, ErrorInfo("over_upload_limit", message), now)
+        refused = ItemRefused(ErrorInfo("over_upload_limit", message))
+        await worker.ports.queue.record_preparation(candidate, refused, now)
     elif wanted and not fitting:
         worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
     if not found:
         worker.plan_overtaken()
-        worker.ports.queue.announce()
+        worker.ports.queue.changes.announce()
     return tuple(fitting)
 
 
@@ -216,7 +227,11 @@ async def _put_all(
             case BytesStored():
                 stored.append((want, ticket))
             case TicketRefused(reason=reason) | NoResponse(reason=reason):
-                denial = await denial_of(worker, reply, Call.COMPLETION) if isinstance(reply, TicketRefused) else None
+                denial = (
+                    await denial_of(worker, candidate, reply, Call.COMPLETION)
+                    if isinstance(reply, TicketRefused)
+                    else None
+                )
                 trouble = denial or Unavailable(None, ErrorInfo("storage", reason))
                 await _upload_failed(worker, candidate, (want,), trouble, Call.COMPLETION)
                 break
@@ -231,7 +246,7 @@ async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[St
         return
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_request(request)
+        await worker.ports.queue.record_request(request)
         reply = await worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
     if isinstance(reply, AssetsReady):
         worker.on_success(Call.COMPLETION)
@@ -241,7 +256,8 @@ async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[St
                 worker.backoffs.inputs.pop(input_id, None)
         worker.avoid_failing_inputs()
         urls = [(want.file.sha256, url) for want, url in zip(wanted, reply.urls, strict=True)]
-        await worker.ports.queue.record_assets(worker.account_id, urls, worker.ports.clock.now())
+        uploaded = Uploaded(worker.account_id, urls)
+        await worker.ports.queue.record_preparation(candidate, uploaded, worker.ports.clock.now())
     else:
         await _upload_failed(worker, candidate, wanted, reply, Call.COMPLETION)
 
@@ -253,11 +269,11 @@ async def _upload_failed(
     reply: PrepareReply | CompleteReply,
     call: Call,
 ) -> None:
-    match await denial_of(worker, reply, call) or reply:
+    match await denial_of(worker, candidate, reply, call) or reply:
         case Refused(error=error):
             if worker.brakes.upload_refused(candidate.item_id) >= ALIKE_REFUSALS:
                 worker.brakes.upload_ended(candidate.item_id, has_uploaded=False)
-                await worker.ports.queue.reject_item(candidate.item_id, error, worker.ports.clock.now())
+                await worker.ports.queue.record_preparation(candidate, ItemRefused(error), worker.ports.clock.now())
             else:
                 await _uploads_wait(worker, candidate, wanted, Unavailable(None, error), call)
         case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
@@ -279,14 +295,14 @@ async def _uploads_wait(
     """Let each of these images wait for itself, so that one that always fails delays no other."""
     failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
     if isinstance(trouble, NotUnderstood):
-        await rest_if_in_vain(worker, call)
+        await rest_if_in_vain(worker, candidate, call)
     await worker.on_failure(trouble, call, own=failing)
     for want, backoff in zip(wanted, failing, strict=True):
         if backoff.is_to_be_told:
             backoff.is_told = True
             worker.avoid_failing_inputs()
             now, said = worker.ports.clock.now(), backoff.said or ""
-            await worker.ports.queue.note_failing(candidate, want.input_id, said, now)
+            await worker.ports.queue.record_preparation(candidate, Failing(want.input_id, said), now)
 
 
 def _is_of_uploads(error: ErrorInfo) -> bool:

@@ -7,6 +7,7 @@ the day's files in vain, so that after two denials uploads rest for the account,
 from typing import Final
 
 from batchkiln.core.calls import Call
+from batchkiln.core.queue_types import Candidate
 from batchkiln.core.response_rules import ReplyField, remedy_line
 from batchkiln.core.responses import (
     CompleteReply,
@@ -30,7 +31,7 @@ _CLIENT_ERRORS: Final = range(400, 500)
 
 
 async def denial_of(
-    worker: AccountWorker, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
+    worker: AccountWorker, candidate: Candidate, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
 ) -> NotUnderstood | None:
     """Return a refused upload as a call that is not understood, where none of the account has ever worked."""
     match reply:
@@ -45,17 +46,23 @@ async def denial_of(
             denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
         case _:
             return None
-    has_worked = worker.brakes.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)
-    return None if has_worked else denial
+    return None if await _has_worked(worker, candidate.item_id) else denial
 
 
-async def rest_if_in_vain(worker: AccountWorker, call: Call) -> None:
+async def rest_if_in_vain(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
     """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
     _, account, _ = await worker.snapshot(worker.ports.clock.now())
     if account.rates.usage.upload_files < FILES_IN_VAIN:
         return
-    if not (worker.brakes.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)):
+    if not await _has_worked(worker, candidate.item_id):
         worker.backoffs.wear_out(call)
+
+
+async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
+    """Return whether an upload of the account was ever completed."""
+    if worker.brakes.has_uploaded:
+        return True
+    return (await worker.ports.queue.upload_history(worker.account_id, item_id)).has_completed
 
 
 async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
@@ -64,7 +71,10 @@ async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> b
     They do after the second time, where no create of the account was ever accepted with an image.
     """
     times = worker.brakes.asset_gone(item_id)
-    if times < MISUNDERSTOOD_AT_MOST or not await worker.ports.queue.has_untried_images(item_id, worker.account_id):
+    if times < MISUNDERSTOOD_AT_MOST:
+        return False
+    history = await worker.ports.queue.upload_history(worker.account_id, item_id)
+    if history.was_used or not history.item_has_images:
         return False
     told = f"gave an address that the service itself denies ({error.said})"
     await worker.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), worker.ports.clock.now())
