@@ -1,8 +1,8 @@
 """Jinja templates that see only their variables, and whose time and size are bounded.
 
-Beyond Jinja's sandbox, a template has no calls, loops, assignments and attributes of Python objects (a dot looks up a
-key of a mapping), a short list of filters, and limits on operations that multiply. Each part of a template is evaluated
-at most once, so the template and its variables bound the time and the size of the result.
+Jinja's sandbox is narrowed. There are no calls, loops, assignments or attributes of Python objects: a dot looks up a
+key of a mapping. Only listed filters and tests exist, and operations that multiply are limited. Each part of a template
+is evaluated at most once, so the template and its variables bound the time and the size of the result.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -244,7 +244,7 @@ def _bounded(parts: Iterable[str]) -> str:
 
 
 def _too_long() -> TemplateFailed:
-    return TemplateFailed(f"the template gives more than {MAX_RENDERED_LENGTH:,} characters")
+    return TemplateFailed(f"the result has more than {MAX_RENDERED_LENGTH:,} characters")
 
 
 def _failed(error: BaseException) -> TemplateFailed:
