@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from batchkiln.clock import machine_now, machine_suspended
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
-from batchkiln.outputs import FileSystem, RealFiles
+from batchkiln.outputs import FileSystem
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
@@ -35,7 +35,7 @@ class Environment:
 
     wall: Callable[[], datetime] = machine_now
     connector: "Callable[[], BaseConnector]" = _new_connector
-    files: Callable[[], FileSystem] = RealFiles
+    files: Callable[[], FileSystem] = FileSystem
     suspended: Callable[[], float] | None = machine_suspended
     seed: int | None = None  # of the draws that spread retries
 

@@ -14,7 +14,6 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
-from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
 from batchkiln.outputs.paths import taken_names
@@ -152,7 +151,7 @@ def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: App
         job,
         manifest.items(read.catalogue),
         profile=profile.name,
-        now=max(to_milliseconds(setting.surroundings.wall()), writer.accounts.remembered_time(profile.name) or 0),
+        machine_now=setting.surroundings.wall(),
         options=options,
         mistake_at=manifest.mistake_at,
     )

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
-from aiohttp import ClientSession, TraceConfig
+from aiohttp import ClientSession
 
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
@@ -31,6 +31,7 @@ from batchkiln.worker.poll_timing import DurationModels, PollTiming
 from batchkiln.worker.run_state import HostState, RunState
 
 if TYPE_CHECKING:
+    from batchkiln.tracing.tracing import Listener
     from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
@@ -56,17 +57,6 @@ class ServiceRuntime:
         """Return an account's API keys by fingerprint, the newest first."""
         found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
         return {fingerprint(key): key for key in found}
-
-
-class Listener(Protocol):
-    """Hears what a drive does, for its traces."""
-
-    @property
-    def http(self) -> TraceConfig:
-        """What its HTTP session tells."""
-
-    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
-        """Return a worker's ports with somebody who listens around them."""
 
 
 class Engine:
@@ -229,7 +219,7 @@ class Engine:
         ports = Ports(service.clock, service.store, client, outputs, LocalInputs())
         return AccountWorker(
             viewpoint=viewpoint,
-            ports=self.listener.around(ports, service, viewpoint) if self.listener else ports,
+            ports=self.listener.around(ports, service.clock, viewpoint) if self.listener else ports,
             control=self.control,
             host=service.host,
             rates=RateLimits(profile.limits, profile.day, service.host.rates),

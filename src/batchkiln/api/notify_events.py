@@ -71,7 +71,6 @@ def _note(found: _OfJob, event: LoggedEvent) -> None:
 
 def _notices(reader: Reader, name: str, found: _OfJob, uid: str) -> Iterator[Notification]:
     summary = reader.jobs.summary(name)
-    assert summary is not None, "the history speaks of jobs that are there"
     audience = reader.notifications.audience([name])
     if found.held and summary.items[ItemState.HELD]:
         yield _held(summary, found, uid, audience)

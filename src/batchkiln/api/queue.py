@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from io import BytesIO
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
+from batchkiln.api.changes import Changes
 from batchkiln.api.results import Results
 from batchkiln.api.run_options import RunOptions, Until
 from batchkiln.api.run_result import RunResult
@@ -17,7 +18,6 @@ from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.states import AT_REST, ItemState
-from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
@@ -369,40 +369,42 @@ class Queue:
     # --- changing ---
 
     async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Tell what `retry` would do and may cost; changes nothing."""
+        """Return what `retry` would do and may cost; nothing is changed."""
         return await self.reader.read(Reader.preview_retry, job, items)
 
     async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid anew."""
-        return await self._change(Writer.retry, job, items)
+        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid again."""
+        async with self._changes() as changes:
+            return await changes.retry(job, items)
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Take items that were never sent out of the queue: those named, or all. Costs nothing."""
-        return await self._change(Writer.cancel, job, items)
+        """Cancel items that were never sent: those named, or all. This costs nothing."""
+        async with self._changes() as changes:
+            return await changes.cancel(job, items)
 
     async def pause(self, job: str) -> bool:
-        """Begin nothing new of a job; what was sent goes on. Returns whether that is news."""
-        return await self._set_paused(Writer.pause, job)
+        """Pause a job: nothing new of it is sent, and what was sent is finished. Return whether it was not paused."""
+        async with self._changes() as changes:
+            return await changes.pause(job)
 
     async def unpause(self, job: str) -> bool:
-        """Let a job go on. Returns whether that is news."""
-        return await self._set_paused(Writer.unpause, job)
+        """Unpause a job. Return whether it was paused."""
+        async with self._changes() as changes:
+            return await changes.unpause(job)
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Have asked again what was not understood: on an account (PROFILE/NAME), or on all. Returns what that was.
+        """Ask again what was not understood, of one account (PROFILE/NAME) or of all; return those calls.
 
-        Where it was a create, the next queued item is sent, and may be charged. Raises `InputError`.
+        Where a create was not understood, the next queued item is sent, and may be charged. Raise `InputError` for an
+        unknown account.
         """
         async with self._to_change() as store:
             return await store.write(Writer.ask_again, account)
 
-    async def _change(self, work: Callable[[Writer, str, Sequence[str], int], T], job: str, items: Sequence[str]) -> T:
+    @asynccontextmanager
+    async def _changes(self) -> AsyncIterator[Changes]:
         async with self._to_change() as store:
-            return await store.run(work, job, items, await self.reader.read(_now, job))
-
-    async def _set_paused(self, work: Callable[[Writer, str, int], bool], job: str) -> bool:
-        async with self._to_change() as store:
-            return await store.write(work, job, await self.reader.read(_now, job))
+            yield Changes(store)
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
@@ -424,10 +426,6 @@ def _events_after(reader: Reader, after: int) -> list[LoggedEvent]:
 
 def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> list[ItemSummary]:
     return reader.items.page(job, state=state, after_id=after_id)
-
-
-def _now(reader: Reader, job: str) -> int:
-    return to_milliseconds(reader.jobs.service_time(job, machine_now()))
 
 
 def _is_driven(reader: Reader) -> bool:

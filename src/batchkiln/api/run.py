@@ -59,7 +59,7 @@ class Run:
             return nullcontext()
         from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  as above
 
-        return tracing(self.driver, self._reader, traces, jobs=self.jobs)
+        return tracing(self.driver, self._reader, traces, wall=self.driver.setting.surroundings.wall, jobs=self.jobs)
 
     def _set_up(self, before: Overview) -> None:
         control = self.driver.control

@@ -54,7 +54,7 @@ def read_overview(
     `observed` is the service time of profiles that are in use here; of others the best guess is taken.
     """
     wanted = list(names) if names is not None else list(reader.jobs.names())
-    summaries = [_summary(reader, name) for name in wanted]
+    summaries = [reader.jobs.summary(name) for name in wanted]
     profiles = {summary.profile for summary in summaries} | set(config.profiles)
     account_views, times = read_accounts(reader, config, machine_now, observed, profiles)
     ends = estimated_ends(reader, config, times, account_views)
@@ -83,14 +83,6 @@ def read_accounts(
     names = {account.profile for account in accounts} | set(config.profiles) | profiles
     times = {name: reader.accounts.service_time(name, machine_now) for name in names} | dict(observed or {})
     return tuple(_account(account, config, times[account.profile]) for account in accounts), times
-
-
-def _summary(reader: Reader, name: str) -> JobSummary:
-    summary = reader.jobs.summary(name)
-    if summary is None:
-        reader.jobs.id_of(name)
-        raise AssertionError("a job that is there has a summary")
-    return summary
 
 
 def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:

@@ -26,7 +26,7 @@ from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.outputs import RealFiles
+from batchkiln.outputs import FileSystem
 from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rules
 from batchkiln.rehearsal.incidents import Incident, lost_requests, tell
 from batchkiln.rehearsal.network import MemoryNetwork
@@ -117,7 +117,7 @@ class VirtualServiceClock:
         await asyncio.sleep(seconds)  # noqa: TID251  a clock of its own
 
 
-class UnsyncedFileSystem(RealFiles):
+class UnsyncedFileSystem(FileSystem):
     """Files that nobody will ever need: what a disk may lose is not flushed."""
 
     def sync_folder(self, path: Path) -> None:
@@ -248,8 +248,7 @@ class _Stage:
         lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._wish.starts_at))
         tale = tell(logged_requests(self._books), lost)
         tale.add_generations(reader.generations.item_states(tale.struck_generations))
-        summaries = [reader.jobs.summary(entry.job.name) for entry in applied]
-        jobs = tuple(summary for summary in summaries if summary is not None)
+        jobs = tuple(reader.jobs.summary(entry.job.name) for entry in applied)
         tale.add_stored(report.faults, jobs)
         return RehearsalResult(
             profile=profile,

@@ -15,7 +15,6 @@ from batchkiln.store.planner_snapshot import ready_inputs, snapshot
 from batchkiln.store.preparations import item_request
 from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.sql import query
-from batchkiln.store.store import service_time
 from batchkiln.store.usage import logged_requests, usages
 
 
@@ -100,10 +99,10 @@ class Accounts:
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
         """Return an account's days from an instant on, without those in which it did nothing."""
-        place = {"account_id": account_id, "since": to_milliseconds(since)}
+        params = {"account_id": account_id, "since": to_milliseconds(since)}
         return [
             PastDay(from_milliseconds(row["day_start_at"]), row["creates"], row["reads"], row["credits"])
-            for row in self._connection.execute(query("account_days"), place)
+            for row in self._connection.execute(query("account_days"), params)
         ]
 
     def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
@@ -117,10 +116,6 @@ class Accounts:
     def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Return the input of the planner for an account's worker."""
         return snapshot(self._connection, viewpoint, days)
-
-    def remembered_time(self, profile: str) -> int | None:
-        """Return the latest service time that a run stored for a profile, in milliseconds; None before the first."""
-        return service_time(self._connection, profile)
 
     def service_time(self, profile: str, machine_now: datetime) -> datetime:
         """Return the best guess at a service's time while nobody talks to it."""
@@ -150,6 +145,6 @@ def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> Acc
 
 def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:
     """Return the latest instant that a profile's service is known to have reached: by what it said, or was asked."""
-    place = {"profile": profile, "key": f"service_time/{profile}"}
-    newest = connection.execute(query("latest_time"), place).fetchone()[0]
+    params = {"profile": profile, "key": f"service_time/{profile}"}
+    newest = connection.execute(query("latest_time"), params).fetchone()[0]
     return None if newest is None else from_milliseconds(int(newest))

@@ -311,8 +311,8 @@ class ManifestApplication:
         The state alone would not do: an item that was held for an image may have been sent since, and be held again
         for what is in doubt, which is never queued again without a person (Law 2).
         """
-        places = self._settings() | {"ids": json.dumps(ids)}
-        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), places)]
+        params = self._settings() | {"ids": json.dumps(ids)}
+        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), params)]
         transition_all(self._connection, found, expected=_WISHES[event][0], event=event, now=self._now)
         return len(found)
 
@@ -322,9 +322,9 @@ class ManifestApplication:
         for after in range(0, count, ITEMS_AT_ONCE):
             upto = min(after + ITEMS_AT_ONCE, count)
             with transaction(self._connection):
-                place = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
+                params = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
                 last_id = self._one("last_item_id")
-                inserted += self._connection.execute(query("insert_items"), place).rowcount
+                inserted += self._connection.execute(query("insert_items"), params).rowcount
                 self._connection.execute(query("count_in_items"), {"last_id": last_id})
                 self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
         return inserted

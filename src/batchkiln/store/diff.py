@@ -121,15 +121,15 @@ def _difference(row: sqlite3.Row) -> Difference:
 
 def apply_change(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
     """Give the item what the manifest asks for, inside the caller's transaction, as far as the verdict allows."""
-    place = {"seq": difference.seq, "item_id": difference.item_id}
+    params = {"seq": difference.seq, "item_id": difference.item_id}
     match difference.verdict:
         case DiffKind.TAKE_OVER:
-            connection.execute(query("take_over_item"), place)
+            connection.execute(query("take_over_item"), params)
             _tell(connection, difference, now)
         case DiffKind.SETTINGS:
-            connection.execute(query("take_over_settings"), place)
+            connection.execute(query("take_over_settings"), params)
         case DiffKind.METADATA:
-            connection.execute(query("take_over_metadata"), place)
+            connection.execute(query("take_over_metadata"), params)
         case DiffKind.SAME | DiffKind.SENT:
             pass
 

@@ -75,10 +75,10 @@ class Exports:
     def report_page(self, job_name: str, *, after_id: int = 0, limit: int = PAGE) -> list[ReportRow]:
         """Give a page of a job's items, as `iter_items` does. Raises `InputError` for a job that is not there."""
         items = Items(self._connection).page(job_name, after_id=after_id, limit=limit)
-        place = {"ids": json.dumps([item.id for item in items])}
-        recipes = {row["item_id"]: recipe_of(row) for row in self._connection.execute(query("report_recipes"), place)}
-        inputs = _by_item(self._connection, "report_inputs", place)
-        attempts = _by_item(self._connection, "report_attempts", place)
+        params = {"ids": json.dumps([item.id for item in items])}
+        recipes = {row["item_id"]: recipe_of(row) for row in self._connection.execute(query("report_recipes"), params)}
+        inputs = _by_item(self._connection, "report_inputs", params)
+        attempts = _by_item(self._connection, "report_attempts", params)
         return [
             ReportRow(
                 item=item,
@@ -122,9 +122,9 @@ def _parameters(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _by_item(connection: sqlite3.Connection, name: str, place: dict[str, str]) -> dict[int, Sequence[sqlite3.Row]]:
+def _by_item(connection: sqlite3.Connection, name: str, params: dict[str, str]) -> dict[int, Sequence[sqlite3.Row]]:
     found: dict[int, list[sqlite3.Row]] = {}
-    for row in connection.execute(query(name), place):
+    for row in connection.execute(query(name), params):
         found.setdefault(row["item_id"], []).append(row)
     return dict(found)
 

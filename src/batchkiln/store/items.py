@@ -4,6 +4,7 @@ A page takes the same time wherever it begins and however large the job is: it i
 items pass would read a million rows to fill one page, so a search reads a bounded number of items a page.
 """
 
+import heapq
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -201,6 +202,21 @@ class Items:
             self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
         )
 
+    def iterate(self, job_name: str, states: Sequence[ItemState] = ()) -> Iterator[ItemSummary]:
+        """Give a job's items in its order, all of them or those in some states, page by page.
+
+        Each page is a snapshot of its own where this runs in `Store.run`.
+        """
+        if not states:
+            return self._iterate(job_name, None)
+        return heapq.merge(*(self._iterate(job_name, state) for state in states), key=lambda item: item.id)
+
+    def _iterate(self, job_name: str, state: ItemState | None) -> Iterator[ItemSummary]:
+        after_id = 0
+        while page := self.page(job_name, state=state, after_id=after_id):
+            yield from page
+            after_id = page[-1].id
+
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items, all of them or those in one state, in the job's order."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
@@ -217,9 +233,9 @@ class Items:
         """Tell all of one item. Raises `InputError` for a job or item that is not there."""
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
-        place = {"job_id": job_id, "item_id": item_id}
-        row = self._connection.execute(query("story_item"), place).fetchone()
-        arrival = self._connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
+        params = {"job_id": job_id, "item_id": item_id}
+        row = self._connection.execute(query("story_item"), params).fetchone()
+        arrival = self._connection.execute(query("story_arrival"), {**params, "position": row["position"]}).fetchone()
         return ItemDetail(
             job=job_name,
             item=self.of_ids([item_id])[0],
@@ -228,9 +244,9 @@ class Items:
             file_name=row["file_name"],
             failures=row["failures"],
             quote_credits=row["cost_credits"],
-            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("story_inputs"), place)),
-            attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), place)),
-            events=tuple(_event(one) for one in self._connection.execute(query("story_events"), place)),
+            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("story_inputs"), params)),
+            attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), params)),
+            events=tuple(_event(one) for one in self._connection.execute(query("story_events"), params)),
             arrival=_event(arrival) if arrival else None,
         )
 
@@ -241,11 +257,11 @@ class Items:
 
     def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:
         """Give the items of these ids, in their order."""
-        place = {"ids": json.dumps(ids)}
+        params = {"ids": json.dumps(ids)}
         outputs: dict[int, list[OutputSummary]] = {}
-        for row in self._connection.execute(query("item_outputs"), place):
+        for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(row))
-        details = {row["id"]: row for row in self._connection.execute(query("item_details"), place)}
+        details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
         return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
 
     def search(
@@ -263,11 +279,11 @@ class Items:
         """
         most = LOOKED_AT if wanted.is_by_content else limit + 1
         name = "item_ids" if wanted.state is None else "items_in_state"
-        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": wanted.state, "limit": most}
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": wanted.state, "limit": most}
         if before_id is None:
-            rows = self._connection.execute(query(name), place | {"after": after_id})
+            rows = self._connection.execute(query(name), params | {"after": after_id})
         else:
-            rows = self._connection.execute(query(f"{name}_before"), place | {"before": before_id})
+            rows = self._connection.execute(query(f"{name}_before"), params | {"before": before_id})
         looked_at = [row[0] for row in rows]
         found = looked_at
         if wanted.is_by_content:
@@ -282,8 +298,8 @@ class Items:
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
         """Give the last items of a job, in its order, that are done."""
-        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
-        return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), place)])
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
+        return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), params)])
 
     def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
         """Give the items whose files were saved last, each with its job."""
@@ -301,8 +317,8 @@ class Items:
 
         The extension is told by the bytes when they come; here it is any.
         """
-        place = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
-        return output_names(job, self._connection.execute(query("first_new_items"), place).fetchall())
+        params = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
+        return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
 
 
 def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
@@ -371,7 +387,7 @@ def _event(row: sqlite3.Row) -> EventRecord:
 
 
 def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
-    place = {
+    params = {
         "ids": json.dumps(ids),
         "model": wanted.model,
         "code": wanted.code,
@@ -379,7 +395,7 @@ def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter
         "value": wanted.value,
         "limit": limit,
     }
-    return [row[0] for row in connection.execute(query("matching_items"), place)]
+    return [row[0] for row in connection.execute(query("matching_items"), params)]
 
 
 def output_names(job: JobSpec, rows: Iterable[sqlite3.Row]) -> Iterator[str]:

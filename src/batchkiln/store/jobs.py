@@ -134,14 +134,13 @@ class Jobs:
         """Give the names of all jobs, the oldest first."""
         return tuple(row["name"] for row in self._connection.execute(query("job_names")))
 
-    def summary(self, job_name: str) -> JobSummary | None:
-        """Tell how far a job has come; None where the queue has no such job."""
+    def summary(self, job_name: str) -> JobSummary:
+        """Return how far a job has come. Raise `InputError` for an unknown job."""
+        self.id_of(job_name)
         job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-        if job is None:
-            return None
-        place = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
-        counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), place)}
-        cost = self._connection.execute(query("queued_cost"), place).fetchone()
+        params = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
+        counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), params)}
+        cost = self._connection.execute(query("queued_cost"), params).fetchone()
         return JobSummary(
             name=job["name"],
             description=job["description"],
@@ -156,8 +155,8 @@ class Jobs:
             budget_credits_per_day=job["budget_credits_per_day"],
             queued_cost=cost["cost_credits"],
             queued_unquoted=cost["unquoted"],
-            under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), place)),
-            troubles=tuple(_trouble(row) for row in self._connection.execute(query("job_troubles"), place)),
+            under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), params)),
+            troubles=tuple(_trouble(row) for row in self._connection.execute(query("job_troubles"), params)),
         )
 
     def work(self, scope: Scope) -> Work:
@@ -241,8 +240,8 @@ class Jobs:
 
     def models(self, job_name: str) -> list[str]:
         """Return the models that a job's items ask for."""
-        place = {"job_id": self.id_of(job_name)}
-        return [row[0] for row in self._connection.execute(query("job_models"), place)]
+        params = {"job_id": self.id_of(job_name)}
+        return [row[0] for row in self._connection.execute(query("job_models"), params)]
 
 
 def _under_way(row: sqlite3.Row) -> UnderWay:
@@ -265,8 +264,8 @@ def _trouble(row: sqlite3.Row) -> Trouble:
 
 def _names_near(connection: sqlite3.Connection, job_id: int, name: str) -> list[str]:
     for begin in (name[:_PREFIX_LENGTH], ""):
-        place = {"job_id": job_id, "begin": begin, "limit": _NAMES_COMPARED}
-        if names := [row[0] for row in connection.execute(query("names_near"), place)]:
+        params = {"job_id": job_id, "begin": begin, "limit": _NAMES_COMPARED}
+        if names := [row[0] for row in connection.execute(query("names_near"), params)]:
             return names
     return []
 

@@ -58,13 +58,13 @@ def forget_other_circumstances(connection: sqlite3.Connection, account_id: int, 
 
     A description that could not be read, then or now, is no other one.
     """
-    parameters = {
+    params = {
         "account_id": account_id,
         "circumstances": circumstances.digest,
         "description": circumstances.description,
     }
-    connection.execute(query("drop_misunderstood_elsewhere"), parameters)
-    connection.execute(query("describe_misunderstood"), parameters)
+    connection.execute(query("drop_misunderstood_elsewhere"), params)
+    connection.execute(query("describe_misunderstood"), params)
 
 
 def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tuple[AskedAgain, ...]:
@@ -73,8 +73,8 @@ def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tup
     Returns what that was. Raises `InputError` for an account that the queue does not know.
     """
     names = _names(connection)
-    place = {"account_id": _chosen(names, account)}
-    dropped = connection.execute(query("drop_all_misunderstood"), place).fetchall()
+    params = {"account_id": _chosen(names, account)}
+    dropped = connection.execute(query("drop_all_misunderstood"), params).fetchall()
     return tuple(AskedAgain(*names[row["account_id"]], _entry(row)) for row in dropped)
 
 

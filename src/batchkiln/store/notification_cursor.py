@@ -76,8 +76,8 @@ class Notifications:
     def near_expiry(self, profile: str, ends_before: datetime) -> list[Expiring]:
         """Return the paid items of a profile that are not fetched and whose retention ends before a moment."""
         before = to_milliseconds(ends_before - RETENTION)
-        place = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
-        rows = self._connection.execute(query("near_expiry"), place)
+        params = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
+        rows = self._connection.execute(query("near_expiry"), params)
         return [Expiring(row["job"], row["item"], row["generation_created_at"]) for row in rows]
 
 

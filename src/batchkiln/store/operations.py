@@ -124,8 +124,8 @@ def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Se
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     if item_names:
         return CancelReport(len(ids), skipped)
-    place = {"job_id": job_id, "state": ItemState.QUEUED}
-    return CancelReport(connection.execute(query("count_in_state"), place).fetchone()[0], skipped)
+    params = {"job_id": job_id, "state": ItemState.QUEUED}
+    return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0], skipped)
 
 
 def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
@@ -188,11 +188,11 @@ class _Retried:
 
 def _retried(connection: sqlite3.Connection, job_id: int, state: ItemState) -> _Retried:
     """Sum up a job's items of a state, without reading them. All that expired were paid."""
-    place = {"job_id": job_id, "state": state}
-    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), place).fetchone()
+    params = {"job_id": job_id, "state": state}
+    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
     if state is ItemState.EXPIRED:
         return _Retried(state, count, cost, unquoted, paying_again=count)
-    (paying_again,) = connection.execute(query("count_paid_for_nothing"), place).fetchone()
+    (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
     return _Retried(state, count, cost, unquoted, paying_again)
 
 

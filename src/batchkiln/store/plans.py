@@ -172,8 +172,8 @@ class _Survey:
         """Tell whether the item is queued again for its new settings alone: it is counted with the moves."""
         if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
             return False
-        place = {"item_id": difference.item_id}
-        return self._connection.execute(query("is_wished_back"), place).fetchone() is not None
+        params = {"item_id": difference.item_id}
+        return self._connection.execute(query("is_wished_back"), params).fetchone() is not None
 
     def _count_moves(self) -> None:
         for row in self._connection.execute(query("planned_moves")).fetchall():
@@ -193,8 +193,8 @@ class _Survey:
         for row in self._connection.execute(query("planned_recipes"), {"ids": json.dumps(ids)}):
             self._recipes[row["id"]] = recipe_of(row)
             self._price_keys[row["id"]] = row["price_key"]
-        place = {"profile": self._profile, "price_keys": json.dumps(sorted(set(self._price_keys.values())))}
-        self._quotes.update(self._connection.execute(query("planned_quotes"), place).fetchall())
+        params = {"profile": self._profile, "price_keys": json.dumps(sorted(set(self._price_keys.values())))}
+        self._quotes.update(self._connection.execute(query("planned_quotes"), params).fetchall())
 
     def counts(self) -> tuple[RecipeCount, ...]:
         """Give what is under way, then what would be queued."""
@@ -248,8 +248,8 @@ class _Survey:
         return item["name"], item["prompt"], tuple(input_file_of(row) for row in rows)
 
     def _asset_urls(self, count: int) -> tuple[str, ...]:
-        place = {"profile": self._profile, "account": self._account, "limit": count}
-        return tuple(url for (url,) in self._connection.execute(query("asset_urls"), place))
+        params = {"profile": self._profile, "account": self._account, "limit": count}
+        return tuple(url for (url,) in self._connection.execute(query("asset_urls"), params))
 
     @property
     def recipes(self) -> Mapping[int, Recipe]:
@@ -258,8 +258,8 @@ class _Survey:
 
     def uploads(self) -> Uploads:
         """Tell what would be uploaded."""
-        place = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
-        row = self._connection.execute(query("planned_uploads"), place).fetchone()
+        params = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
+        row = self._connection.execute(query("planned_uploads"), params).fetchone()
         return Uploads(row["files"], row["bytes"], row["largest"])
 
     def numbers(self) -> Mapping[ChangeKind, int]:
@@ -274,14 +274,14 @@ class _Survey:
 
     def changes(self) -> Iterator[Change]:
         """Name the first few of each kind."""
-        place = {"job_id": self._report.job_id, "limit": CHANGES_SHOWN}
-        for row in self._connection.execute(query("fresh_names"), place):
+        params = {"job_id": self._report.job_id, "limit": CHANGES_SHOWN}
+        for row in self._connection.execute(query("fresh_names"), params):
             yield Change(ChangeKind.NEW, row["name"], fields=(row["model"], row["mode"]))
         yield from self._named
-        for row in self._connection.execute(query("requeued_names"), place):
+        for row in self._connection.execute(query("requeued_names"), params):
             yield Change(ChangeKind.REQUEUED, row["name"], ItemState(row["state"]), reason=row["error_code"])
         if self._report.missing:
-            for row in self._connection.execute(query("missing_names"), place):
+            for row in self._connection.execute(query("missing_names"), params):
                 kind = ChangeKind.PRUNED if row["is_pruned"] else ChangeKind.LEFT_ALONE
                 yield Change(kind, row["name"], ItemState(row["state"]))
 
@@ -390,7 +390,7 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
     if row["cost_credits"] is None and row["item_id"] is not None:
         item = connection.execute(query("known_item"), {"item_id": row["item_id"]}).fetchone()
         files = connection.execute(query("known_inputs"), {"inputs": item["inputs"] or "[]"})
-        place = {"profile": profile, "account": account, "limit": recipe.inputs_count}
+        params = {"profile": profile, "account": account, "limit": recipe.inputs_count}
         question = PriceQuestion(
             profile=profile,
             account=account,
@@ -399,12 +399,12 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
             item=item["name"],
             prompt=item["prompt"],
             inputs=tuple(input_file_of(each) for each in files),
-            urls=tuple(url for (url,) in connection.execute(query("asset_urls"), place)),
+            urls=tuple(url for (url,) in connection.execute(query("asset_urls"), params)),
         )
     return JobRecipe(recipe, row["price_key"], row["n"], row["cost_credits"], question)
 
 
 def names_of_staged(connection: sqlite3.Connection, job_id: int | None, job: JobSpec) -> Iterator[str]:
     """Give the names that staged new items would have; as `names_of_new`."""
-    place = {"job_id": job_id, "limit": NAMES_AT_MOST}
-    return output_names(job, connection.execute(query("fresh_outputs"), place).fetchall())
+    params = {"job_id": job_id, "limit": NAMES_AT_MOST}
+    return output_names(job, connection.execute(query("fresh_outputs"), params).fetchall())

@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from batchkiln.core.job import JobSpec
 from batchkiln.core.rate_limits import ServiceDay
+from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store import misunderstood, operations
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.database import Database, data_version
@@ -22,7 +23,7 @@ from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
 from batchkiln.store.resolution import Decision, Resolved, resolve
 from batchkiln.store.staging import MistakeAt, Placed
-from batchkiln.store.store import ChangeNotifier
+from batchkiln.store.store import ChangeNotifier, service_time
 from batchkiln.store.store import Store as WorkerStore
 from batchkiln.store.sync_database import InlineDatabase
 from batchkiln.store.wakeup import listen, notify
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 class Writer(Reader):
-    """Changes the queue as a person asks. `now` is milliseconds of service time.
+    """Changes the queue as a person asks. A change is recorded at the service's time, as far as it is known.
 
     `apply_manifest`, `retry` and `cancel` commit in portions, for `Store.run`; the others belong in `Store.write`.
     Unknown names raise `InputError` before anything is changed.
@@ -44,30 +45,31 @@ class Writer(Reader):
         placed: Iterable[Placed],
         *,
         profile: str,
-        now: int,
+        machine_now: datetime,
         options: ApplyOptions,
         mistake_at: MistakeAt,
     ) -> ApplyReport:
         """Make a job as its manifest says. Raise `InputError` with all mistakes of the manifest."""
+        now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
         return apply_manifest(
             self._connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at
         )
 
-    def retry(self, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
+    def retry(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> RetryReport:
         """Queue ended items again; without names, all that failed, were rejected or expired."""
-        return operations.retry(self._connection, job_name, item_names, now)
+        return operations.retry(self._connection, job_name, item_names, self._now(job_name, machine_now))
 
-    def cancel(self, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
+    def cancel(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> CancelReport:
         """Cancel queued items; without names, all of the job."""
-        return operations.cancel(self._connection, job_name, item_names, now)
+        return operations.cancel(self._connection, job_name, item_names, self._now(job_name, machine_now))
 
-    def pause(self, job_name: str, now: int) -> bool:
+    def pause(self, job_name: str, machine_now: datetime) -> bool:
         """Pause a job: nothing new of it is sent. Return whether it was not paused."""
-        return operations.pause(self._connection, job_name, now)
+        return operations.pause(self._connection, job_name, self._now(job_name, machine_now))
 
-    def unpause(self, job_name: str, now: int) -> bool:
+    def unpause(self, job_name: str, machine_now: datetime) -> bool:
         """Unpause a job. Return whether it was paused."""
-        return operations.unpause(self._connection, job_name, now)
+        return operations.unpause(self._connection, job_name, self._now(job_name, machine_now))
 
     def resolve(
         self,
@@ -77,7 +79,7 @@ class Writer(Reader):
         *,
         generation_id: str | None = None,
         is_undriven: bool = False,
-        now: int,
+        machine_now: datetime,
     ) -> Resolved:
         """End the hold of an item. `is_undriven`: the caller holds the queue's lock, so a sent item may be ended too.
 
@@ -90,7 +92,7 @@ class Writer(Reader):
             decision,
             generation_id=generation_id,
             is_undriven=is_undriven,
-            now=now,
+            now=self._now(job_name, machine_now),
         )
 
     def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
@@ -112,6 +114,9 @@ class Writer(Reader):
     def name_queue(self, uid: str) -> None:
         """Set the id of a new queue, so that a rehearsal derives the same idempotency keys each time."""
         name_queue(self._connection, uid)
+
+    def _now(self, job_name: str, machine_now: datetime) -> int:
+        return to_milliseconds(self.jobs.service_time(job_name, machine_now))
 
 
 class Store:

@@ -150,8 +150,8 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
     _check_free(connection, held, attempt, generation_id)
     if held.reserves:
         _settle(connection, held, charged=attempt["quote_credits"])
-    place = {"attempt_id": attempt["id"], "generation_id": generation_id}
-    connection.execute(query("revive_attempt"), place)
+    params = {"attempt_id": attempt["id"], "generation_id": generation_id}
+    connection.execute(query("revive_attempt"), params)
     known = attempt["generation_id"]
     corrected = {"instead_of": known} if known not in {None, generation_id} else {}
     detail = {"generation_id": generation_id, "decided_by": "person", **corrected}
@@ -195,16 +195,16 @@ def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Ro
         raise InputError([Diagnostic(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: there is nothing to wait for")
-    place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
-    if owner := connection.execute(query("generation_owner"), place).fetchone():
+    params = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
+    if owner := connection.execute(query("generation_owner"), params).fetchone():
         raise InputError(f"the generation {generation_id!r} belongs to {owner['job']}/{owner['item']}")
     _check_slot_free(connection, attempt)
 
 
 def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> None:
     """Raise `InputError` where the account's one place is another's (Law 4)."""
-    place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
-    if other := connection.execute(query("other_unresolved"), place).fetchone():
+    params = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
+    if other := connection.execute(query("other_unresolved"), params).fetchone():
         reason = f"the account is busy with {other['job']}/{other['item']}, and may have one generation active"
         raise InputError([Diagnostic(reason, remedy="resolve this one when that has ended; `pause` keeps others back")])
 
@@ -212,8 +212,8 @@ def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> No
 def _settle(connection: sqlite3.Connection, held: _Held, *, charged: int) -> None:
     """Turn what the attempt reserved into what it cost."""
     assert held.attempt is not None
-    place = {"job_id": held.job_id, "released": held.attempt["quote_credits"], "charged": charged}
-    connection.execute(query("settle_job_money"), place)
+    params = {"job_id": held.job_id, "released": held.attempt["quote_credits"], "charged": charged}
+    connection.execute(query("settle_job_money"), params)
 
 
 def _move(

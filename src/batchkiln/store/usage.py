@@ -46,8 +46,8 @@ def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: 
 
     "Last" is by the log itself, and not by a clock: at a start nobody knows yet what time it is for the service.
     """
-    parameters = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
-    rows = connection.execute(query("logged_requests"), parameters)
+    params = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
+    rows = connection.execute(query("logged_requests"), params)
     return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
 
 
@@ -55,8 +55,8 @@ def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datet
     """Return what the account used in each of the days."""
     found = []
     for day in days:
-        parameters = {"account_id": account_id, "day": to_milliseconds(day)}
-        row = connection.execute(query("day_usage"), parameters).fetchone()
+        params = {"account_id": account_id, "day": to_milliseconds(day)}
+        row = connection.execute(query("day_usage"), params).fetchone()
         found.append(DayUsage(*row) if row else DayUsage())
     return tuple(found)
 
@@ -67,8 +67,8 @@ def cap_holds(connection: sqlite3.Connection, account_id: int, now: datetime, lo
     Where the last request of the log left later than `now`, the clock was wrong then, and so were they.
     """
     ahead = 0 if logged_at is None else max(0, to_milliseconds(logged_at) - to_milliseconds(now))
-    parameters = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}
-    connection.execute(query("cap_holds"), parameters)
+    params = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}
+    connection.execute(query("cap_holds"), params)
 
 
 def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
@@ -82,8 +82,8 @@ def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[date
 
     What no record of the service tells of counts in every day: it may be charged, or replayed, after a reset (Law 6).
     """
-    parameters = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
-    return max((connection.execute(query("job_credits"), place).fetchone()[0] for place in parameters), default=0)
+    params_of_days = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
+    return max((connection.execute(query("job_credits"), params).fetchone()[0] for params in params_of_days), default=0)
 
 
 def give_back_credits(
