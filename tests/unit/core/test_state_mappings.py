@@ -16,6 +16,8 @@ SOURCE = Path(batchkiln.__file__).parent
 ENUMS: dict[str, type[StrEnum]] = {"ItemState": ItemState, "AttemptState": AttemptState}
 CANCELABLE = {state for state, event in TRANSITIONS if event is Event.CANCEL_REQUESTED}
 
+UNDECIDED = {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.SUCCEEDED}  # an outcome still changes the attempt
+
 PARTIAL = {
     "store/operations.py:_NOT_RETRIED": set(ItemState) - RETRYABLE,
     "store/operations.py:_NOT_CANCELED": {
@@ -27,12 +29,8 @@ PARTIAL = {
     "store/diff.py:_EVENTS": CANCELABLE | {ItemState.REJECTED, ItemState.CANCELED, ItemState.HELD},  # never sent
     "presentation/explain.py:_STUCK": WITH_SERVICE,
     "presentation/explain.py:_ENDED": FINAL_STATES,
-    "store/account_changes.py:_RESUMED": {
-        AttemptState.SENT,
-        AttemptState.ACTIVE,
-        AttemptState.SUCCEEDED,
-    },  # not disputed
-    "core/outcomes.py:ITEM_STATES": {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.SUCCEEDED},  # not ended
+    "store/account_changes.py:_RESUMED": UNDECIDED,
+    "core/outcomes.py:ITEM_STATES": UNDECIDED,
     "dashboard/partials.py:_ACTIONS": CANCELABLE | {ItemState.HELD},
 }
 """Mappings that are meant to hold some states only; every other one holds them all."""
