@@ -27,7 +27,7 @@ def reserve(connection: sqlite3.Connection, *, account_id: int, job_id: int, day
 
 
 def accept(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf) -> None:
-    """Give an attempt its generation, and charge it on the service day in which that was made."""
+    """Record an attempt's generation, and charge it on the service day in which that was made."""
     made_at, cost = made_at_of(row, record, now), cost_of(row, record)
     day = day_of_charge(row, made_at, now, day_of)
     parameters = {
@@ -167,7 +167,7 @@ def recharge(connection: sqlite3.Connection, row: sqlite3.Row, record: Generatio
 
 
 def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int, now: int) -> None:
-    """Tell of a charge above `max_cost_credits` (Service section 7), and pause the job until a person unpauses it.
+    """Log a charge above `max_cost_credits` (Service section 7), and pause the job until a person unpauses it.
 
     The next item's price is not to be trusted either. `row` is the attempt as it was before this cost was known.
     """

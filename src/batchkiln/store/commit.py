@@ -36,6 +36,8 @@ def commit(  # noqa: PLR0917  a connection's work: the store passes all of them 
     if start is None:
         raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
     settled, state = _Commit(connection, before, facts, now, day_of).apply(outcome, start)
+    if facts.record is None:
+        return Committed(settled, state)
     cost = attempt_row(connection, attempt_id)["cost_credits"]
     return Committed(settled, state, overcharged_credits=charge_beyond(before, cost))
 

@@ -99,7 +99,7 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
 
 
 async def _try(worker: AccountWorker, attempt_id: int) -> bool:
-    """Take one step toward an attempt's files; tell whether nothing is left to fetch, for good or for this run."""
+    """Take one step toward an attempt's files; return whether nothing is left to fetch, for good or for this run."""
     task = await worker.ports.queue.download_task(attempt_id)
     if record := worker.downloads.take_links(attempt_id):
         return await _use(worker, task, record)
@@ -175,7 +175,7 @@ async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
 
 
 async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save what is not yet saved; tell whether the item ended."""
+    """Save what is not yet saved; return whether the item ended."""
     if is_gone(RecordRead(record), is_retained=_is_retained(worker, task)):
         await _commit(worker, task, Download.GONE)
         return True
@@ -204,7 +204,7 @@ async def _commit(
 
 
 async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save all outputs that are missing; tell whether the item left the downloads.
+    """Save all outputs that are missing; return whether the item left the downloads.
 
     What is missing is told by what outputs are, not by their places in the list. One that cannot be saved does not
     keep its siblings waiting.
@@ -235,7 +235,7 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
 
 
 async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
-    """Let what could not be saved wait; tell whether a person has it now."""
+    """Let what could not be saved wait; return whether a person has it now."""
     if all(worker.downloads.failed.is_hopeless(output) for output in left):
         await _commit(worker, task, Download.UNUSABLE, reason=worker.downloads.failed.describe(left))
         return True
@@ -270,7 +270,7 @@ class _Saving:
         self.listed = self.worker.downloads.most_listed(attempt_id, max(len(links), self.task.listed))
 
     def leave(self, number: int) -> None:
-        """Note that an output is not saved; its number stays its own."""
+        """Record that an output is not saved; its number stays its own."""
         self.left.append(number)
         self.numbers.add(number)
 
@@ -327,7 +327,7 @@ async def _finish(
     streamed: Streamed,
     link: OutputLink,
 ) -> SavedFile | None:
-    """Give a file its name; None where it is no output, or not yet to be believed."""
+    """Publish a file under its name; None where it is no output, or not yet believed."""
     finish = partial(
         worker.ports.outputs.finish,
         part,
@@ -353,7 +353,7 @@ async def _finish(
 
 
 async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
-    """Record a file that stands whole, and end its item with the last one."""
+    """Record a file that is whole, and end its item with the last one."""
     worker, task, output = saving.worker, saving.task, (saving.task.attempt.id, number)
     is_last = saving.is_last
     step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
@@ -371,7 +371,7 @@ async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile)
 
 
 def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:
-    """Note that an output could not be saved, let it wait, and say so."""
+    """Count that an output could not be saved, let it wait, and log it."""
     output, now = (task.attempt.id, number), worker.ports.clock.now().monotonic
     wait_seconds = worker.downloads.fail(output, failure, reason, now)
     log.warning(
@@ -386,14 +386,14 @@ def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failu
 
 
 def _count_shared_name(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> None:
-    """Note that the file found standing there is another output's, which was saved at the same time: it stays there."""
+    """Count that the file found under its name is another output's, saved at the same time."""
     output = (task.attempt.id, number)
     worker.downloads.name_taken(output)
     log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
 
 
 def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
-    """Tell whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
+    """Return whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
     output, now = (task.attempt.id, number), worker.ports.clock.now()
     worker.downloads.truncated.count(output, cut.sha256, now.monotonic)
     is_believed = worker.downloads.truncated.is_believed(output, created_at=task.created_at, now=now.instant)

@@ -315,7 +315,7 @@ async def _hold_if_undecided(
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
-    """Tell whether the service works, so that only this request is not decided; an outage hands nothing to a person.
+    """Return whether the service works, so that only this request is not decided; an outage hands nothing to a person.
 
     A reply of the API says so itself. Otherwise the public description is read, which counts in no account's window.
     """
@@ -355,7 +355,7 @@ def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int
 
 
 def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
-    """Tell which limit a refused create met, by what little the service says of it.
+    """Return which limit a refused create met, by the words of the refusal.
 
     Nothing of ours is active when a create is sent, so where no other limit is named it is somebody else's
     generation (contract, section 7); with a send in doubt it may be our own.

@@ -1,4 +1,4 @@
-"""What a worker does before its first request about money: learn the service's time, take over the windows."""
+"""What a worker does before its first paid request: learn the service's time, restore the rate limits."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ from batchkiln.worker.account_worker import AccountWorker
 log = structlog.get_logger()
 
 ANSWERS_ABOUT_TIME: Final = 5
-"""So often the time is asked where each answer contradicts the one before; then this machine's clock serves."""
+"""The service is asked for its time so often while its replies contradict each other; then this clock serves."""
 
 
 async def resume_held(worker: AccountWorker) -> None:
-    """Take up the items whose API key came back: at once, or a run with nothing else to do would end before it."""
+    """Resume the items whose API key came back, before a run with nothing else to do ends."""
     fingerprints, now = worker.ports.service.fingerprints, worker.ports.clock.now()
     await worker.ports.queue.update_account(worker.account_id, KeysConfigured(fingerprints), now)
 
@@ -38,9 +38,9 @@ async def resume_held(worker: AccountWorker) -> None:
 async def sync_clock(worker: AccountWorker) -> None:
     """Learn what day and hour it is for the service, so that a wrong clock here moves no window (contract, 6).
 
-    The public description is asked, since it counts in no account's window. Keeps trying while the service is
-    not there; where its time is far from this machine's, asks again until two replies agree, a few times. Then the
-    requests of earlier runs are taken over, and their waits.
+    Read the public description, which counts in no account's window, and keep trying while the service is away. Where
+    its time is far from this machine's, ask again until two replies agree, a few times. Then restore the requests and
+    the waits of earlier runs.
     """
     logged = await worker.ports.queue.logged_requests()
     worker.host.rates.restore_last_minute(logged, worker.ports.clock.now())
@@ -67,7 +67,7 @@ async def sync_clock(worker: AccountWorker) -> None:
 
 
 async def _ask_time(worker: AccountWorker, logged: Sequence[LoggedRequest]) -> bool:
-    """Ask once; tell whether the service answered, with a usable `Date` or without one.
+    """Ask once; return whether the service answered, with a usable `Date` or without one.
 
     The log takes the request for as late as its newest one: a wrong clock of this machine would make all that
     was sent before look old, to another account's worker or to the next run.

@@ -66,7 +66,7 @@ async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
 
 
 async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
-    """Count that a quote or a create of an item found its uploads gone; tell whether uploads rest therefore.
+    """Count that a quote or a create of an item found its uploads gone; return whether uploads rest therefore.
 
     They do after the second time, where no create of the account was ever accepted with an image.
     """
