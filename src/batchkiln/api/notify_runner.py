@@ -19,7 +19,7 @@ from batchkiln.api.notify_status import status_notifications
 from batchkiln.client import new_session
 from batchkiln.clock import ServiceClock
 from batchkiln.core.notifications import Notification
-from batchkiln.store import NotificationCursor, Store
+from batchkiln.store import NotificationPosition, Store
 
 if TYPE_CHECKING:
     from batchkiln.notifications import Channel
@@ -122,7 +122,7 @@ class QueueOutbox:
     """What one notifier is to be told, and how far it was told; the latter stands in the queue."""
 
     def __init__(
-        self, engine: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationCursor
+        self, engine: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationPosition
     ) -> None:
         """Use `open`."""
         self._engine = engine

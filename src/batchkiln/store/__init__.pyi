@@ -129,7 +129,7 @@ from batchkiln.store.notification_cursor import (
     Expiring as Expiring,
 )
 from batchkiln.store.notification_cursor import (
-    NotificationCursor as NotificationCursor,
+    NotificationPosition as NotificationPosition,
 )
 from batchkiln.store.operations import (
     CancelReport as CancelReport,

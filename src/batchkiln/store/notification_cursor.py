@@ -24,19 +24,19 @@ EXPIRING_SHOWN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationCursor:
+class NotificationPosition:
     """How far a notifier was told: the history up to an event; and notices, by their ids, the newest last."""
 
     cursor: int
     ids: tuple[str, ...] = ()
 
-    def also(self, notice_id: str) -> "NotificationCursor":
+    def also(self, notice_id: str) -> "NotificationPosition":
         """Return this with one more that was told."""
-        return NotificationCursor(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
+        return NotificationPosition(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
 
-    def at(self, cursor: int) -> "NotificationCursor":
+    def at(self, cursor: int) -> "NotificationPosition":
         """Return this with the history told up to an event."""
-        return NotificationCursor(cursor, self.ids)
+        return NotificationPosition(cursor, self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Notifications:
             names.update(json.loads(text))
         return frozenset(names)
 
-    def cursor(self, notifier: str) -> NotificationCursor:
+    def cursor(self, notifier: str) -> NotificationPosition:
         """Return how far a notifier was told; a new one is told from now on."""
         text = read_meta(self._connection, f"told/{notifier}")
         if text is None:
-            return NotificationCursor(Events(self._connection).last_id())
+            return NotificationPosition(Events(self._connection).last_id())
         kept = json.loads(text)
-        return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
+        return NotificationPosition(kept["cursor"], tuple(kept["ids"]))
 
     def near_expiry(self, profile: str, ends_before: datetime) -> list[Expiring]:
         """Return the paid items of a profile that are not fetched and whose retention ends before a moment."""
@@ -87,7 +87,7 @@ def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str
     write_meta(connection, f"audience/{job}", value)
 
 
-def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
+def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationPosition) -> None:
     """Store how much of the event log a notifier has delivered."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
     write_meta(connection, f"told/{notifier}", value)

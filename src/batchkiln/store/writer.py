@@ -9,7 +9,7 @@ from batchkiln.store import misunderstood, operations
 from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.generations import name_queue
 from batchkiln.store.misunderstood import AskedAgain
-from batchkiln.store.notification_cursor import NotificationCursor, write_cursor
+from batchkiln.store.notification_cursor import NotificationPosition, write_cursor
 from batchkiln.store.operations import CancelReport, RetryReport
 from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
@@ -93,7 +93,7 @@ class Writer(Reader):
         """Store prices in credits by price key."""
         keep_quotes(self._connection, profile=profile, prices=prices, now=now)
 
-    def write_cursor(self, notifier: str, cursor: NotificationCursor) -> None:
+    def write_cursor(self, notifier: str, cursor: NotificationPosition) -> None:
         """Store how much of the event log a notifier has delivered."""
         write_cursor(self._connection, notifier, cursor)
 

@@ -21,6 +21,7 @@ from batchkiln.core.outcomes import (
     outcome_of_read,
 )
 from batchkiln.core.planner import Poll, Replay, SetAside, Submit, Withdraw
+from batchkiln.core.provider import NamedLimit, named_limit
 from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.queue_types import NewAttempt
 from batchkiln.core.rate_limits import RequestKind
@@ -53,11 +54,6 @@ from batchkiln.worker.upload_denials import count_gone, is_gone
 log = structlog.get_logger()
 
 NotAccepted = Refused | IdempotencyConflict | Busy | TransientError
-
-_OF_GENERATIONS = ("active", "concurren", "in progress", "running", "another generation")
-_OF_CREDITS = ("credit", "budget")
-_OF_DAYS = ("daily", "per day", "day limit")
-_OF_MINUTES = ("per_minute", "per minute", "rate", "quota", "too many")
 
 
 # --- creates ------------------------------------------------------------------------------------------
@@ -360,13 +356,12 @@ def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
     Nothing of ours is active when a create is sent, so where no other limit is named it is somebody else's
     generation (contract, section 7); with a send in doubt it may be our own.
     """
-    text = f"{error.code} {error.message}".lower()
-    if any(word in text for word in _OF_GENERATIONS):
-        return WaitReason.THROTTLED if attempt.was_in_doubt else WaitReason.OTHER_GENERATION
-    if any(word in text for word in _OF_CREDITS):
-        return WaitReason.DAY_CREDITS
-    if any(word in text for word in _OF_DAYS):
-        return WaitReason.DAY_REQUESTS
-    if attempt.was_in_doubt or any(word in text for word in _OF_MINUTES):
-        return WaitReason.THROTTLED
-    return WaitReason.OTHER_GENERATION
+    match named_limit(error.code, error.message):
+        case NamedLimit.CREDITS_PER_DAY:
+            return WaitReason.DAY_CREDITS
+        case NamedLimit.REQUESTS_PER_DAY:
+            return WaitReason.DAY_REQUESTS
+        case NamedLimit.REQUESTS_PER_MINUTE:
+            return WaitReason.THROTTLED
+        case NamedLimit.ACTIVE_GENERATIONS | None:
+            return WaitReason.THROTTLED if attempt.was_in_doubt else WaitReason.OTHER_GENERATION

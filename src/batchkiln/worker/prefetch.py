@@ -7,6 +7,7 @@ from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
 from batchkiln.core.planner import AskQuote, Reject, Upload, WaitUntil, choose_preparation
+from batchkiln.core.provider import names_upload_limit
 from batchkiln.core.queue_changes import (
     Failing,
     InputLost,
@@ -276,7 +277,7 @@ async def _upload_failed(
                 await worker.ports.queue.record_preparation(candidate, ItemRefused(error), worker.ports.clock.now())
             else:
                 await _uploads_wait(worker, candidate, wanted, Unavailable(None, error), call)
-        case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
+        case Throttled(retry_after=retry_after, error=error) if names_upload_limit(error.code, error.message):
             told = 0.0 if retry_after is None else retry_after.total_seconds()
             worker.postpone_uploads(worker.ports.clock.now(), WaitReason.DAY_REQUESTS, told=told)
         case (
@@ -303,12 +304,6 @@ async def _uploads_wait(
             worker.avoid_failing_inputs()
             now, said = worker.ports.clock.now(), backoff.said or ""
             await worker.ports.queue.record_preparation(candidate, Failing(want.input_id, said), now)
-
-
-def _is_of_uploads(error: ErrorInfo) -> bool:
-    """Return whether a limit is of uploads alone, and not the one that they share with creates (Service section 8)."""
-    text = f"{error.code} {error.message}".lower()
-    return any(word in text for word in ("upload", "file", "byte", "mib"))
 
 
 def _upload_name(want: WantedInput) -> str:
