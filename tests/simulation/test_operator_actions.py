@@ -92,7 +92,7 @@ def test_a_needless_doubt_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_counting(name: str) -> str:
         return query(name).replace("answers + :answered", "answers") if name == "count_answer" else query(name)
 
-    monkeypatch.setattr("batchkiln.store.attempts.query", without_counting)
+    monkeypatch.setattr("batchkiln.store.commit.query", without_counting)
 
     outcome = away("throttle")
 

@@ -1,31 +1,20 @@
-"""The Python interface: the names that `import batchkiln` offers."""
+# ruff: noqa: PLC0414  re-exports are marked by an alias
+"""The Python interface: where the names come from that `import batchkiln` offers."""
 
-from batchkiln.api.apply_manifests import Applied
-from batchkiln.api.open_queue import open_queue
-from batchkiln.api.queue import Queue
-from batchkiln.api.run_options import Until
-from batchkiln.api.run_result import RunResult
-from batchkiln.core.errors import BatchkilnError, ExitStatus, InputError, NoDriver, QueueBusy, QueueInUse
-from batchkiln.core.states import ItemState
-from batchkiln.presentation.overview import JobView, Overview
-from batchkiln.store import ItemDetail, ItemSummary, LoggedEvent
-
-__all__ = [
-    "Applied",
-    "BatchkilnError",
-    "ExitStatus",
-    "InputError",
-    "ItemDetail",
-    "ItemState",
-    "ItemSummary",
-    "JobView",
-    "LoggedEvent",
-    "NoDriver",
-    "Overview",
-    "Queue",
-    "QueueBusy",
-    "QueueInUse",
-    "RunResult",
-    "Until",
-    "open_queue",
-]
+from batchkiln.api.apply_manifests import Applied as Applied
+from batchkiln.api.open_queue import open_queue as open_queue
+from batchkiln.api.queue import Queue as Queue
+from batchkiln.api.run_options import Until as Until
+from batchkiln.api.run_result import RunResult as RunResult
+from batchkiln.core.errors import BatchkilnError as BatchkilnError
+from batchkiln.core.errors import ExitStatus as ExitStatus
+from batchkiln.core.errors import InputError as InputError
+from batchkiln.core.errors import NoDriver as NoDriver
+from batchkiln.core.errors import QueueBusy as QueueBusy
+from batchkiln.core.errors import QueueInUse as QueueInUse
+from batchkiln.core.states import ItemState as ItemState
+from batchkiln.presentation.overview import JobView as JobView
+from batchkiln.presentation.overview import Overview as Overview
+from batchkiln.store import ItemDetail as ItemDetail
+from batchkiln.store import ItemSummary as ItemSummary
+from batchkiln.store import LoggedEvent as LoggedEvent
