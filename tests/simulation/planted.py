@@ -233,6 +233,7 @@ BUGS: Final = (
         "worker/downloader.py",
         "if record := worker.downloads.take_links(attempt_id):",
         "if record := worker.downloads._links.get(attempt_id):",
+        caught_by="tests/unit/worker/test_downloads.py",  # in the worlds a person has the file fetched again
     ),
     Bug(
         "a replay takes no place in the windows",
