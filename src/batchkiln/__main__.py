@@ -7,13 +7,13 @@ def main() -> None:
     """Run the command line and leave with its exit status."""
     try:
         from batchkiln.cli.main import run_program  # noqa: PLC0415  Ctrl-C may also come while this is read
-        from batchkiln.cli.streams import end_streams, prepare_streams  # noqa: PLC0415  as above
+        from batchkiln.cli.streams import flush_streams, prepare_streams  # noqa: PLC0415  as above
 
         prepare_streams()
     except KeyboardInterrupt:
         sys.exit(130)
     status = run_program(sys.argv[1:])
-    is_told = end_streams()
+    is_told = flush_streams()
     sys.exit(status or (0 if is_told else 1))
 
 

@@ -69,7 +69,7 @@ def test_a_part_that_is_being_copied_from_is_brought_up_to_date_afterwards(opene
 
 def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
     """As a tunnel whose other end is gone: what is old is marked as old, and asked for anew."""
-    opened.page.evaluate("source.onopen = null; heardAt = 0; listen = () => {}; watch()")
+    opened.page.evaluate("source.onopen = null; lastMessageAt = 0; listen = () => {}; checkConnection()")
 
     expect(opened.page.locator("#offline")).to_be_visible()
 
@@ -77,7 +77,7 @@ def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
 def test_a_dashboard_that_has_ended_is_not_mistaken_for_a_calm_one(opened: Opened) -> None:
     """What is old is marked as old."""
     opened.page.context.set_offline(True)
-    opened.page.evaluate("source.close(); source = null; listen()")
+    opened.page.evaluate("source.close(); source = null; connect()")
 
     expect(opened.page.locator("#offline")).to_be_visible()
 

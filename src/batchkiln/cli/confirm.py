@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from batchkiln.planning.plan import Plan
 
 
-def may_ask(manifests: Sequence[str], *, is_agreed: bool) -> bool:
+def can_ask(manifests: Sequence[str], *, assume_yes: bool) -> bool:
     """Tell whether a person is there, and has not agreed already; standard input is read once only."""
-    is_wanted = not (is_agreed or "-" in manifests)
+    is_wanted = not (assume_yes or "-" in manifests)
     return is_wanted and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
@@ -34,7 +34,7 @@ async def ask_before_spending(
     manifests: Sequence[str],
     *,
     options: ApplyOptions,
-    wishes: RunOptions,
+    run_options: RunOptions,
     catalogues: "Catalogues",
 ) -> Mapping[str, str]:
     """Show what the run would come to, and ask where that is more than `confirm_above_credits`, or may be anything.
@@ -64,8 +64,8 @@ async def ask_before_spending(
     except SameJobTwice as error:  # which a run may well have, one after the other
         await _confirm(
             "an unknown number of credits"
-            if wishes.max_credits is None
-            else f"at most {plural(wishes.max_credits, 'credit')}"
+            if run_options.max_credits is None
+            else f"at most {plural(run_options.max_credits, 'credit')}"
         )
         return error.digests
     for profile in {job.manifest.profile for job in plan.jobs}:
@@ -76,14 +76,14 @@ async def ask_before_spending(
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
         return plan.digests  # applying refuses it in a moment
-    most = _most(plan, wishes)
-    is_open = bool(plan.unpriced) and not plan.is_bounded and wishes.max_credits is None
+    most = _credits_at_most(plan, run_options)
+    is_open = bool(plan.unpriced) and not plan.is_bounded and run_options.max_credits is None
     if is_open or most > setting.config.confirm_above_credits:
-        await _confirm(_amount(plan, most))
+        await _confirm(_amount_text(plan, most))
     return plan.digests
 
 
-def _amount(plan: "Plan", most: int) -> str:
+def _amount_text(plan: "Plan", most: int) -> str:
     """Say what may be spent; what has no price yet is told apart, and never guessed from what has one."""
     if not plan.unpriced:
         return f"about {plural(most, 'credit')}"
@@ -129,15 +129,15 @@ async def _is_confirmed(question: str) -> bool:
         return False
 
 
-def _most(plan: "Plan", wishes: RunOptions) -> int:
+def _credits_at_most(plan: "Plan", run_options: RunOptions) -> int:
     """Return how many credits this run may spend, as far as it is bounded by wish."""
     cost = plan.most
-    if wishes.until.is_budget and plan.unpriced:
+    if run_options.until.is_budget and plan.unpriced:
         days = [
             plan.profiles[outlook.profile].limits.credits_per_day * len(outlook.accounts) for outlook in plan.outlooks
         ]
         cost = min(cost, sum(days))
-    elif wishes.until.is_budget:
+    elif run_options.until.is_budget:
         firsts = [outlook.forecast.days[0] for outlook in plan.outlooks if outlook.forecast.days]
         cost = sum(day.credits for day in firsts)
-    return cost if wishes.max_credits is None else min(cost, wishes.max_credits)
+    return cost if run_options.max_credits is None else min(cost, run_options.max_credits)

@@ -74,24 +74,24 @@ async def _enqueue(
     async with opened(setting) as queue, noting_beside(setting) as note:
         catalogues = Catalogues(queue.reader, setting, note, is_off=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
-    tell_warnings(common, applied, catalogues.complaints())
+    print_warnings(common, applied, catalogues.complaints())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
         for entry in applied:
-            print_result(_sentence(entry))
+            print_result(_applied_line(entry))
         print_result("`batchkiln work` runs what is queued.")
     return ExitStatus.OK
 
 
-def tell_applied(common: Common, applied: Sequence[Applied]) -> None:
+def print_applied(common: Common, applied: Sequence[Applied]) -> None:
     """Say what became of the manifests, where a person may want to know: it is no result of `run`."""
     if not common.is_quiet:
         for entry in applied:
-            print_status(_sentence(entry))
+            print_status(_applied_line(entry))
 
 
-def tell_warnings(common: Common, applied: Sequence[Applied], complaints: Sequence[str]) -> None:
+def print_warnings(common: Common, applied: Sequence[Applied], complaints: Sequence[str]) -> None:
     """Say on standard error what the service's catalogue says against items, where that does not keep them out."""
     if common.is_quiet:
         return
@@ -130,7 +130,7 @@ def applied_document(entry: Applied) -> dict[str, Any]:
     }
 
 
-def _sentence(entry: Applied) -> str:
+def _applied_line(entry: Applied) -> str:
     report = entry.report
     parts = [f"{report.new:,} new", f"{report.known:,} known"]
     for number, word in (

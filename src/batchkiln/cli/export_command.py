@@ -67,7 +67,7 @@ class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic befo
 @click.argument("job", type=JOB)
 @click.option(
     "--format",
-    "wanted",
+    "format_name",
     type=click.Choice([one.value for one in Format]),
     default=Format.JSONL.value,
     show_default=True,
@@ -99,7 +99,7 @@ def export(
     common: Common,
     job: str,
     *,
-    wanted: str,
+    format_name: str,
     to: str | None,
     link: str | None,
     splits: Splits | None,
@@ -112,8 +112,8 @@ def export(
     while another process drives the queue.
     """
     options = ExportOptions(
-        format=Format(wanted),
-        to=to or f"exports/{job}/{wanted}",
+        format=Format(format_name),
+        to=to or f"exports/{job}/{format_name}",
         link=None if link is None else Link(link),
         splits=splits or Splits(),
         items_per_shard=shard_size,
@@ -138,7 +138,7 @@ async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatu
     if common.is_json:
         print_json(_document(job, options, title, result))
     else:
-        for line in _sentences(job, title, result):
+        for line in _result_lines(job, title, result):
             print_result(line)
     return ExitStatus.OK if result.files and not result.left_out_count else ExitStatus.ITEMS_NOT_DONE
 
@@ -151,7 +151,7 @@ def _run(
     *,
     is_quiet: bool,
 ) -> tuple[str, ExportResult]:
-    """Export in the connection's thread: rows are read page by page, while their files are looked at."""
+    """Export in the connection's thread: rows are read page by page, while their files are on_metadata_read at."""
 
     def check_interrupted() -> None:
         if stop.is_set():
@@ -164,15 +164,19 @@ def _run(
         for shape in reader.exports.shapes(job, below=below):
             check_interrupted()
             inference.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
-            display.looked()
+            display.on_metadata_read()
         export_run = Export(
-            options, _job_facts(summary), inference, check_interrupted=check_interrupted, on_left_out=display.left_out
+            options,
+            _job_facts(summary),
+            inference,
+            check_interrupted=check_interrupted,
+            on_left_out=display.on_left_out,
         )
         try:
             for row in reader.exports.rows(job, below=below):
                 check_interrupted()
                 export_run.add(row)
-                display.taken(row)
+                display.on_row(row)
             return export_run.title, export_run.finish()
         finally:
             export_run.close()
@@ -191,9 +195,9 @@ def _job_facts(summary: JobSummary) -> JobFacts:
 class _Display:
     """What a person sees meanwhile: outputs that are left out, items whose metadata were read, rows."""
 
-    left_out: Callable[[LeftOut], None] = lambda left: print_status(_left_line(left))
-    looked: Callable[[], None] = lambda: None
-    taken: Callable[[DatasetRow], None] = lambda _: None
+    on_left_out: Callable[[LeftOut], None] = lambda left: print_status(_left_out_line(left))
+    on_metadata_read: Callable[[], None] = lambda: None
+    on_row: Callable[[DatasetRow], None] = lambda _: None
 
 
 @contextmanager
@@ -204,7 +208,7 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    from batchkiln.cli.text_tables import SafeConsole  # noqa: PLC0415  Rich takes longer to import than the rest
+    from batchkiln.cli.status_text import SafeConsole  # noqa: PLC0415  Rich takes longer to import than the rest
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = SafeConsole(stderr=True, soft_wrap=True)
@@ -213,30 +217,30 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
         exported = progress.add_task("exporting items", total=items_done)
         latest = -1
 
-        def taken(row: DatasetRow) -> None:
+        def on_row(row: DatasetRow) -> None:
             nonlocal latest
             if row.index != latest:
                 latest = row.index
                 progress.advance(exported)
 
         yield _Display(
-            left_out=lambda left: out.print(_left_line(left)),
-            looked=lambda: progress.advance(metadata),
-            taken=taken,
+            on_left_out=lambda left: out.print(_left_out_line(left)),
+            on_metadata_read=lambda: progress.advance(metadata),
+            on_row=on_row,
         )
 
 
-def _left_line(left: LeftOut) -> str:
+def _left_out_line(left: LeftOut) -> str:
     return f"left out: {sanitize(left.item)}: {sanitize(left.path)}: {left.reason}"
 
 
-def _sentences(job: str, title: str, result: ExportResult) -> Iterator[str]:
+def _result_lines(job: str, title: str, result: ExportResult) -> Iterator[str]:
     if not result.files and not result.left_out_count:
         yield f"{job} has no file yet; nothing was written. `batchkiln status {job}` tells how far it is."
         return
     kinds = [(result.files - result.videos, "image"), (result.videos, "video")]
-    held = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
-    yield f"{job}: {held} in {sanitize(title)} ({result.new:,} new, {result.unchanged:,} there already)."
+    contents = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
+    yield f"{job}: {contents} in {sanitize(title)} ({result.new:,} new, {result.unchanged:,} there already)."
     splits = sorted({split for split, _ in result.splits})
     if len(splits) > 1:
         numbers = [f"{split} {result.splits[split, False] + result.splits[split, True]:,}" for split in splits]

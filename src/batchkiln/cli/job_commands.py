@@ -20,34 +20,34 @@ MANY: Final = 20
 SKIPPED_SHOWN: Final = 20
 
 _ITEMS = click.argument("items", metavar="[ITEM]...", nargs=-1)
-_YES = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+_YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask.")
 
 
 @command("retry", example="batchkiln retry field-guide\nbatchkiln retry field-guide red-fox owl-clip --yes")
 @click.argument("job", type=JOB)
 @_ITEMS
 @_YES
-def retry(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) -> ExitStatus:
+def retry(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
     """Queue ended items of JOB again: those named, or all that failed, were rejected or expired.
 
     Each is a new attempt, and is paid like one. It says what that may cost before it does anything.
     """
-    return run_async(_retry(common, job, items, is_agreed=is_agreed))
+    return run_async(_retry(common, job, items, assume_yes=assume_yes))
 
 
-async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
+async def _retry(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.RETRY, job, items)
         print_status(question.cost)
-        if not _is_wanted(question.number, items, is_agreed=is_agreed):
-            return _unchanged()
+        if not _is_confirmed(question.number, items, assume_yes=assume_yes):
+            return _print_unchanged()
         report = await changes.retry(job, items)
         number = sum(report.requeued.values())
     if common.is_json:
         print_json(_retry_document(job, report))
     else:
         print_result(f"{job}: {plural(number, 'item')} queued again.")
-        _say_skipped(report.skipped)
+        _print_skipped(report.skipped)
         if number:
             print_result("`batchkiln work` runs what is queued.")
     return ExitStatus.OK
@@ -68,26 +68,26 @@ def _retry_document(job: str, report: RetryReport) -> dict[str, Any]:
 @click.argument("job", type=JOB)
 @_ITEMS
 @_YES
-def cancel(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) -> ExitStatus:
+def cancel(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
     """Take items of JOB that were never sent out of the queue: those named, or all.
 
     Costs nothing. What was sent is paid already: it is fetched all the same, since the service cannot cancel.
     """
-    return run_async(_cancel(common, job, items, is_agreed=is_agreed))
+    return run_async(_cancel(common, job, items, assume_yes=assume_yes))
 
 
-async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
+async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.CANCEL, job, items)
         print_status(question.cost)
-        if not _is_wanted(question.number, items, is_agreed=is_agreed):
-            return _unchanged()
+        if not _is_confirmed(question.number, items, assume_yes=assume_yes):
+            return _print_unchanged()
         report = await changes.cancel(job, items)
     if common.is_json:
         print_json({"job": job, "canceled": report.canceled, "skipped": _skipped_document(report.skipped)})
     else:
         print_result(f"{job}: {plural(report.canceled, 'item')} canceled.")
-        _say_skipped(report.skipped)
+        _print_skipped(report.skipped)
     return ExitStatus.OK
 
 
@@ -101,8 +101,8 @@ def pause(common: Common, job: str) -> ExitStatus:
 async def _pause(common: Common, job: str) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         print_status((await changes.question(Action.PAUSE, job)).cost)
-        is_news = await changes.pause(job)
-    return _said(common, job, is_paused=True, is_news=is_news)
+        is_changed = await changes.pause(job)
+    return _print_paused(common, job, is_paused=True, is_changed=is_changed)
 
 
 @command("unpause", example="batchkiln unpause field-guide")
@@ -115,33 +115,33 @@ def unpause(common: Common, job: str) -> ExitStatus:
 async def _unpause(common: Common, job: str) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         print_status((await changes.question(Action.UNPAUSE, job)).cost)
-        is_news = await changes.unpause(job)
-    return _said(common, job, is_paused=False, is_news=is_news)
+        is_changed = await changes.unpause(job)
+    return _print_paused(common, job, is_paused=False, is_changed=is_changed)
 
 
-def _said(common: Common, job: str, *, is_paused: bool, is_news: bool) -> ExitStatus:
+def _print_paused(common: Common, job: str, *, is_paused: bool, is_changed: bool) -> ExitStatus:
     if common.is_json:
-        print_json({"job": job, "paused": is_paused, "changed": is_news})
+        print_json({"job": job, "paused": is_paused, "changed": is_changed})
     else:
         word = "paused" if is_paused else "not paused"
-        print_result(f"{job} is {word}." if is_news else f"{job} was {word} already.")
+        print_result(f"{job} is {word}." if is_changed else f"{job} was {word} already.")
     return ExitStatus.OK
 
 
-def _is_wanted(number: int, items: Sequence[str], *, is_agreed: bool) -> bool:
+def _is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:
     """Ask a person before many items change; without a terminal nobody can be asked."""
     is_many = number >= MANY if items else number > 1
-    if is_agreed or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+    if assume_yes or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         return True
     return click.confirm("Go on?", err=True)
 
 
-def _unchanged() -> ExitStatus:
+def _print_unchanged() -> ExitStatus:
     print_status("Nothing was changed.")
     return ExitStatus.OK
 
 
-def _say_skipped(skipped: Sequence[Skipped]) -> None:
+def _print_skipped(skipped: Sequence[Skipped]) -> None:
     for entry in skipped[:SKIPPED_SHOWN]:
         print_result(f"  left as it is: {entry.name}: {entry.reason}")
     if len(skipped) > SKIPPED_SHOWN:

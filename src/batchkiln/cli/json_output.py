@@ -80,8 +80,8 @@ def account_document(view: AccountView) -> dict[str, Any]:
             "upload_files": view.usage.upload_files,
             "upload_bytes": view.usage.upload_bytes,
         },
-        "creates_held": _held(view.summary.creates_held, view),
-        "reads_held": _held(view.summary.reads_held, view),
+        "creates_held": _wait_document(view.summary.creates_held, view),
+        "reads_held": _wait_document(view.summary.reads_held, view),
         "not_understood": [
             {
                 "call": entry.call.value,
@@ -96,7 +96,7 @@ def account_document(view: AccountView) -> dict[str, Any]:
     }
 
 
-def _held(held: HeldUntil | None, view: AccountView) -> dict[str, Any] | None:
+def _wait_document(held: HeldUntil | None, view: AccountView) -> dict[str, Any] | None:
     if held is None or held.until <= view.now:
         return None
     return {"until": iso(held.until), "reason": held.reason.value}

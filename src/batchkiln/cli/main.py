@@ -12,7 +12,7 @@ import click
 
 from batchkiln.cli.options import common_options
 from batchkiln.cli.output import print_status
-from batchkiln.cli.streams import ReaderGone
+from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 
@@ -39,10 +39,10 @@ _COMMANDS: Final = {
     "export": ("batchkiln.cli.export_command", "export"),
     "report": ("batchkiln.cli.report", "report"),
     "dashboard": ("batchkiln.cli.dashboard", "dashboard"),
-    "init": ("batchkiln.cli.init", "init"),
-    "schema": ("batchkiln.cli.init", "schema"),
+    "init": ("batchkiln.cli.setup_commands", "init"),
+    "schema": ("batchkiln.cli.setup_commands", "schema"),
     "serve": ("batchkiln.cli.serve", "serve"),
-    "completion": ("batchkiln.cli.completion", "completion"),
+    "completion": ("batchkiln.cli.setup_commands", "completion"),
 }
 """Where each command is: a module is imported only when its command is needed, which keeps the start short."""
 
@@ -129,13 +129,13 @@ def run_program(arguments: Sequence[str]) -> int:
     try:
         result: Any = program.main(list(arguments), prog_name="batchkiln", standalone_mode=False, obj=tuple(arguments))
         return result if isinstance(result, int) else ExitStatus.OK
-    except ReaderGone:
+    except OutputClosed:
         return ExitStatus.OK
     except BaseException as error:  # noqa: BLE001  the one place where anything ends
-        return _told(error, arguments)
+        return _report_error(error, arguments)
 
 
-def _told(error: BaseException, arguments: Sequence[str]) -> int:
+def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
     """Say what ended a command in one message, and return its exit status."""
     match error:
         case click.exceptions.Abort() | KeyboardInterrupt():

@@ -58,7 +58,7 @@ def balance(common: Common) -> ExitStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counter:
+class _QueryContext:
     """Where a command asks: its setting, the queue for reading, and where reads are noted, if there is one."""
 
     setting: AppContext
@@ -77,13 +77,13 @@ class _Counter:
 
 
 @asynccontextmanager
-async def _counter(common: Common) -> AsyncIterator[_Counter]:
+async def _query_context(common: Common) -> AsyncIterator[_QueryContext]:
     """Open the queue for reading, if it is there; reads are noted beside whoever drives it (Law 5)."""
     setting = AppContext(common.queue, common.load_config(), common.profile)
     store = await Store.open_if_there(common.queue)
     try:
         async with noting_beside(setting) as note:
-            yield _Counter(setting, store, note if store.is_there else None)
+            yield _QueryContext(setting, store, note if store.is_there else None)
     finally:
         await store.close()
 
@@ -92,11 +92,11 @@ async def _counter(common: Common) -> AsyncIterator[_Counter]:
 
 
 async def _models(common: Common, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
-    async with _counter(common) as counter:
+    async with _query_context(common) as counter:
         catalogues = Catalogues(counter.store, counter.setting, counter.note)
         prices, profile = await _prices(counter, catalogues, manifest, job)
         catalogue = await catalogues.of(profile, profile.account_names[0])
-    entries = _chosen(catalogue, model)
+    entries = _requested_models(catalogue, model)
     if common.is_json:
         print_json(
             {
@@ -118,7 +118,7 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
 
 
 async def _prices(
-    counter: _Counter, catalogues: Catalogues, manifest: str | None, job: str | None
+    counter: _QueryContext, catalogues: Catalogues, manifest: str | None, job: str | None
 ) -> "tuple[list[Price], Profile]":
     """Ask the prices of a manifest or a job; with them comes the profile that it is for."""
     from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  the client is slow to import
@@ -146,7 +146,7 @@ async def _prices(
     return list(queued.prices(book)), profiles[queued.profile]
 
 
-def _chosen(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
+def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
     """Return the entries that are asked for. Raises `InputError` for a model that is not listed."""
     listed = {} if catalogue is None else catalogue.models
     if model is None or not listed:
@@ -216,7 +216,7 @@ async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
     from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  as above
 
-    async with _counter(common) as counter:
+    async with _query_context(common) as counter:
         profile = counter.profile
         known = await counter.store.read(known_accounts, counter.setting)
         folder = embedded_folder(counter.setting.queue, profile)
@@ -226,7 +226,7 @@ async def _balance(common: Common) -> ExitStatus:
     else:
         for each in found:
             print_result(_balance_line(each))
-    return _worst(each.exit_status for each in found)
+    return _worst_status(each.exit_status for each in found)
 
 
 def _balance_line(found: "Balance") -> str:
@@ -247,5 +247,5 @@ def _balance_document(found: "Balance") -> dict[str, Any]:
     }
 
 
-def _worst(statuses: Iterable[ExitStatus]) -> ExitStatus:
+def _worst_status(statuses: Iterable[ExitStatus]) -> ExitStatus:
     return max(statuses, default=ExitStatus.OK)

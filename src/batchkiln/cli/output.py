@@ -14,18 +14,18 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Write one document, indented, to standard output."""
-    sys.stdout.write(_spelled(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
+    sys.stdout.write(_escaped(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_json_lines(documents: list[dict[str, Any]]) -> None:
     """Write a line a document to standard output."""
     if documents:
-        sys.stdout.write(_spelled("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
+        sys.stdout.write(_escaped("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
         sys.stdout.flush()
 
 
-def _spelled(document: str) -> str:
+def _escaped(document: str) -> str:
     """Keep JSON valid where standard output cannot spell every character: JSON has escapes of its own."""
     if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8":
         return document

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.text_tables import console
+from batchkiln.cli.status_text import console
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import cautions
@@ -17,12 +17,12 @@ from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
 from batchkiln.store import Change, ChangeKind
 
-SHOWN: Final = 6
+CHANGES_SHOWN: Final = 6
 """How many items a person is shown of one kind of change; --json has some more."""
 
 DAYS_SHOWN: Final = 14
 
-_MARKS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
+_SYMBOLS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
     ChangeKind.NEW: ("+", "green"),
     ChangeKind.UPDATED: ("~", "yellow"),
     ChangeKind.REQUEUED: ("~", "yellow"),
@@ -45,7 +45,7 @@ def show_plan(plan: Plan) -> None:
         if any(day.items or day.busy for day in outlook.forecast.days):
             out.print(_calendar(outlook, is_one=len(plan.outlooks) == 1))
             out.print()
-    for line in _last_lines(plan):
+    for line in _closing_lines(plan):
         out.print(line)
 
 
@@ -58,7 +58,7 @@ def short_lines(plan: Plan) -> Iterator[str]:
     if plan.costs:
         yield f"Cost: {_cost(plan)}."
     for caution in cautions(plan):
-        yield f"Warning: {_about(caution.job)}{sanitize(caution.message)}."
+        yield f"Warning: {_job_prefix(caution.job)}{sanitize(caution.message)}."
 
 
 def _show_job(out: Console, job: JobPlan) -> None:
@@ -67,8 +67,8 @@ def _show_job(out: Console, job: JobPlan) -> None:
     title.append(f"  {_totals(job)}, profile {manifest.profile}", style="not bold")
     out.print(title)
     for kind, number in manifest.numbers.items():
-        changes = [change for change in manifest.changes if change.kind is kind][:SHOWN]
-        mark, style = _MARKS[kind]
+        changes = [change for change in manifest.changes if change.kind is kind][:CHANGES_SHOWN]
+        mark, style = _SYMBOLS[kind]
         for change in changes:
             out.print(Text(f"  {mark} {_line(change, job)}", style=style))
         if number > len(changes):
@@ -167,7 +167,7 @@ def _day(starts_at: datetime) -> str:
     return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else format_minute(starts_at)
 
 
-def _last_lines(plan: Plan) -> Iterator[Text]:
+def _closing_lines(plan: Plan) -> Iterator[Text]:
     """Give the end, the warnings, and what to do next."""
     for job in plan.jobs:
         name = sanitize(job.manifest.spec.name)
@@ -180,7 +180,7 @@ def _last_lines(plan: Plan) -> Iterator[Text]:
         else:
             yield Text(f"{name}: when it will be done cannot be foretold yet")
     for caution in cautions(plan):
-        yield Text(f"Warning: {_about(caution.job)}{sanitize(caution.message)}.", style="yellow")
+        yield Text(f"Warning: {_job_prefix(caution.job)}{sanitize(caution.message)}.", style="yellow")
     yield Text("Nothing was sent, spent or changed.", style="dim")
 
 
@@ -188,7 +188,7 @@ def _under_way(job: JobPlan) -> int:
     return sum(entry.count for entry in job.manifest.counts if entry.state is not ItemState.QUEUED)
 
 
-def _about(job: str | None) -> str:
+def _job_prefix(job: str | None) -> str:
     return "" if job is None else f"{sanitize(job)}: "
 
 

@@ -13,12 +13,12 @@ from batchkiln.presentation.overview import JobView
 from batchkiln.store import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
-STILL_AFTER_SECONDS: Final = 64.0
+LONGEST_PAUSE_SECONDS: Final = 64.0
 NOTHING_TO_DO: Final = "nothing to do"
 
-_NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
+_ORDINARY_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
 
-_TROUBLES: Final = frozenset(
+_ERROR_WAITS: Final = frozenset(
     {
         WaitReason.THROTTLED,
         WaitReason.OTHER_GENERATION,
@@ -44,16 +44,16 @@ class WorkerState:
     reads_limit: int
     reason: WaitReason | None
     until: datetime | None
-    trouble: str | None = None  # what the service said last, where something went wrong
+    last_error: str | None = None  # what the service said last, where something went wrong
 
     @property
     def wait(self) -> str | None:
         """Say what it waits for, where a person may wonder."""
-        if self.reason is None or self.reason in _NOT_WORTH_SAYING:
+        if self.reason is None or self.reason in _ORDINARY_WAITS:
             return None
         until = f" (until {format_minute(self.until)})" if self.until is not None else ""
-        said = f": {sanitize(self.trouble)}" if self.trouble and self.reason in _TROUBLES else ""
-        return f"waits for {REASONS[self.reason]}{until}{said}"
+        error = f": {sanitize(self.last_error)}" if self.last_error and self.reason in _ERROR_WAITS else ""
+        return f"waits for {REASONS[self.reason]}{until}{error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ProgressState:
         return max(ends) if ends and len(ends) == len(open_jobs) else None
 
 
-class Pauses:
+class RefreshBackoff:
     """How long a display may wait for news: not at all while ages are counted, and the longer, the longer all rests.
 
     What a still picture shows changes without news for a minute at most, when the windows of requests have emptied.
@@ -121,7 +121,7 @@ class Pauses:
             self._seconds = self._first_seconds
             return 0.0
         seconds, self._seconds = self._seconds, self._seconds * 2
-        return seconds if seconds <= STILL_AFTER_SECONDS else inf
+        return seconds if seconds <= LONGEST_PAUSE_SECONDS else inf
 
     def heard(self, *, is_news: bool) -> None:
         """After news the pauses are short again."""
@@ -141,17 +141,17 @@ class PlainDisplay:
 
     def __init__(self) -> None:
         """Begin with nothing said."""
-        self._said: object = None
-        self._said_at: float | None = None
+        self._shown: object = None
+        self._shown_at: float | None = None
 
     def show(self, state: ProgressState, real_seconds: float) -> None:
         """Write a line where something has changed and the last one is some seconds old."""
-        if self._said_at is not None and real_seconds - self._said_at < LINE_EVERY_SECONDS:
+        if self._shown_at is not None and real_seconds - self._shown_at < LINE_EVERY_SECONDS:
             return
         waits = [worker.wait for worker in state.workers]
         shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
-        if shown != self._said:
-            self._said, self._said_at = shown, real_seconds
+        if shown != self._shown:
+            self._shown, self._shown_at = shown, real_seconds
             print_status(plain_line(state))
 
 

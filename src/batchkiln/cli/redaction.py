@@ -32,14 +32,14 @@ def known_keys(config: Config, profile_name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def without_keys(text: str, keys: Sequence[str]) -> str:
+def mask_keys(text: str, keys: Sequence[str]) -> str:
     """Leave keys out of a text."""
     for key in keys:
         text = text.replace(key, "[key]")
     return text
 
 
-def without_folders(text: str) -> str:
+def strip_folders(text: str) -> str:
     """Leave of each absolute path in a text its last part; a text that is one path, with spaces or not, likewise."""
     if text.startswith("/") and text.count("/") > 1 and "\n" not in text:
         return "…/" + PurePath(text).name
@@ -52,18 +52,18 @@ def strip_query(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def discreet_text(text: str, keys: Sequence[str]) -> str:
+def redact_text(text: str, keys: Sequence[str]) -> str:
     """Make one text fit to be given away."""
-    text = _LINK.sub(lambda found: strip_query(found[0]), without_keys(text, keys))
-    return without_folders(_BEARER.sub("[key]", text))
+    text = _LINK.sub(lambda found: strip_query(found[0]), mask_keys(text, keys))
+    return strip_folders(_BEARER.sub("[key]", text))
 
 
-def redacted(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
+def redact(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
     """Make a document fit to be given away: every text in it, names of fields as well."""
     if isinstance(value, str):
-        return discreet_text(value, keys)
+        return redact_text(value, keys)
     if isinstance(value, Mapping):
-        return {discreet_text(str(name), keys): redacted(entry, keys) for name, entry in value.items()}
+        return {redact_text(str(name), keys): redact(entry, keys) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(entry, keys) for entry in value]
+        return [redact(entry, keys) for entry in value]
     return value

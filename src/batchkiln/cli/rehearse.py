@@ -41,7 +41,7 @@ def rehearse(
     The limits are those of the profile, the prices and durations the local service's. Queue, results and account stay
     as they are: everything happens in a temporary folder, and no request leaves this process. `-` reads standard input.
     """
-    with _ended_by_signals():
+    with _stopped_by_signals():
         return _rehearse(common, manifests, faults=faults, seed=seed)
 
 
@@ -58,17 +58,17 @@ def _rehearse(
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
     setting = AppContext(common.queue, common.load_config(), common.profile)
     wish = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
-    outcome = play(setting, wish)
+    result = play(setting, wish)
     if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
-    _tell(outcome, common, level=faults, seed=seed)
-    if not outcome.is_sound:
+    _print_result(result, common, level=faults, seed=seed)
+    if not result.is_sound:
         return ExitStatus.UNEXPECTED
-    return ExitStatus.OK if outcome.is_all_done else ExitStatus.ITEMS_NOT_DONE
+    return ExitStatus.OK if result.is_all_done else ExitStatus.ITEMS_NOT_DONE
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _stopped_by_signals() -> Iterator[None]:
     """Let SIGTERM end it as Ctrl-C does, and leave with the exit status of the one that came."""
     received: list[int] = []
 
@@ -89,13 +89,13 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(outcome: "RehearsalResult", common: Common, *, level: str, seed: int) -> None:
+def _print_result(result: "RehearsalResult", common: Common, *, level: str, seed: int) -> None:
     from batchkiln.cli.rehearsal_report import rehearsal_document, show_rehearsal  # noqa: PLC0415  Rich, at the end
 
     if common.is_json:
-        print_json(rehearsal_document(outcome, level=level, seed=seed))
+        print_json(rehearsal_document(result, level=level, seed=seed))
     else:
-        show_rehearsal(outcome, level=level, seed=seed)
+        show_rehearsal(result, level=level, seed=seed)
 
 
 def _progress(common: Common) -> Callable[[datetime, int], None]:

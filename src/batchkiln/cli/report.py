@@ -13,7 +13,7 @@ from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json, print_result
-from batchkiln.cli.redaction import discreet_text, known_keys, without_folders, without_keys
+from batchkiln.cli.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.presentation.formatting import plural
@@ -56,13 +56,15 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
         view = await queue.job(config, job)
         with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
             keys = known_keys(config, view.summary.profile)
-            await _add_all(queue, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            await _add_all(
+                queue, writer, view, keys=keys, shows_progress=not common.is_quiet and is_terminal(sys.stderr)
+            )
             view = await queue.job(config, job)
             written = await asyncio.to_thread(writer.finish, _head(view))
     if common.is_json:
         print_json(_document(job, written))
     else:
-        _say(job, written)
+        _print_result(job, written)
     return ExitStatus.OK
 
 
@@ -71,7 +73,7 @@ def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow
 
 
 async def _add_all(
-    queue: QueueReader, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
+    queue: QueueReader, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], shows_progress: bool
 ) -> None:
     """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
     job, total = view.summary.name, view.summary.total
@@ -81,7 +83,7 @@ async def _add_all(
         await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
-        if is_telling:
+        if shows_progress:
             sys.stderr.write(f"\r{job}: {taken:,} of {plural(total, 'item')}" + ("\n" if taken == total else ""))
             sys.stderr.flush()
 
@@ -115,12 +117,12 @@ def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
         name=item.name,
         index=item.index,
         state=item.state,
-        prompt=without_keys(item.prompt, keys),
+        prompt=mask_keys(item.prompt, keys),
         model=item.model,
         mode=recipe.mode,
         parameters=recipe.parameters,
         inputs=tuple(PurePath(path).name for path in row.inputs),
-        metadata={name: _shown(value, keys) for name, value in item.metadata.items()},
+        metadata={name: _metadata_value(value, keys) for name, value in item.metadata.items()},
         error=None if item.error is None else _error(item.error, row.inputs, keys),
         generation_id=item.generation_id,
         files=tuple(_file(output, output_dir) for output in item.outputs),
@@ -140,12 +142,12 @@ def _error(error: ErrorInfo, inputs: Sequence[str], keys: Sequence[str]) -> Erro
     message = error.message
     for path in inputs:  # whole, since a path may hold what ends one in a sentence
         message = message.replace(path, PurePath(path).name)
-    return ErrorInfo(discreet_text(error.code, keys), discreet_text(message, keys))
+    return ErrorInfo(redact_text(error.code, keys), redact_text(message, keys))
 
 
-def _shown(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
+def _metadata_value(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
     """Give a metadata value. Its links are a person's own, and stay whole."""
-    return without_folders(without_keys(value, keys)) if isinstance(value, str) else value
+    return strip_folders(mask_keys(value, keys)) if isinstance(value, str) else value
 
 
 def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
@@ -169,7 +171,7 @@ def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
     }
 
 
-def _say(job: str, written: "WrittenReport") -> None:
+def _print_result(job: str, written: "WrittenReport") -> None:
     from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
 
     first, *more = written.files

@@ -1,9 +1,11 @@
 """`batchkiln run` and `batchkiln work`."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from datetime import UTC, date, datetime, time
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
@@ -14,26 +16,54 @@ from batchkiln.api.queue import Queue
 from batchkiln.api.run import Run
 from batchkiln.api.run_options import RunOptions, Until
 from batchkiln.cli.command import command, run_async
-from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, may_ask
-from batchkiln.cli.dashboard import dashboard_beside
-from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
+from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
+from batchkiln.cli.dashboard import dashboard_during_run
+from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
 from batchkiln.cli.options import Common
-from batchkiln.cli.run_display import Session
+from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.signals import handle_signals
-from batchkiln.cli.streams import outlive_readers
-from batchkiln.cli.until import UNTIL
+from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.store import ApplyOptions
 from batchkiln.worker.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
+    """Reads `done`, `budget`, `HH:MM` or an ISO 8601 date and time; without a zone it is UTC."""
+
+    name = "done|budget|TIME"
+
+    def convert(self, value: str | Until, param: click.Parameter | None, ctx: click.Context | None) -> Until:
+        """Return what the text means."""
+        if isinstance(value, Until):
+            return value
+        if value in {"done", "budget"}:
+            return Until(is_budget=value == "budget")
+        if match := _CLOCK.fullmatch(value):
+            return Until(at=time(int(match[1]), int(match[2])))
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is neither done nor budget, nor a time such as 18:30 or 2030-01-31T18:30Z", param, ctx
+            )
+        if len(value) <= len(date.min.isoformat()):
+            self.fail(f"{value!r} is a date without a time: write {value}T00:00Z", param, ctx)
+        return Until(at=instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC))
+
+
+UNTIL = UntilType()
+
 
 def driving_options(function: F) -> F:
     """Add when a drive is to stop, and what it may spend."""
     for option in (
         click.option("--dashboard", "has_dashboard", is_flag=True, help="Serve the web page of the queue meanwhile."),
-        click.option("--yes", "is_agreed", is_flag=True, help="Answer yes to whatever would be asked."),
+        click.option("--yes", "assume_yes", is_flag=True, help="Answer yes to whatever would be asked."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
         ),
@@ -65,7 +95,7 @@ def run(
     *,
     until: Until,
     max_credits: int | None,
-    is_agreed: bool,
+    assume_yes: bool,
     has_dashboard: bool,
     on_change: Literal["error", "keep"],
     prune: bool,
@@ -78,14 +108,14 @@ def run(
     is not known yet and neither a cap nor a budget bounds it.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
-    wishes = RunOptions(until=until, max_credits=max_credits)
-    is_asking = may_ask(manifests, is_agreed=is_agreed)
-    manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
-    return run_async(_run(common, manifests, options, wishes, manner))
+    run_options = RunOptions(until=until, max_credits=max_credits)
+    is_asking = can_ask(manifests, assume_yes=assume_yes)
+    mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
+    return run_async(_run(common, manifests, options, run_options, mode))
 
 
 @dataclass(frozen=True, slots=True)
-class _Manner:
+class _RunMode:
     """How a run deals with a person: whether it asks first, and whether they can watch it in a browser.
 
     `is_unchecked`: they want nothing held against the service's catalogue.
@@ -97,21 +127,21 @@ class _Manner:
 
 
 async def _run(
-    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: RunOptions, manner: _Manner
+    common: Common, manifests: Sequence[str], options: ApplyOptions, run_options: RunOptions, mode: _RunMode
 ) -> ExitStatus:
-    outlive_readers()
+    ignore_closed_output()
     with handle_signals() as signals:
         async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
             control = RunState()
             async with queue.driving(control, command="run") as driver:
                 newest = await queue.reader.read(lambda reader: reader.events.last_id())
-                applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
-                if manner.is_asking:
+                applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
+                if mode.is_asking:
                     await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
-                drive = Run(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
-                async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
-                    return await Session(common, drive, queue.reader, signals, after_event=newest).run()
+                drive = Run(driver, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
+                async with dashboard_during_run(driver, is_wanted=mode.has_dashboard):
+                    return await RunDisplay(common, drive, queue.reader, signals, after_event=newest).run()
 
 
 async def _applied(
@@ -119,26 +149,26 @@ async def _applied(
     queue: Queue,
     manifests: Sequence[str],
     options: ApplyOptions,
-    wishes: RunOptions,
+    run_options: RunOptions,
     *,
-    manner: _Manner,
+    mode: _RunMode,
 ) -> list[Applied]:
     """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
     from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
     from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  as above
 
     note = RequestLog(queue.writer, queue.setting).note
-    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=manner.is_unchecked)
+    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=mode.is_unchecked)
     agreed = None
-    if manner.is_asking:
+    if mode.is_asking:
         agreed = await ask_before_spending(
-            common, queue, manifests, options=options, wishes=wishes, catalogues=catalogues
+            common, queue, manifests, options=options, run_options=run_options, catalogues=catalogues
         )
     applied = await queue.apply(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
     )
-    tell_applied(common, applied)
-    tell_warnings(common, [] if manner.is_asking else applied, catalogues.complaints())
+    print_applied(common, applied)
+    print_warnings(common, [] if mode.is_asking else applied, catalogues.complaints())
     return applied
 
 
@@ -151,23 +181,23 @@ def work(
     is_forever: bool,
     until: Until,
     max_credits: int | None,
-    is_agreed: bool,
+    assume_yes: bool,
     has_dashboard: bool,
 ) -> ExitStatus:
     """Run whatever is in the queue, until all of it has ended."""
-    del is_agreed  # it asks nothing: what is in the queue was planned before
-    wishes = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever)
-    return run_async(_work(common, wishes, has_dashboard=has_dashboard))
+    del assume_yes  # it asks nothing: what is in the queue was planned before
+    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever)
+    return run_async(_work(common, run_options, has_dashboard=has_dashboard))
 
 
-async def _work(common: Common, wishes: RunOptions, *, has_dashboard: bool) -> ExitStatus:
-    outlive_readers()
+async def _work(common: Common, run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
+    ignore_closed_output()
     with handle_signals() as signals:
         async with (
             opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
             queue.driving(RunState(), command="work") as driver,
-            dashboard_beside(driver, is_wanted=has_dashboard),
+            dashboard_during_run(driver, is_wanted=has_dashboard),
         ):
             newest = await queue.reader.read(lambda reader: reader.events.last_id())
-            drive = Run(driver, queue.reader, wishes, jobs=None)
-            return await Session(common, drive, queue.reader, signals, after_event=newest).run()
+            drive = Run(driver, queue.reader, run_options, jobs=None)
+            return await RunDisplay(common, drive, queue.reader, signals, after_event=newest).run()

@@ -7,7 +7,7 @@ import click
 from batchkiln.cli.command import ServerCommand, set_up_logging
 from batchkiln.cli.options import Common, common_of
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
-from batchkiln.cli.streams import outlive_readers
+from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln_service import CommandError, HostProgram, serve_commands
 
@@ -56,6 +56,6 @@ serve = serve_commands(
         print_json_lines=print_json_lines,
         say=print_result,
         tell=print_status,
-        ignore_closed_output=outlive_readers,
+        ignore_closed_output=ignore_closed_output,
     )
 )

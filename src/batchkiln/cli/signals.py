@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from batchkiln.cli.output import print_status
-from batchkiln.cli.streams import outlive_readers
+from batchkiln.cli.streams import ignore_closed_output
 
 _FIRST = "Stopping: finishing what is in hand, and beginning nothing new; again to stop at once."
 
@@ -30,7 +30,7 @@ class Signals:
         """Act on a signal: everything is on disk at any moment, so that leaving at once is as safe as any crash."""
         if self.stop is None or self.received is not None:
             print_status("Stopped; everything is saved.")
-            outlive_readers()
+            ignore_closed_output()
             sys.stdout.flush()
             os._exit(128 + number)
         self.received = number

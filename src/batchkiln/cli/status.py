@@ -34,7 +34,7 @@ async def _status(common: Common, job: str | None) -> ExitStatus:
 
 
 def _show(overview: Overview, *, is_one: bool) -> None:
-    from batchkiln.cli.text_tables import show_job, show_overview  # noqa: PLC0415  Rich takes longer than the rest
+    from batchkiln.cli.status_text import show_job, show_overview  # noqa: PLC0415  Rich takes longer than the rest
 
     if is_one:
         show_job(overview)

@@ -10,10 +10,10 @@ import os
 import sys
 from typing import Any, Final, TextIO
 
-_LOST: Final = frozenset({errno.EPIPE, errno.EIO})  # the reader of a pipe, or the terminal, has gone
+_CLOSED: Final = frozenset({errno.EPIPE, errno.EIO})  # the reader of a pipe, or the terminal, has gone
 
 
-class ReaderGone(Exception):
+class OutputClosed(Exception):
     """Whoever read standard output has gone; a command that only prints ends there, and well."""
 
 
@@ -29,11 +29,11 @@ class _Descriptor(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno not in _LOST:
+            if error.errno not in _CLOSED:
                 raise
             if not self.is_optional:
-                raise ReaderGone from error
-            drop_output(self.fileno())
+                raise OutputClosed from error
+            discard_output(self.fileno())
             return memoryview(data).nbytes
 
 
@@ -46,25 +46,25 @@ def prepare_streams() -> None:
     sys.stderr = _writer(2, "<stderr>", sys.stderr, is_optional=True)
 
 
-def outlive_readers() -> None:
+def ignore_closed_output() -> None:
     """Let nothing that is printed from here on end the command: it drives a queue, whoever watches."""
     if (descriptor := _descriptor(sys.stdout)) is not None:
         descriptor.is_optional = True
 
 
-def end_streams() -> bool:
+def flush_streams() -> bool:
     """Write what is left in the buffers, while an error can still be told; return whether all could be written."""
-    outlive_readers()
+    ignore_closed_output()
     try:
         sys.stdout.flush()
     except OSError as error:
-        drop_output(1)
+        discard_output(1)
         sys.stderr.write(f"batchkiln: standard output cannot be written: {error.strerror}\n")
         return False
     return True
 
 
-def drop_output(number: int) -> None:
+def discard_output(number: int) -> None:
     """Let what is written to a descriptor go nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)

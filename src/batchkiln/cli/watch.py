@@ -16,15 +16,15 @@ from batchkiln.api.run import Run
 from batchkiln.api.run_options import RunOptions, Until
 from batchkiln.api.run_result import RunResult
 from batchkiln.cli.command import command, run_async
-from batchkiln.cli.dashboard import dashboard_beside
+from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import applied_document
 from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_status
 from batchkiln.cli.run import driving_options
-from batchkiln.cli.run_display import Session
+from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.signals import Signals, handle_signals
-from batchkiln.cli.streams import outlive_readers
+from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.queue_types import Scope
@@ -104,7 +104,7 @@ def watch(
     is_once: bool,
     until: Until,
     max_credits: int | None,
-    is_agreed: bool,
+    assume_yes: bool,
     has_dashboard: bool,
 ) -> ExitStatus:
     """Take each manifest that appears in DIR, and drive the queue, until a signal.
@@ -112,13 +112,13 @@ def watch(
     NAME.yaml is answered by NAME.result.json beside it: accepted with counts, or refused with the mistakes and their
     places; and again when its job has ended. A restart goes on from there.
     """
-    del is_agreed  # no question is asked
-    wishes = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once)
-    return run_async(_watch(common, folder, wishes, has_dashboard=has_dashboard))
+    del assume_yes  # no question is asked
+    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once)
+    return run_async(_watch(common, folder, run_options, has_dashboard=has_dashboard))
 
 
-async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashboard: bool) -> ExitStatus:
-    outlive_readers()
+async def _watch(common: Common, folder: Path, run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
+    ignore_closed_output()
     with handle_signals() as signals:
         setting = AppContext(common.queue, common.load_config(), common.profile)
         async with opened(setting) as queue, queue.driving(RunState(), command="watch") as driver:
@@ -126,9 +126,9 @@ async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashbo
             try:
                 sink = QueueSink(intake, setting, driver)
                 watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
-                drive = Run(driver, queue.reader, wishes, jobs=None)
-                play = _forever if wishes.is_forever else _once
-                async with dashboard_beside(driver, is_wanted=has_dashboard):
+                drive = Run(driver, queue.reader, run_options, jobs=None)
+                play = _forever if run_options.is_forever else _once
+                async with dashboard_during_run(driver, is_wanted=has_dashboard):
                     return await play(common, drive, queue.reader, signals, watcher)
             finally:
                 await intake.close()
@@ -143,7 +143,7 @@ async def _once(common: Common, drive: Run, reader: Store, signals: Signals, wat
         ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
         drive.driver.control.scope = Scope(frozenset(ids))
         drive.jobs = jobs
-        status = await Session(common, drive, reader, signals, after_event=newest).run()
+        status = await RunDisplay(common, drive, reader, signals, after_event=newest).run()
     await watcher.report_ended()
     if watcher.refused:
         print_status(f"{plural(watcher.refused, 'manifest')} refused: each *.result.json says why.")
@@ -154,7 +154,7 @@ async def _once(common: Common, drive: Run, reader: Store, signals: Signals, wat
 async def _forever(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run the queue and watch the folder beside it, until the drive ends."""
     newest = await reader.read(lambda reader: reader.events.last_id())
-    session = Session(common, drive, reader, signals, after_event=newest)
+    session = RunDisplay(common, drive, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:
             beside = [

@@ -27,8 +27,8 @@ class Access:
         """Take a token of `read_token`."""
         self._token = token
         self._cookie = self._derived("cookie")
-        self._once: set[str] = set()
-        self.mark = self._derived("form")
+        self._one_time_codes: set[str] = set()
+        self.csrf_token = self._derived("form")
         self.cookie_name = f"batchkiln-{self._derived('name')[:8]}"  # cookies of two ports of a host are not apart
 
     def __repr__(self) -> str:
@@ -44,27 +44,27 @@ class Access:
         """What a person who is in carries."""
         return self._cookie
 
-    def once(self) -> str:
+    def one_time_query(self) -> str:
         """Return a query that lets one person in once: a command line is no place for the token itself."""
         code = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._once.add(code)
+        self._one_time_codes.add(code)
         return f"once={code}"
 
-    def lets_in(self, query: Mapping[str, str]) -> bool:
+    def accepts_link(self, query: Mapping[str, str]) -> bool:
         """Tell whether a link's query lets a person in."""
-        if (code := query.get("once", "")) in self._once:
-            self._once.discard(code)
+        if (code := query.get("once", "")) in self._one_time_codes:
+            self._one_time_codes.discard(code)
             return True
         return _equal(query.get("token", ""), self._token)
 
-    def is_known(self, *, cookie: str, authorization: str) -> bool:
+    def is_authenticated(self, *, cookie: str, authorization: str) -> bool:
         """Tell whether a request comes from who is in: by the cookie, or by `Authorization: Bearer` for programs."""
         scheme, _, token = authorization.partition(" ")
         return _equal(cookie, self._cookie) or (scheme.lower() == "bearer" and _equal(token.strip(), self._token))
 
-    def is_ours(self, *, origin: str, host: str, mark: str) -> bool:
+    def is_own_form(self, *, origin: str, host: str, csrf_token: str) -> bool:
         """Tell whether a form was ours, and sent from our own page."""
-        return origin == f"http://{host}" and _equal(mark, self.mark)
+        return origin == f"http://{host}" and _equal(csrf_token, self.csrf_token)
 
     def _derived(self, purpose: str) -> str:
         return hmac.new(self._token.encode(), purpose.encode(), sha256).hexdigest()

@@ -17,7 +17,7 @@ from batchkiln.store import Hour
 
 HEIGHT: Final = 100.0
 _GAP: Final = 0.16
-_LEAST: Final = 0.6  # so that one item of a million can be seen
+_MIN_SHARE: Final = 0.6  # so that one item of a million can be seen
 
 _BAR_ORDER: Final = (
     ItemState.DONE,
@@ -48,7 +48,7 @@ def state_bar(items: Mapping[ItemState, int]) -> Markup:
     total = sum(items.values())
     pieces, at = [], 0.0
     shares = (
-        {state: max(_LEAST, 100 * items[state] / total) if items[state] else 0.0 for state in _BAR_ORDER}
+        {state: max(_MIN_SHARE, 100 * items[state] / total) if items[state] else 0.0 for state in _BAR_ORDER}
         if total
         else {}
     )

@@ -14,7 +14,7 @@ from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access
 from batchkiln.dashboard.live_state import DriverProbe, LiveState
 from batchkiln.dashboard.rendering import environment
-from batchkiln.dashboard.snapshot import PageSnapshot, read_moment
+from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
 from batchkiln.dashboard.thumbnail_cache import Thumbnails
 from batchkiln.store import Store
 
@@ -28,23 +28,25 @@ class Context:
     store: Store
     access: Access
     machine_now: Callable[[], datetime]
-    beside: DriverProbe | None = None
+    driver: DriverProbe | None = None
     templates: Environment = field(default_factory=environment)
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: int = 0
 
-    async def moment(self, job: str | None = None) -> PageSnapshot:
+    async def snapshot(self, job: str | None = None) -> PageSnapshot:
         """Read the queue as it is now."""
-        return await self.store.read(read_moment, self.config, self.machine_now(), self.facts(), job)
+        return await self.store.read(read_snapshot, self.config, self.machine_now(), self.live_state(), job)
 
-    def facts(self) -> LiveState:
+    def live_state(self) -> LiveState:
         """Return what the driver in this process tells; nothing where it is in another."""
-        return self.beside.facts() if self.beside is not None else LiveState()
+        return self.driver.live_state() if self.driver is not None else LiveState()
 
     def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  whatever the template shows
         """Fill a template."""
-        return self.templates.get_template(template).render(mark=self.access.mark, queue=self.queue.name, **values)
+        return self.templates.get_template(template).render(
+            csrf_token=self.access.csrf_token, queue=self.queue.name, **values
+        )
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> web.Response:  # noqa: ANN401  as above
         """Answer with a page."""

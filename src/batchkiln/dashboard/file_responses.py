@@ -11,7 +11,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.dashboard.context import context_of
 from batchkiln.store import OutputFile
 
-SHOWN: Final = frozenset(
+DISPLAYED_TYPES: Final = frozenset(
     {
         "image/png",
         "image/jpeg",
@@ -32,7 +32,7 @@ _NO_PICTURE: Final = (
 )
 
 
-async def thumb(request: web.Request) -> web.StreamResponse:
+async def thumbnail(request: web.Request) -> web.StreamResponse:
     """Give a small picture."""
     file = await _file(request)
     picture = await context_of(request).thumbnails.of(Path(file.path), file.sha256, file.media_type)
@@ -47,7 +47,7 @@ async def media(request: web.Request) -> web.StreamResponse:
     path = Path(file.path)
     if not await asyncio.to_thread(path.is_file):
         raise InputError("the file is gone from its place")
-    is_shown = file.media_type in SHOWN
+    is_shown = file.media_type in DISPLAYED_TYPES
     headers = {
         "Content-Type": file.media_type if is_shown else "application/octet-stream",
         "Cache-Control": "private, no-cache",

@@ -17,7 +17,7 @@ class AccountLive:
     """An account, as its worker knows it: what its slot waits for, what went wrong last, and what blocks it."""
 
     wait: Wait | None
-    said: str | None
+    last_error: str | None
     blocked: str | None
 
 
@@ -26,7 +26,7 @@ class LiveState:
     """All that was known at a moment: the service time of the profiles in use, and the accounts by their id."""
 
     times: Mapping[str, datetime] = field(default_factory=dict)
-    told: Mapping[int, AccountLive] = field(default_factory=dict)
+    accounts: Mapping[int, AccountLive] = field(default_factory=dict)
 
 
 class DriverProbe:
@@ -41,21 +41,21 @@ class DriverProbe:
         """How long the service's replies took."""
         return self._driver.meter
 
-    def facts(self) -> LiveState:
+    def live_state(self) -> LiveState:
         """Return what is known now; for the event loop's thread, which alone reads the services' clocks."""
         clocks = {name: service.clock for name, service in self._driver.services.items()}
         return LiveState(
             times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
-            told={worker.account_id: _told(worker) for worker in self._driver.workers},
+            accounts={worker.account_id: _account_live(worker) for worker in self._driver.workers},
         )
 
 
-def _told(worker: AccountWorker) -> AccountLive:
+def _account_live(worker: AccountWorker) -> AccountLive:
     due = worker.control.slot_rest(worker.account_id)
     blocked = worker.control.blocked.get(worker.account_id)
-    said = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
+    message = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
         wait=None if due is None else wait_of(due, worker.ports.clock.now()),
-        said=sanitize(worker.trouble) if worker.trouble else None,
-        blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
+        last_error=sanitize(worker.trouble) if worker.trouble else None,
+        blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {message}",
     )

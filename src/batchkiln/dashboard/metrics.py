@@ -36,13 +36,13 @@ class Metric:
 async def metrics(request: web.Request) -> web.Response:
     """Give all metrics."""
     context = context_of(request)
-    now = await context.moment()
-    meter = context.beside.meter if context.beside is not None else None
-    text = exposition([*of_moment(now), *of_requests(meter)])
+    now = await context.snapshot()
+    meter = context.driver.meter if context.driver is not None else None
+    text = exposition([*queue_metrics(now), *request_metrics(meter)])
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
-def of_moment(now: PageSnapshot) -> Iterator[Metric]:
+def queue_metrics(now: PageSnapshot) -> Iterator[Metric]:
     """Give what the queue tells."""
     # A label `job` would be Prometheus' own, which renames ours unless it is told not to.
     items = Metric("batchkiln_items", "gauge", "Items of a job by state.")
@@ -63,7 +63,7 @@ def of_moment(now: PageSnapshot) -> Iterator[Metric]:
         if view.estimated_end_at is not None:
             ends.add(view.estimated_end_at.timestamp(), job_name=job)
     yield from (items, problems, money, paused, ends)
-    yield from _of_slots(now.slots)
+    yield from _slot_metrics(now.slots)
     driven = Metric("batchkiln_driven", "gauge", "Whether a process drives the queue.")
     driven.add(now.overview.lease is not None)
     help_needed = Metric("batchkiln_needs_person", "gauge", "Whether something stays as it is until a person acts.")
@@ -71,7 +71,7 @@ def of_moment(now: PageSnapshot) -> Iterator[Metric]:
     yield from (driven, help_needed)
 
 
-def _of_slots(slots: Iterable[Slot]) -> Iterator[Metric]:
+def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:
     used = Metric("batchkiln_window_used", "gauge", "What is used of an account's window.")
     limit = Metric("batchkiln_window_limit", "gauge", "What an account's window holds.")
     busy = Metric(
@@ -89,7 +89,7 @@ def _of_slots(slots: Iterable[Slot]) -> Iterator[Metric]:
     yield from (used, limit, busy, waits)
 
 
-def of_requests(meter: RequestMeter | None) -> Iterator[Metric]:
+def request_metrics(meter: RequestMeter | None) -> Iterator[Metric]:
     """Give what this process saw of the service, where it is the one that drives."""
     if meter is None:
         return

@@ -27,42 +27,42 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
 }
 
-_NOBODY_READS: Final = 499
+_CLIENT_CLOSED: Final = 499
 
-_OPEN: Final = ("/static/", "/favicon.ico")
+_PUBLIC: Final = ("/static/", "/favicon.ico")
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Tell the browser what a page of ours may do; nothing but a picture's bytes is worth keeping."""
     response.headers.update(HEADERS)
     if "Cache-Control" not in response.headers:
-        response.headers["Cache-Control"] = "no-cache" if request.path.startswith(_OPEN) else "no-store"
+        response.headers["Cache-Control"] = "no-cache" if request.path.startswith(_PUBLIC) else "no-store"
 
 
 @web.middleware
-async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let in who has the token, by the names of this machine alone."""
     if not is_loopback(request.headers.get("Host", "")):
         raise web.HTTPMisdirectedRequest(text="The dashboard answers to 127.0.0.1 and localhost only.\n")
     context = context_of(request)
     access = context.access
-    if request.path.startswith(_OPEN):
+    if request.path.startswith(_PUBLIC):
         return await handler(request)
-    if request.path == "/" and request.method == "GET" and access.lets_in(request.query):
-        return _let_in(request)
+    if request.path == "/" and request.method == "GET" and access.accepts_link(request.query):
+        return _sign_in(request)
     cookie = request.cookies.get(access.cookie_name, "")
-    if not access.is_known(cookie=cookie, authorization=request.headers.get("Authorization", "")):
-        return context.page("stranger.html", status=401, token_file=token_file(context.queue))
+    if not access.is_authenticated(cookie=cookie, authorization=request.headers.get("Authorization", "")):
+        return context.page("unauthorized.html", status=401, token_file=token_file(context.queue))
     if request.method == "POST":
         form = await request.post()
-        mark = form.get("mark", "")
+        token = form.get("csrf_token", "")
         origin, host = request.headers.get("Origin", ""), request.headers.get("Host", "")
-        if not access.is_ours(origin=origin, host=host, mark=mark if isinstance(mark, str) else ""):
+        if not access.is_own_form(origin=origin, host=host, csrf_token=token if isinstance(token, str) else ""):
             raise web.HTTPForbidden(text="This form was not sent from the dashboard; nothing was changed.\n")
     return await handler(request)
 
 
-def _let_in(request: web.Request) -> web.Response:
+def _sign_in(request: web.Request) -> web.Response:
     """Hand out the cookie. The page goes on by itself: after a redirect from elsewhere a strict cookie is not sent."""
     access = context_of(request).access
     response = context_of(request).page("welcome.html")
@@ -73,7 +73,7 @@ def _let_in(request: web.Request) -> web.Response:
 
 
 @web.middleware
-async def tell_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def error_pages(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn what went wrong into a page; a dashboard's accident never reaches the run beside it."""
     try:
         return await handler(request)
@@ -82,15 +82,15 @@ async def tell_errors(request: web.Request, handler: Handler) -> web.StreamRespo
     except web.HTTPException:
         raise
     except ConnectionResetError:  # the page was closed meanwhile
-        return web.Response(status=_NOBODY_READS)
+        return web.Response(status=_CLIENT_CLOSED)
     except BatchkilnError as error:
-        return _told(request, error)
+        return _error_response(request, error)
     except Exception as error:  # noqa: BLE001  a request's boundary
         log.error("dashboard_page_failed", error=type(error).__name__, call=request.method, path=request.path)  # noqa: TRY400  texts of exceptions may hold what must not be logged
         return _page(request, 500, "The page failed", "It is a bug of the dashboard; the queue is as it was.")
 
 
-def _told(request: web.Request, error: BatchkilnError) -> web.Response:
+def _error_response(request: web.Request, error: BatchkilnError) -> web.Response:
     match error:
         case QueueUnusable() | QueueBusy():
             return _page(request, 503, "The queue cannot be used now", str(error))

@@ -27,7 +27,7 @@ async def sections(context: Context, job: str | None) -> tuple[dict[str, str], P
 
     Raises `InputError` for a job that is not there.
     """
-    now = await context.moment(job)
+    now = await context.snapshot(job)
     newest = await context.store.read(_newest, job)
     chart = await context.store.read(_hours, now) if job is None else None
     values = {
@@ -65,15 +65,15 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     Raises `InputError` for what is not there.
     """
     report = await context.store.read(read_item_report, context.config, job, name, context.machine_now())
-    story, telling = report.detail, report.explanation
-    events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
+    detail, explanation = report.detail, report.explanation
+    events = ([detail.arrival] if detail.arrival is not None else []) + list(detail.events)
     html = context.render(
         "sections/item.html",
-        story=story,
+        detail=detail,
         events=list(reversed(events))[:EVENTS_SHOWN],
         events_total=len(events),
-        telling=telling,
-        actions=_actions(story.item.state),
+        explanation=explanation,
+        actions=_actions(detail.item.state),
     )
     return {"item": html}
 

@@ -37,11 +37,11 @@ def environment() -> Environment:
     made.filters |= {
         "age": format_age,
         "as_text": as_text,
-        "ahead": ahead,
+        "time_until": time_until,
         "code": code,
-        "count": plural,
+        "plural": plural,
         "detail": detail,
-        "moment": format_minute,
+        "minute": format_minute,
         "one_line": sanitize,
         "second": format_second,
         "sentence": sentence,
@@ -77,7 +77,7 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def ahead(instant: datetime, now: datetime) -> str:
+def time_until(instant: datetime, now: datetime) -> str:
     """Say in how long something will be."""
     return format_duration((instant - now).total_seconds())
 

@@ -62,7 +62,7 @@ class Slot:
     gauges: tuple[Gauge, ...]
     under_way: tuple[tuple[str, UnderWay], ...]  # with the job of each
     wait: Wait | None
-    said: str | None
+    last_error: str | None
     blocked: str | None
     resets_at: datetime | None
 
@@ -96,14 +96,14 @@ class PageSnapshot:
         return any(slot.under_way for slot in self.slots)
 
 
-_NEED_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
+_PERSON_WAITS: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
 
 
 class Level(StrEnum):
     """Whether a person is needed."""
 
     FINE = "fine"
-    LOOK = "look"
+    LOOK = "status"
     HELP = "help"
 
 
@@ -116,15 +116,15 @@ class Headline:
     more: tuple[str, ...] = ()
 
 
-def read_moment(
-    reader: Reader, config: Config, machine_now: datetime, facts: LiveState, job: str | None = None
+def read_snapshot(
+    reader: Reader, config: Config, machine_now: datetime, live: LiveState, job: str | None = None
 ) -> PageSnapshot:
     """Read one job, or those at work and the newest, from one snapshot. Raises `InputError` for an unknown job."""
     names, is_all = ([job], False) if job is not None else _names(reader)
-    overview = read_overview(reader, config, names, machine_now, facts.times)
+    overview = read_overview(reader, config, names, machine_now, live.times)
     is_driven = overview.lease is not None
     slots = tuple(
-        _slot(reader, view, overview.jobs, config, facts.told.get(view.summary.id), is_driven=is_driven)
+        _slot(reader, view, overview.jobs, config, live.accounts.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
     return PageSnapshot(overview, slots, is_all)
@@ -145,19 +145,19 @@ def _slot(
     view: AccountView,
     jobs: Sequence[JobView],
     config: Config,
-    told: AccountLive | None,
+    account_live: AccountLive | None,
     *,
     is_driven: bool,
 ) -> Slot:
     summary = view.summary
     profile = config.profiles.get(summary.profile)
-    look = account_status(reader, view, profile) if profile is not None else None
-    wait = look.wait if look is not None else None
-    if told is not None and told.wait is not None:
-        wait = told.wait
-    elif wait is not None and not is_driven and wait.until is None and wait.reason not in _NEED_A_PERSON:
+    status = account_status(reader, view, profile) if profile is not None else None
+    wait = status.wait if status is not None else None
+    if account_live is not None and account_live.wait is not None:
+        wait = account_live.wait
+    elif wait is not None and not is_driven and wait.until is None and wait.reason not in _PERSON_WAITS:
         wait = None  # nothing is under way that could be waited for, unless somebody drives
-    gauges = tuple(_gauges(view, view.limits, look)) if view.limits and look else ()
+    gauges = tuple(_gauges(view, view.limits, status)) if view.limits and status else ()
     return Slot(
         view=view,
         credits=_credits(view),
@@ -169,8 +169,8 @@ def _slot(
             if job.summary.profile == summary.profile and entry.account == summary.name
         ),
         wait=wait,
-        said=told.said if told is not None else None,
-        blocked=told.blocked if told is not None else None,
+        last_error=account_live.last_error if account_live is not None else None,
+        blocked=account_live.blocked if account_live is not None else None,
         resets_at=profile.day.reset_after(view.now) if profile is not None else None,
     )
 
@@ -181,8 +181,8 @@ def _credits(view: AccountView) -> Gauge | None:
     return Gauge("credits_per_day", "Credits, day", view.usage.credits, view.limits.credits_per_day)
 
 
-def _gauges(view: AccountView, limits: Limits, look: AccountStatus) -> Iterator[Gauge]:
-    usage, minute = view.usage, look.minute
+def _gauges(view: AccountView, limits: Limits, status: AccountStatus) -> Iterator[Gauge]:
+    usage, minute = view.usage, status.minute
     yield Gauge("creates_per_minute", "Creates, minute", minute.creates, limits.creates_per_minute)
     yield Gauge("reads_per_minute", "Reads, minute", minute.reads, limits.reads_per_minute)
     yield Gauge("requests_per_minute_per_ip", "Machine, minute", minute.machine, limits.requests_per_minute_per_ip)
@@ -200,7 +200,7 @@ def headline(now: PageSnapshot) -> Headline:
             Level.HELP, needs[0] if len(needs) == 1 else f"{len(needs)} things need you", needs[1:] and needs
         )
     bad = sum(view.summary.items[state] for view in now.overview.jobs for state in _ENDED_BADLY)
-    text = _course(now)
+    text = _progress_text(now)
     if bad:
         more = f"{plural(bad, 'item')} failed, rejected or expired: nothing is lost by waiting"
         return Headline(Level.LOOK, text, (more,))
@@ -236,7 +236,7 @@ def _left(now: PageSnapshot) -> int:
     )
 
 
-def _course(now: PageSnapshot) -> str:
+def _progress_text(now: PageSnapshot) -> str:
     """Say how it goes where nobody is needed."""
     jobs = now.overview.jobs
     if not jobs:

@@ -13,12 +13,12 @@ from batchkiln.dashboard.partials import item_sections, sections
 log = structlog.get_logger()
 
 TICK_SECONDS: Final = 1.0
-STILL_TICKS: Final = 5
+IDLE_TICKS: Final = 5
 """After so many ticks a part is rendered although the queue has no news: waits end, and days begin."""
 
 STREAMS_MAX: Final = 32
 
-_Of = tuple[str | None, str | None]  # a job's page, an item's, or the overview
+_PageKey = tuple[str | None, str | None]  # a job's page, an item's, or the overview
 
 
 async def events(request: web.Request) -> web.StreamResponse:
@@ -45,7 +45,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def _follow(
-    context: Context, response: web.StreamResponse, of: _Of, sent: dict[str, str], *, is_moving: bool
+    context: Context, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, is_moving: bool
 ) -> None:
     ticker, ticks = ServiceClock(), 0
     version = await context.store.data_version()
@@ -53,14 +53,14 @@ async def _follow(
         await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, context.stopping)
         ticks += 1
         known, version = version, await context.store.data_version()
-        if version == known and not is_moving and ticks % STILL_TICKS:
+        if version == known and not is_moving and ticks % IDLE_TICKS:
             continue
         changed, is_moving = await _changed(context, of, sent)
         sent |= changed
         await response.write(_message(changed))  # also without news: a page that hears nothing knows that it is alone
 
 
-async def _changed(context: Context, of: _Of, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
+async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
     """Return the parts that differ from what was sent, and whether something on the page grows older."""
     job, item = of
     if job is not None and item is not None:

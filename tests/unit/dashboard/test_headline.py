@@ -27,27 +27,27 @@ def slot(
     return Slot(view, None, (), (), wait, None, blocked, None)
 
 
-def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> PageSnapshot:
+def snapshot(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> PageSnapshot:
     return PageSnapshot(Overview(jobs, (), lease), slots, is_all=True)
 
 
 @pytest.mark.parametrize(
     ("now", "level", "piece"),
     [
-        (moment(), Level.FINE, "empty"),
-        (moment(job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
-        (moment(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
-        (moment(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
-        (moment(job_view({ItemState.QUEUED: 3}, is_paused=True), lease=None), Level.FINE, "paused"),
-        (moment(job_view({ItemState.QUEUED: 1, ItemState.HELD: 1})), Level.HELP, "held"),
-        (moment(job_view({ItemState.QUEUED: 1, ItemState.FAILED: 2})), Level.LOOK, "Working"),
+        (snapshot(), Level.FINE, "empty"),
+        (snapshot(job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
+        (snapshot(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
+        (snapshot(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
+        (snapshot(job_view({ItemState.QUEUED: 3}, is_paused=True), lease=None), Level.FINE, "paused"),
+        (snapshot(job_view({ItemState.QUEUED: 1, ItemState.HELD: 1})), Level.HELP, "held"),
+        (snapshot(job_view({ItemState.QUEUED: 1, ItemState.FAILED: 2})), Level.LOOK, "Working"),
         (
-            moment(job_view({ItemState.QUEUED: 1}), slots=(slot(blocked="its API key is refused"),)),
+            snapshot(job_view({ItemState.QUEUED: 1}), slots=(slot(blocked="its API key is refused"),)),
             Level.HELP,
             "its API key is refused",
         ),
         (
-            moment(
+            snapshot(
                 job_view({ItemState.QUEUED: 1}),
                 slots=(slot(misunderstood=(Misunderstood(Call.QUOTE, NOW, "names no price", "{}", 200),)),),
             ),
@@ -55,14 +55,14 @@ def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = D
             "Not understood on account local/main",
         ),
         (
-            moment(
+            snapshot(
                 job_view({ItemState.QUEUED: 1}), slots=(slot(Wait(WaitReason.DAY_CREDITS, NOW + timedelta(hours=12))),)
             ),
             Level.FINE,
             "Waiting until 2030-01-02 00:00 UTC",
         ),
         (
-            moment(
+            snapshot(
                 job_view(
                     {ItemState.DOWNLOADING: 1},
                     under_way=[under_way(ItemState.DOWNLOADING, retention_ends_at=NOW + timedelta(days=1))],

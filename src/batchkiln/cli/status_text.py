@@ -50,7 +50,7 @@ def show_overview(overview: Overview) -> None:
         out.print(_account_table(overview.accounts))
     out.print()
     out.print(_driver(overview))
-    for line in _misunderstandings(overview.accounts):
+    for line in _unread_reply_lines(overview.accounts):
         out.print(line)
     for view in overview.jobs:
         for warning in alerts_of(view):
@@ -69,7 +69,7 @@ def show_job(overview: Overview) -> None:
     out.print(_counts(view))
     for line in job_lines(view):
         out.print(line)
-    for line in _misunderstandings(each for each in overview.accounts if each.summary.profile == summary.profile):
+    for line in _unread_reply_lines(each for each in overview.accounts if each.summary.profile == summary.profile):
         out.print(line)
     out.print(_driver(overview))
 
@@ -188,7 +188,7 @@ def _waits(view: AccountView) -> str:
     return "; ".join([*waits, *(f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood)])
 
 
-def _misunderstandings(views: Iterable[AccountView]) -> Iterator[Text]:
+def _unread_reply_lines(views: Iterable[AccountView]) -> Iterator[Text]:
     """Say what is not understood, and what that means."""
     for view in views:
         for entry in view.summary.misunderstood:

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 import orjson
+from click.shell_completion import get_completion_class
 
 from batchkiln.cli.command import command
 from batchkiln.cli.options import Common
@@ -14,6 +15,7 @@ from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
 
 SCHEMA_NAME: Final = "batchkiln.schema.json"
+COMPLETION_VARIABLE: Final = "_BATCHKILN_COMPLETE"
 
 
 @command("init", example="batchkiln init\nbatchkiln init jobs/birds.yaml")
@@ -54,3 +56,20 @@ def _schema() -> str:
     from batchkiln.manifest import json_schema  # noqa: PLC0415  as above
 
     return orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+@command(
+    "completion",
+    example="batchkiln completion bash >> ~/.bashrc\n"
+    "batchkiln completion fish > ~/.config/fish/completions/batchkiln.fish",
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(common: Common, shell: str) -> ExitStatus:
+    """Print the completion script of SHELL; it completes commands, options and the queue's jobs."""
+    from batchkiln.cli.main import program  # noqa: PLC0415  the program knows its commands, not they it
+
+    del common  # a script is a script with or without --json
+    found = get_completion_class(shell)
+    assert found is not None, "click knows these shells"
+    print_result(found(program, {}, "batchkiln", COMPLETION_VARIABLE).source())
+    return ExitStatus.OK

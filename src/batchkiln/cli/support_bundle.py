@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.redaction import known_keys, redacted, strip_query
+from batchkiln.cli.redaction import known_keys, redact, strip_query
 from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
@@ -87,12 +87,12 @@ def _entries(
         attempt | _request_document(requests[attempt["number"]], is_exact=bodies[attempt["number"]][1])
         for attempt in document["attempts_made"]
     ]
-    item = redacted({**document, "attempts_made": attempts, "now": iso(report.context.now)}, keys)
+    item = redact({**document, "attempts_made": attempts, "now": iso(report.context.now)}, keys)
     yield "README.txt", _readme(report, item).encode("utf-8", "replace")
     yield "item.json", _json(item)
     for number, (body, _) in bodies.items():
         yield f"request-{number}.json", body
-    yield "configuration.json", _json(redacted(_configuration(config, report.summary.profile, keys), keys))
+    yield "configuration.json", _json(redact(_configuration(config, report.summary.profile, keys), keys))
     yield "versions.json", _json(_versions())
 
 
