@@ -69,7 +69,7 @@ def test_a_part_that_is_being_copied_from_is_brought_up_to_date_afterwards(opene
 
 def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
     """As a tunnel whose other end is gone: what is old is marked as old, and asked for anew."""
-    opened.page.evaluate("source.onopen = null; lastMessageAt = 0; listen = () => {}; checkConnection()")
+    opened.page.evaluate("source.onopen = null; lastMessageAt = 0; connect = () => {}; checkConnection()")
 
     expect(opened.page.locator("#offline")).to_be_visible()
 

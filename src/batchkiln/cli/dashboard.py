@@ -1,4 +1,4 @@
-"""`batchkiln dashboard`, and the dashboard that `run` and `work` serve beside their work."""
+"""`batchkiln dashboard`, and the `--dashboard` option of `run`, `work` and `watch`."""
 
 import asyncio
 import os
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 
 
 @command("dashboard", example="batchkiln dashboard\nbatchkiln dashboard --port 8700 --no-open", logs=True)
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Default: 8642, or any free one.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="N", help="Default: 8642, or a free port if that is taken."
+)
 @click.option("--no-open", "no_browser", is_flag=True, help="Do not open a browser.")
 def dashboard(common: Common, *, port: int | None, no_browser: bool) -> ExitStatus:
-    """Serve the web page of this queue until a signal, on this machine alone.
+    """Serve the web dashboard of this queue until a signal, on this machine only.
 
-    Works while another process drives the queue, and without one. It only reads, unless you ask it for what
-    `retry`, `cancel`, `pause`, `unpause` and `resolve` do; it says first what that may cost.
+    Works with or without a process that runs the queue. The dashboard only reads the queue, except for the actions
+    `retry`, `cancel`, `pause`, `unpause` and `resolve`. Each states its possible cost first.
     """
     return run_async(_dashboard(common, port, no_browser=no_browser))
 
 
 async def _dashboard(common: Common, port: int | None, *, no_browser: bool) -> ExitStatus:
     from batchkiln.dashboard.auth import token_file  # noqa: PLC0415  a server's libraries are slow to import
-    from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  likewise
+    from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -52,7 +54,7 @@ async def _dashboard(common: Common, port: int | None, *, no_browser: bool) -> E
 
 @asynccontextmanager
 async def dashboard_during_run(driver: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
-    """Serve the dashboard of the queue that is being driven. A run goes on without it where it cannot be served."""
+    """Serve the dashboard while the block runs. If that fails, print the reason; the run continues without it."""
     async with AsyncExitStack() as stack:
         if is_wanted:
             from batchkiln.dashboard.live_state import DriverProbe  # noqa: PLC0415  as above
@@ -63,20 +65,20 @@ async def dashboard_during_run(driver: "Engine", *, is_wanted: bool) -> AsyncIte
                     serving_dashboard(driver.store.path, driver.setting.config, driver=DriverProbe(driver))
                 )
             except (BatchkilnError, OSError) as error:
-                print_status(f"The run goes on without its dashboard: {error}")
+                print_status(f"The run continues without a dashboard: {error}")
             else:
                 _print_link(served)
         yield
 
 
 def _print_link(served: "ServedDashboard") -> None:
-    print_status(f"The dashboard is at {served.link} (the link lets in whoever has it).")
+    print_status(f"The dashboard is at {served.link} (anyone with this link has access).")
 
 
 async def _open_browser(served: "ServedDashboard") -> None:
-    """Open a browser where there is a desktop; in a terminal it would take the terminal."""
+    """Open a browser if there is a desktop; a text browser would take over the terminal."""
     has_desktop = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if has_desktop and is_terminal(sys.stderr):
-        import webbrowser  # noqa: PLC0415  nobody else needs it
+        import webbrowser  # noqa: PLC0415  only needed here
 
         await asyncio.to_thread(webbrowser.open, served.one_time_link())

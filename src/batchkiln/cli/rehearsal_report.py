@@ -1,4 +1,4 @@
-"""How a rehearsal is told: to a person, and as the JSON document of `rehearse --json`."""
+"""The result of a rehearsal as text, and as the JSON document of `rehearse --json`."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -18,7 +18,7 @@ _LONGEST_MESSAGE: Final = 160
 
 
 def show_rehearsal(result: RehearsalResult, *, level: str, seed: int) -> None:
-    """Print the bill, the time, the requests, the troubles, and whether anything was charged twice."""
+    """Print the bill, the duration, the requests, the incidents, and whether anything was charged twice."""
     out = console()
     faults = "without faults" if level == "none" else f"with {level} faults"
     out.print(
@@ -65,7 +65,7 @@ def _facts(result: RehearsalResult) -> Table:
         name = window.budget if window.account == "main" else f"{window.budget} ({window.account})"
         table.add_row(
             name,
-            f"{result.requests_of(window.budget):,} in all, at most {window.busiest_day_requests:,} of "
+            f"{result.requests_of(window.budget):,} in total, at most {window.busiest_day_requests:,} of "
             f"{window.limit_per_day:,} a day and {window.busiest_minute_requests:,} of "
             f"{window.limit_per_minute:,} a minute",
         )
@@ -79,7 +79,7 @@ def _facts(result: RehearsalResult) -> Table:
 def _days(result: RehearsalResult) -> str:
     days = result.report.days
     if not days.entries:
-        return "none with any use"
+        return "none with credits used"
     busiest = max(days.entries, key=lambda day: day.used_credits)
     whole = plural(len(days.entries) + days.more, "service day")
     return f"{whole} with credits used, at most {busiest.used_credits:,} of {busiest.limit_credits:,} a day"
@@ -87,7 +87,7 @@ def _days(result: RehearsalResult) -> str:
 
 def _incident_table(result: RehearsalResult) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("TROUBLE", no_wrap=True)
+    table.add_column("FAULT", no_wrap=True)
     table.add_column("AT", no_wrap=True)
     table.add_column("TIMES", justify="right", no_wrap=True)
     table.add_column("HOW IT ENDED", overflow="fold")
@@ -103,23 +103,23 @@ def _conclusion(result: RehearsalResult) -> Text:
     paid = result.paid
     if not result.is_sound:
         return Text(
-            f"Something is wrong: the service kept {result.charged_credits:,} credits and the queue says "
-            f"{paid.credits:,}; {result.charged_twice:,} generations too many. This is a bug of batchkiln: please "
+            f"The records disagree: the service charged {result.charged_credits:,} credits and the queue recorded "
+            f"{paid.credits:,}; {result.charged_twice:,} generations are too many. This is a bug in batchkiln: please "
             "report it with the manifest and the seed.",
             style="red",
         )
-    made = f"the service made {plural(paid.generations, 'generation')}"
+    made = f"the service created {plural(paid.generations, 'generation')}"
     refunded = paid.generations - paid.kept
     kept = f", refunded {refunded:,}" if refunded else ""
     return Text(
-        f"No prompt was charged twice: {made}{kept}, and kept the credits of {paid.kept:,} for "
-        f"{plural(paid.items, 'item')}. Your queue, your files and your account were not touched.",
+        f"No prompt was charged twice: {made}{kept}, and charged {paid.kept:,} for "
+        f"{plural(paid.items, 'item')}. Your queue, files and account are unchanged.",
         style="green",
     )
 
 
 def rehearsal_document(result: RehearsalResult, *, level: str, seed: int) -> dict[str, Any]:
-    """Give a rehearsal as `rehearse --json` prints it."""
+    """Return a rehearsal as `rehearse --json` prints it."""
     report = result.report
     return {
         "profile": result.profile.name,

@@ -1,4 +1,4 @@
-"""`batchkiln report`: a job as HTML to look at and to send, written while the queue may go on."""
+"""`batchkiln report`: write a job as HTML files, also while the queue runs."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchkiln.reports.report_writer import ReportWriter, WrittenReport
 
 _CHUNK: Final = 50
-"""Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
+"""Items read and drawn at a time. A small chunk keeps Ctrl-C responsive and memory use constant."""
 
 
 @command(
@@ -37,13 +37,13 @@ _CHUNK: Final = 50
     "--page-size",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Items on a page; where there are more, further files stand beside the first. Default: 1000.",
+    help="Items per page; default 1000. Further pages are files beside the first.",
 )
 def report(common: Common, job: str, target: Path | None, page_size: int | None) -> ExitStatus:
-    """Write JOB as one HTML file: the pictures, the failures, the costs.
+    """Write JOB as one HTML file with its pictures, failures and costs.
 
-    It needs no network and no other file. Only reads the queue; works on a job that is not finished, and while
-    another process drives the queue.
+    The file needs no network and no other file. The command only reads the queue. It works on an unfinished job, and
+    while another process runs the queue.
     """
     return run_async(_report(common, job, target or Path(f"{job}-report.html"), page_size))
 
@@ -109,7 +109,7 @@ def _head(view: JobView) -> "ReportJob":
 
 
 def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
-    """Give an item as it is shown: without folders of this machine, keys, and what signs the service's links."""
+    """Return an item for the report, without folders of this machine, API keys, and signatures of links."""
     from batchkiln.reports.contents import ReportItem  # noqa: PLC0415  as above
 
     item, recipe = row.item, row.recipe
@@ -140,13 +140,13 @@ def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
 
 def _error(error: ErrorInfo, inputs: Sequence[str], keys: Sequence[str]) -> ErrorInfo:
     message = error.message
-    for path in inputs:  # whole, since a path may hold what ends one in a sentence
+    for path in inputs:  # exact paths first: a path with spaces is not recognized inside a sentence
         message = message.replace(path, PurePath(path).name)
     return ErrorInfo(redact_text(error.code, keys), redact_text(message, keys))
 
 
 def _metadata_value(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
-    """Give a metadata value. Its links are a person's own, and stay whole."""
+    """Return a redacted metadata value. URLs in metadata come from the manifest, and stay complete."""
     return strip_folders(mask_keys(value, keys)) if isinstance(value, str) else value
 
 
@@ -178,8 +178,8 @@ def _print_result(job: str, written: "WrittenReport") -> None:
     print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.totals.items, 'item')})")
     if more:
         size = size_text(sum(file.size_bytes for file in more))
-        print_result(f"  goes on in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
+        print_result(f"  continued in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
     if written.totals.missing_count:
         print_result(
-            f"  {plural(written.totals.missing_count, 'file')} no longer where saved; the report names what is gone"
+            f"  {plural(written.totals.missing_count, 'file')} missing from the output folder; the report names them"
         )

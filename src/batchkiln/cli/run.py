@@ -1,4 +1,4 @@
-"""`batchkiln run` and `batchkiln work`."""
+"""`batchkiln run` and `batchkiln work`: run the queue, with or without new manifests."""
 
 import re
 import sys
@@ -33,12 +33,12 @@ _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
 class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
-    """Reads `done`, `budget`, `HH:MM` or an ISO 8601 date and time; without a zone it is UTC."""
+    """`done`, `budget`, `HH:MM`, or an ISO 8601 date and time. A time without a zone is UTC."""
 
     name = "done|budget|TIME"
 
     def convert(self, value: str | Until, param: click.Parameter | None, ctx: click.Context | None) -> Until:
-        """Return what the text means."""
+        """Return the parsed value."""
         if isinstance(value, Until):
             return value
         if value in {"done", "budget"}:
@@ -52,7 +52,7 @@ class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic befor
                 f"{value!r} is neither done nor budget, nor a time such as 18:30 or 2030-01-31T18:30Z", param, ctx
             )
         if len(value) <= len(date.min.isoformat()):
-            self.fail(f"{value!r} is a date without a time: write {value}T00:00Z", param, ctx)
+            self.fail(f"{value!r} has no time: write {value}T00:00Z", param, ctx)
         return Until(at=instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC))
 
 
@@ -60,10 +60,10 @@ UNTIL = UntilType()
 
 
 def driving_options(function: F) -> F:
-    """Add when a drive is to stop, and what it may spend."""
+    """Add the options for the end, the cost and the display of a run."""
     for option in (
-        click.option("--dashboard", "has_dashboard", is_flag=True, help="Serve the web page of the queue meanwhile."),
-        click.option("--yes", "assume_yes", is_flag=True, help="Answer yes to whatever would be asked."),
+        click.option("--dashboard", "has_dashboard", is_flag=True, help="Also serve the dashboard during the run."),
+        click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
         ),
@@ -101,11 +101,11 @@ def run(
     prune: bool,
     is_unchecked: bool,
 ) -> ExitStatus:
-    """Enqueue each MANIFEST, then drive the queue until their jobs have ended.
+    """Enqueue each MANIFEST, then run the queue until their jobs have ended.
 
-    The same command again is how to resume: known items are left alone, and nothing is paid twice. On a terminal
-    it shows first what it would come to, and asks where that is more than `confirm_above_credits`, or where a price
-    is not known yet and neither a cap nor a budget bounds it.
+    The same command resumes: known items stay unchanged, and nothing is charged twice. On a terminal, it first shows a
+    short plan. It asks for confirmation if the cost exceeds `confirm_above_credits`, or if a price is unknown and
+    neither a cap nor a budget bounds it.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
     run_options = RunOptions(until=until, max_credits=max_credits)
@@ -116,9 +116,9 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _RunMode:
-    """How a run deals with a person: whether it asks first, and whether they can watch it in a browser.
+    """The interactive options of a run.
 
-    `is_unchecked`: they want nothing held against the service's catalogue.
+    `is_asking`: ask for confirmation first. `is_unchecked`: do not check items against the service's catalogue.
     """
 
     is_asking: bool
@@ -153,8 +153,8 @@ async def _applied(
     *,
     mode: _RunMode,
 ) -> list[Applied]:
-    """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
-    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
+    """Enqueue the manifests, after a confirmation if one is needed. The caller owns the queue's lock."""
+    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
     from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  as above
 
     note = RequestLog(queue.writer, queue.setting).note
@@ -173,7 +173,7 @@ async def _applied(
 
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
-@click.option("--forever", "is_forever", is_flag=True, help="Wait for more when all is done, until a signal.")
+@click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
 @driving_options
 def work(
     common: Common,
@@ -184,8 +184,8 @@ def work(
     assume_yes: bool,
     has_dashboard: bool,
 ) -> ExitStatus:
-    """Run whatever is in the queue, until all of it has ended."""
-    del assume_yes  # it asks nothing: what is in the queue was planned before
+    """Run the whole queue until everything has ended."""
+    del assume_yes  # `work` asks nothing: the queued items were confirmed before
     run_options = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever)
     return run_async(_work(common, run_options, has_dashboard=has_dashboard))
 

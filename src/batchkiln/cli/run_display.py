@@ -1,4 +1,4 @@
-"""One run of the queue as a person or a program sees it: progress while it goes, a report when it ends."""
+"""The display of one run: progress and events while it runs, and a summary at its end."""
 
 import asyncio
 import sys
@@ -28,10 +28,10 @@ _EVENTS_AT_ONCE: Final = 1000
 
 
 class RunDisplay:
-    """Shows a drive as it goes, and lets signals stop it."""
+    """Runs the queue with a progress display, and stops it on a signal."""
 
     def __init__(self, common: Common, drive: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
-        """Begin to tell events behind `after_event`."""
+        """Print events whose id is greater than `after_event`."""
         self._common = common
         self._drive = drive
         self._driver = drive.driver
@@ -40,7 +40,7 @@ class RunDisplay:
         self._after_event = after_event
 
     async def run(self) -> ExitStatus:
-        """Run, tell, and return the exit status that the contract asks for."""
+        """Run to the end, print the summary, and return the exit status."""
         self._signals.stop = self._driver.control.stop
         try:
             result = await self._run_with_display()
@@ -50,7 +50,7 @@ class RunDisplay:
                 print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
             raise
 
-    # --- while it goes ---
+    # --- during the run ---
 
     async def _run_with_display(self) -> RunResult:
         ended = asyncio.Event()
@@ -71,17 +71,17 @@ class RunDisplay:
         if self._common.is_quiet:
             return None
         if is_terminal(sys.stderr) and not self._common.is_json:
-            from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is not needed without a terminal
+            from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
 
             return stack.enter_context(LiveDisplay())
         return PlainDisplay()
 
     async def _refresh(self, display: Display | None, ended: asyncio.Event) -> None:
-        """Tell events and progress a few times a second while there is something to see; else when there is news."""
+        """Print events and progress several times a second while items are active, otherwise on a change."""
         ticker, backoff = ServiceClock(), RefreshBackoff(TICK_SECONDS)
         while not ended.is_set():
             await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
-            news = self._driver.news.next()  # before looking, so that none is missed
+            news = self._driver.news.next()  # before reading, so that no change is missed
             await self._print_events()
             is_moving = False
             if display is not None and not ended.is_set():
@@ -109,7 +109,7 @@ class RunDisplay:
         workers = tuple(_worker_state(worker, overview) for worker in self._driver.workers)
         return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 
-    # --- when it has ended ---
+    # --- at its end ---
 
     async def _print_end(self, result: RunResult) -> ExitStatus:
         await self._print_events()

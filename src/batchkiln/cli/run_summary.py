@@ -1,4 +1,4 @@
-"""What a run has come to: the exit status, and what a person is told, with the command to go on."""
+"""The summary of a run: its jobs, the necessary next steps, and the command that resumes."""
 
 import shlex
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from batchkiln.presentation.unread_replies import misunderstanding
 
 
 def print_run_summary(result: RunResult, common: Common) -> None:
-    """Tell a person: on standard output, or with --json what cannot wait on standard error."""
+    """Print the jobs to standard output, unless --json is set, and the next steps to standard error."""
     if not common.is_json:
         _print_jobs(result)
     for line in _next_steps(result, common):
@@ -24,7 +24,7 @@ def print_run_summary(result: RunResult, common: Common) -> None:
 
 
 def _print_jobs(result: RunResult) -> None:
-    from batchkiln.cli.status_text import console, problem_lines  # noqa: PLC0415  Rich, once the work is done
+    from batchkiln.cli.status_text import console, problem_lines  # noqa: PLC0415  Rich is slow to import
 
     out = console()
     if not result.views:
@@ -53,39 +53,40 @@ def _job_line(view: JobView, *, did_anything: bool) -> str:
 
 
 def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
-    """Say what is to be done, and how to go on."""
+    """Yield the problems that need a person, and the command that resumes."""
     for view in result.views:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
-            yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` lets it go on."
+            yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
     for profile, account, trouble in result.blocked:
         said = sanitize(f"{trouble.error.code}: {trouble.error.message}")
         yield (
             f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
-            f"The service said: {said}. Nothing is lost; what is queued stays queued."
+            f"The service said: {said}. All data is safe; queued items stay queued."
         )
     for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
     if result.left and WaitReason.HELD in result.rests:
         yield (
-            "An account's one place belongs to a held item whose API key is not configured: put that key back beside "
-            "the new one, or end the item with `batchkiln resolve`."
+            "A held item occupies an account's only slot, and its API key is not configured: configure that API key "
+            "beside the new one, or end the item with `batchkiln resolve`."
         )
     if result.left and WaitReason.NO_KEY in result.rests:
         yield (
-            "An account has no API key, and was driven for what it had under way alone: put its key where the "
-            "configuration looks for it."
+            "An account has no API key, so only its active items were continued: put its API key where the "
+            "configuration expects it."
         )
     status = result.exit_status
     if status is ExitStatus.ITEMS_NOT_DONE and result.left:
         reasons = {REASONS[reason] for reason in result.rests if reason not in {WaitReason.NOTHING, WaitReason.NOW}}
-        yield f"{plural(result.left, 'item')} cannot go on; waiting for {' and '.join(sorted(reasons)) or 'a person'}."
+        waits = " and ".join(sorted(reasons)) or "a person"
+        yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
     if result.left or result.signal_status is not None:
-        yield f"Everything is saved. To go on: {resume_command(common)}"
+        yield f"Everything is saved. To resume: {resume_command(common)}"
 
 
 def resume_command(common: Common) -> str:
-    """Return the command line that goes on; what came by standard input is in the queue already."""
+    """Return the command line that resumes. A manifest from standard input is in the queue, so `work` resumes it."""
     if "-" in common.arguments:
         return shlex.join(["batchkiln", "work", "--queue", str(common.queue)])
     return shlex.join(["batchkiln", *common.arguments])

@@ -1,4 +1,4 @@
-"""`batchkiln show`: one item's whole history, what it waits for, and what to do next."""
+"""`batchkiln show`: the state of one item, the reason, the next step, and the whole history."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ from batchkiln.store import AttemptDetail, EventRecord
     "--bundle",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write a zip for the service's support: ids, times, requests, history; no key and no signed link.",
+    help="Write a zip file for the service's support: ids, times, requests, history; no API key and no signed link.",
 )
 def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitStatus:
-    """Tell all of one ITEM of JOB: where it stands and why, what it has cost, what to do next, and its history."""
+    """Show one ITEM of JOB: its state and the reason, its cost, the next step, and its whole history."""
     return run_async(_show(common, job, item, bundle))
 
 
@@ -38,13 +38,16 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
         report = await queue.item(config, job, item)
     document = item_report_document(report)
     if bundle is not None:
-        from batchkiln.cli.support_bundle import write_bundle  # noqa: PLC0415  it needs the client, which is slow to import
+        from batchkiln.cli.support_bundle import write_bundle  # noqa: PLC0415  the client is slow to import
 
         document["bundle"] = await asyncio.to_thread(write_bundle, bundle, report, document, config)
     if common.is_json:
         print_json(document)
     elif bundle is not None:
-        print_result(f"{job}/{item}: {bundle} holds what the service's support needs; look into it before you send it.")
+        print_result(
+            f"{job}/{item}: wrote {bundle} for the service's support. "
+            "It contains prompts and metadata: check it before you send it."
+        )
     else:
         for line in item_lines(report):
             print_result(line)
@@ -52,7 +55,7 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
 
 
 def item_lines(report: ItemReport) -> Iterator[str]:
-    """Tell an item's story to a person."""
+    """Yield the text of `show`, line by line."""
     detail, explanation = report.detail, report.explanation
     item, recipe = detail.item, detail.recipe
     yield f"{detail.job}/{item.name}: {item.state}"
@@ -102,7 +105,7 @@ def _event_text(event: EventRecord) -> str:
 
 
 def item_report_document(report: ItemReport) -> dict[str, Any]:
-    """Give an item's story as `show --json` prints it."""
+    """Return an item as `show --json` prints it."""
     detail, explanation = report.detail, report.explanation
     recipe = detail.recipe
     return item_document(detail.item) | {
