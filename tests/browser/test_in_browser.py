@@ -99,8 +99,8 @@ def test_a_hold_is_resolved_by_a_form(opened: Opened) -> None:
     """The answers have their prices; the item is named once more."""
     opened.go("/jobs/birds/item?id=held")
     opened.page.get_by_role("link", name="Resolve").click()
-    opened.page.get_by_label("It came to nothing").check()
-    opened.page.get_by_label("once more").fill("held")
+    opened.page.get_by_label("The generation failed").check()
+    opened.page.get_by_label("id again").fill("held")
     opened.page.get_by_role("button", name="Resolve").click()
 
     expect(opened.page.get_by_text("Resolved.")).to_be_visible()

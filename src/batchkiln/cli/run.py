@@ -139,9 +139,9 @@ async def _run(
                 if mode.is_asking:
                     await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
-                drive = Run(driver, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
+                active_run = Run(driver, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
                 async with dashboard_during_run(driver, is_wanted=mode.has_dashboard):
-                    return await RunDisplay(common, drive, queue.reader, signals, after_event=newest).run()
+                    return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()
 
 
 async def _applied(
@@ -199,5 +199,5 @@ async def _work(common: Common, run_options: RunOptions, *, has_dashboard: bool)
             dashboard_during_run(driver, is_wanted=has_dashboard),
         ):
             newest = await queue.reader.read(lambda reader: reader.events.last_id())
-            drive = Run(driver, queue.reader, run_options, jobs=None)
-            return await RunDisplay(common, drive, queue.reader, signals, after_event=newest).run()
+            active_run = Run(driver, queue.reader, run_options, jobs=None)
+            return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()

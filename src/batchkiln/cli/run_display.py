@@ -30,11 +30,11 @@ _EVENTS_AT_ONCE: Final = 1000
 class RunDisplay:
     """Runs the queue with a progress display, and stops it on a signal."""
 
-    def __init__(self, common: Common, drive: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
+    def __init__(self, common: Common, active_run: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
         """Print events whose id is greater than `after_event`."""
         self._common = common
-        self._drive = drive
-        self._driver = drive.driver
+        self._run = active_run
+        self._driver = active_run.driver
         self._reader = reader
         self._signals = signals
         self._after_event = after_event
@@ -60,7 +60,7 @@ class RunDisplay:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._refresh(display, ended), name="display")
                     try:
-                        return await self._drive.run()
+                        return await self._run.run()
                     finally:
                         ended.set()
                         self._driver.announce()
@@ -101,11 +101,11 @@ class RunDisplay:
             self._after_event = events[-1].id
 
     async def _state(self) -> ProgressState:
-        jobs = self._drive.jobs
+        jobs = self._run.jobs
         if jobs is None:
             work = await self._reader.read(lambda reader: reader.jobs.work(self._driver.control.scope))
             jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
-        overview = await self._drive.overview(jobs)
+        overview = await self._run.overview(jobs)
         workers = tuple(_worker_state(worker, overview) for worker in self._driver.workers)
         return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 

@@ -126,24 +126,24 @@ async def _watch(common: Common, folder: Path, run_options: RunOptions, *, has_d
             try:
                 sink = QueueSink(intake, setting, driver)
                 watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
-                drive = Run(driver, queue.reader, run_options, jobs=None)
+                active_run = Run(driver, queue.reader, run_options, jobs=None)
                 play = _forever if run_options.is_forever else _once
                 async with dashboard_during_run(driver, is_wanted=has_dashboard):
-                    return await play(common, drive, queue.reader, signals, watcher)
+                    return await play(common, active_run, queue.reader, signals, watcher)
             finally:
                 await intake.close()
 
 
-async def _once(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _once(common: Common, active_run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run the manifests in the folder to their end. A refused manifest makes the exit status 2."""
     newest = await reader.read(lambda reader: reader.events.last_id())
     await watcher.drain()
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
         ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
-        drive.driver.control.scope = Scope(frozenset(ids))
-        drive.jobs = jobs
-        status = await RunDisplay(common, drive, reader, signals, after_event=newest).run()
+        active_run.driver.control.scope = Scope(frozenset(ids))
+        active_run.jobs = jobs
+        status = await RunDisplay(common, active_run, reader, signals, after_event=newest).run()
     await watcher.report_ended()
     if watcher.refused:
         print_status(f"{plural(watcher.refused, 'manifest')} refused; the errors are in the *.result.json files.")
@@ -151,15 +151,15 @@ async def _once(common: Common, drive: Run, reader: Store, signals: Signals, wat
     return status
 
 
-async def _forever(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _forever(common: Common, active_run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run the queue and watch the folder until the run ends."""
     newest = await reader.read(lambda reader: reader.events.last_id())
-    session = RunDisplay(common, drive, reader, signals, after_event=newest)
+    session = RunDisplay(common, active_run, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(watcher.run(), name="watcher"),
-                group.create_task(watcher.report_as_they_end(drive.driver.news.next), name="ends"),
+                group.create_task(watcher.report_as_they_end(active_run.driver.news.next), name="ends"),
                 group.create_task(watch_events(watcher), name="news"),
             ]
             status = await session.run()

@@ -1,4 +1,4 @@
-"""What every page works with, in one place."""
+"""The state that all pages of a dashboard share."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from batchkiln.store import Store
 
 @dataclass(slots=True)
 class Context:
-    """The queue, opened for reading; the templates; who may see them; and the driver, if it is in this process."""
+    """The queue, opened for reading; the templates; the access token; and the driver, if it is in this process."""
 
     queue: Path
     config: Config
@@ -35,21 +35,21 @@ class Context:
     streams: int = 0
 
     async def snapshot(self, job: str | None = None) -> PageSnapshot:
-        """Read the queue as it is now."""
+        """Read the current state of the queue, or of one job."""
         return await self.store.read(read_snapshot, self.config, self.machine_now(), self.live_state(), job)
 
     def live_state(self) -> LiveState:
-        """Return what the driver in this process tells; nothing where it is in another."""
+        """Return the state of the driver in this process; it is empty if there is none."""
         return self.driver.live_state() if self.driver is not None else LiveState()
 
-    def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  whatever the template shows
-        """Fill a template."""
+    def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  the values of the template
+        """Render a template."""
         return self.templates.get_template(template).render(
             csrf_token=self.access.csrf_token, queue=self.queue.name, **values
         )
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> web.Response:  # noqa: ANN401  as above
-        """Answer with a page."""
+        """Return a response with a rendered template."""
         return web.Response(text=self.render(template, **values), status=status, content_type="text/html")
 
 

@@ -1,4 +1,4 @@
-"""Files and their small pictures. A file is named by its key in the queue, never by a path."""
+"""Responses with output files and thumbnails. A URL names a file by its id in the queue, never by a path."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ DISPLAYED_TYPES: Final = frozenset(
         "video/quicktime",
     }
 )
-"""What a browser may take for what it is; anything else is only handed out to be saved."""
+"""Media types that a browser may display; other types are sent as downloads."""
 
 _KEPT: Final = "private, max-age=31536000, immutable"
 _NO_PICTURE: Final = (
@@ -33,7 +33,7 @@ _NO_PICTURE: Final = (
 
 
 async def thumbnail(request: web.Request) -> web.StreamResponse:
-    """Give a small picture."""
+    """Return a file's thumbnail."""
     file = await _file(request)
     picture = await context_of(request).thumbnails.of(Path(file.path), file.sha256, file.media_type)
     if picture is None:
@@ -42,11 +42,11 @@ async def thumbnail(request: web.Request) -> web.StreamResponse:
 
 
 async def media(request: web.Request) -> web.StreamResponse:
-    """Give a file, or the part of it that was asked for."""
+    """Return a file, or the requested range of it."""
     file = await _file(request)
     path = Path(file.path)
     if not await asyncio.to_thread(path.is_file):
-        raise InputError("the file is gone from its place")
+        raise InputError("the file was moved or deleted")
     is_shown = file.media_type in DISPLAYED_TYPES
     headers = {
         "Content-Type": file.media_type if is_shown else "application/octet-stream",
@@ -60,5 +60,5 @@ async def media(request: web.Request) -> web.StreamResponse:
 async def _file(request: web.Request) -> OutputFile:
     file = await context_of(request).store.read(lambda reader: reader.items.output_file(int(request.match_info["id"])))
     if file is None or not file.sha256.startswith(request.match_info["sha"]):
-        raise InputError("there is no such file")
+        raise InputError("the queue has no such file")
     return file

@@ -1,4 +1,4 @@
-"""What a person may do from a page: the same functions as the commands', after the same words about the cost."""
+"""The actions of the dashboard: each form states the possible cost, as the command does, and then performs it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,30 +18,30 @@ from batchkiln.store import Decision, ItemDetail, Store, check_resolvable
 _DIGITS_MAX: Final = 18
 
 
-CHANGED: Final = "The item has gone on since you were asked. This is how it stands now. Nothing was changed."
+CHANGED: Final = "The item changed after you opened this page. This is its current state. Nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """An action of a form: `name` is its path, `button` the word on its button."""
+    """An action of a form: the last part of its path, and the label of its button."""
 
     name: str
     button: str
 
 
 ACTIONS: Final = {
-    Action.RETRY.value: Button("retry", "Queue again"),
+    Action.RETRY.value: Button("retry", "Retry"),
     Action.CANCEL.value: Button("cancel", "Cancel"),
     Action.PAUSE.value: Button("pause", "Pause"),
-    Action.UNPAUSE.value: Button("unpause", "Let it go on"),
+    Action.UNPAUSE.value: Button("unpause", "Unpause"),
 }
 
 
 async def ask(request: web.Request) -> web.Response:
-    """Show what an action would do and cost."""
+    """Show the effect and the possible cost of an action."""
     context = context_of(request)
     action, job, items = _target(request)
-    store = await Store.open_for_reading(context.queue)  # counting a million items must not hold other pages up
+    store = await Store.open_for_reading(context.queue)  # counting a million items must not delay other pages
     try:
         question = await store.read(question_of, action, job, items)
     finally:
@@ -50,7 +50,7 @@ async def ask(request: web.Request) -> web.Response:
 
 
 async def act(request: web.Request) -> web.Response:
-    """Do what was asked for and agreed to, if it still is what it was."""
+    """Perform an action whose question was confirmed; ask again if its figures have grown."""
     context = context_of(request)
     action, job, items = _target(request)
     agreed = (await request.post()).get("agreed")
@@ -63,7 +63,7 @@ async def act(request: web.Request) -> web.Response:
 
 
 async def _change(changes: Changes, action: Action, job: str, items: Sequence[str]) -> int | None:
-    """Do an action; return how many items it changed, None for one that changes the job."""
+    """Perform an action. Return the number of changed items, or None if it changes the job."""
     match action:
         case Action.RETRY:
             return sum((await changes.retry(job, items)).requeued.values())
@@ -104,11 +104,11 @@ def _back(job: str, items: Sequence[str], done: str | None = None, number: int |
     return page + (("&" if "?" in page else "?") + query if query else "")
 
 
-# --- resolve: names the item once more, since it may cost credits -----------------------------------------
+# --- resolve: needs the item's id again, because it may cost credits -----------------------------------------
 
 
 async def ask_resolve(request: web.Request) -> web.Response:
-    """Show what can be said of a held item, and what each may cost."""
+    """Show the possible decisions about a held item, each with its possible cost."""
     context = context_of(request)
     detail = await context.store.read(
         lambda reader: reader.items.detail(request.match_info["job"], request.query.get("id", ""))
@@ -117,7 +117,7 @@ async def ask_resolve(request: web.Request) -> web.Response:
 
 
 async def act_resolve(request: web.Request) -> web.Response:
-    """End a held item by what a person said."""
+    """End a held item by a person's decision."""
     context = context_of(request)
     job, item = request.match_info["job"], request.query.get("id", "")
     form = await request.post()
@@ -141,11 +141,11 @@ def _form_problem(detail: ItemDetail, fields: Mapping[str, str]) -> str | None:
     if fields.get("agreed") != detail.hold_asked:
         return CHANGED
     if fields.get("decision") not in {decision.value for decision in Decision}:
-        return "Choose what you know of the item. Nothing was changed."
+        return "Choose a decision. Nothing was changed."
     if fields.get("confirm") != detail.item.name:
-        return f"Type the item's id, {detail.item.name}, to say that it may cost credits. Nothing was changed."
+        return f"Type the item's id, {detail.item.name}, to accept that this may cost credits. Nothing was changed."
     if (fields["decision"] == Decision.GENERATION) != bool(fields.get("generation_id")):
-        return "The generation's id belongs to the answer to fetch it, which needs it. Nothing was changed."
+        return "Enter a generation id for the decision to download it, and for no other. Nothing was changed."
     return None
 
 

@@ -1,4 +1,4 @@
-"""What the process that drives the queue can tell beyond the queue, where the dashboard runs inside it."""
+"""The state of a driver in this process that the queue does not contain: service times, waits and errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from batchkiln.worker.account_worker import AccountWorker
 
 @dataclass(frozen=True, slots=True)
 class AccountLive:
-    """An account, as its worker knows it: what its slot waits for, what went wrong last, and what blocks it."""
+    """The state of an account's worker: the wait of its slot, the latest error, and the reason for a block."""
 
     wait: Wait | None
     last_error: str | None
@@ -23,26 +23,26 @@ class AccountLive:
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """All that was known at a moment: the service time of the profiles in use, and the accounts by their id."""
+    """The state of a driver: the service time by profile, and the accounts by id."""
 
     times: Mapping[str, datetime] = field(default_factory=dict)
     accounts: Mapping[int, AccountLive] = field(default_factory=dict)
 
 
 class DriverProbe:
-    """Looks at a driver in this process; changes nothing of it."""
+    """Reads the state of a driver in this process."""
 
     def __init__(self, driver: Engine) -> None:
-        """Look at this one."""
+        """Read from this driver."""
         self._driver = driver
 
     @property
     def meter(self) -> RequestMeter:
-        """How long the service's replies took."""
+        """The durations and the statuses of the service's replies."""
         return self._driver.meter
 
     def live_state(self) -> LiveState:
-        """Return what is known now; for the event loop's thread, which alone reads the services' clocks."""
+        """Return the current state. Call it in the event loop's thread only, because it reads the services' clocks."""
         clocks = {name: service.clock for name, service in self._driver.services.items()}
         return LiveState(
             times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},

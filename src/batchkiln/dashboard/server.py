@@ -1,4 +1,4 @@
-"""The dashboard as a server on loopback."""
+"""The dashboard's HTTP server on loopback."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -37,18 +37,18 @@ _STATIC: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ServedDashboard:
-    """A dashboard that is served. Its links let in whoever has them: they are for the person who started it."""
+    """A running dashboard. Its links grant access, so they are only for the person who started it."""
 
     url: str
     access: Access
 
     @property
     def link(self) -> str:
-        """The link with the token."""
+        """The link with the access token."""
         return f"{self.url}/?{self.access.query}"
 
     def one_time_link(self) -> str:
-        """Return a link that works once, for a browser's command line."""
+        """Return a link that works once, for the command line of a browser."""
         return f"{self.url}/?{self.access.one_time_query()}"
 
 
@@ -61,9 +61,9 @@ async def serving_dashboard(
     driver: DriverProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
 ) -> AsyncIterator[ServedDashboard]:
-    """Serve the dashboard of a queue; without a port, at the usual one or else at any.
+    """Serve the dashboard of a queue. Without a port, use the default port, or a free one if that is taken.
 
-    Raises `QueueUnusable` where no queue is, and `InputError` where the port cannot be had.
+    Raises `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available.
     """
     store = await Store.open_for_reading(queue)
     try:
@@ -92,14 +92,14 @@ async def _listen(runner: web.AppRunner, port: int | None) -> None:
             if number == wanted[-1]:
                 raise InputError(
                     f"the dashboard cannot be served at {HOST}:{number}: {error.strerror}; nothing was changed. "
-                    "Name another port with --port"
+                    "Choose another port with --port"
                 ) from error
         else:
             return
 
 
 def application(context: Context) -> web.Application:
-    """Return the dashboard's application."""
+    """Return the web application of the dashboard."""
     app = web.Application(middlewares=[error_pages, authorize], client_max_size=FORM_MAX_BYTES)
     app[CONTEXT] = context
     app.on_response_prepare.append(add_headers)

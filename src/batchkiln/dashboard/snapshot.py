@@ -1,4 +1,4 @@
-"""The queue at a moment, as the pages show it: the overview, each account's slot and windows, and the headline."""
+"""The state of the queue at one moment, for the pages: the overview, the accounts with their limits, the headline."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _NEARLY_FULL: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """How much of a window is used. `window` is the limit's name in the configuration."""
+    """The usage of a limit. `window` is the limit's name in the configuration."""
 
     window: str
     name: str
@@ -37,25 +37,25 @@ class Gauge:
 
     @property
     def text(self) -> str:
-        """Give the numbers as a person reads them."""
+        """The usage and the limit as text."""
         if self.is_bytes:
             return f"{self.used // MIB:,} / {self.limit // MIB:,} MiB"
         return f"{self.used:,} / {self.limit:,}"
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """The used share, from 0 to 1."""
         return min(1.0, self.used / self.limit) if self.limit else 1.0
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether little is left."""
+        """Whether at least 90 % is used."""
         return self.share >= _NEARLY_FULL
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One account: its gauges, what has its slot or what it waits for, and what a person has to mend."""
+    """One account: its gauges, its active items, its wait, and its errors."""
 
     view: AccountView
     credits: Gauge | None
@@ -68,23 +68,23 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """Profile and account."""
+        """The account's name as PROFILE/ACCOUNT."""
         return f"{self.view.summary.profile}/{self.view.summary.name}"
 
     @property
     def is_busy(self) -> bool:
-        """Whether the service is at work for it."""
+        """Whether the slot has an item that the service is still working on."""
         return any(entry.state is not ItemState.DOWNLOADING for _, entry in self.under_way)
 
     @property
     def waits_for(self) -> str:
-        """Say what it waits for; empty where a person would not wonder."""
+        """The reason for the wait as text, or empty if it is not worth showing."""
         return REASONS[self.wait.reason] if self.wait is not None and self.wait.is_worth_saying else ""
 
 
 @dataclass(frozen=True, slots=True)
 class PageSnapshot:
-    """All that the live parts of the pages show."""
+    """The content of the live parts of the pages."""
 
     overview: Overview
     slots: tuple[Slot, ...]
@@ -92,7 +92,7 @@ class PageSnapshot:
 
     @property
     def is_moving(self) -> bool:
-        """Whether something is under way, whose age grows."""
+        """Whether the page shows the age of an active item."""
         return any(slot.under_way for slot in self.slots)
 
 
@@ -100,7 +100,7 @@ _PERSON_WAITS: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
 
 
 class Level(StrEnum):
-    """Whether a person is needed."""
+    """How urgently a person is needed."""
 
     FINE = "fine"
     LOOK = "status"
@@ -109,7 +109,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The one line that a person reads first, and what it is about."""
+    """The first line of a page, with its details."""
 
     level: Level
     text: str
@@ -119,7 +119,7 @@ class Headline:
 def read_snapshot(
     reader: Reader, config: Config, machine_now: datetime, live: LiveState, job: str | None = None
 ) -> PageSnapshot:
-    """Read one job, or those at work and the newest, from one snapshot. Raises `InputError` for an unknown job."""
+    """Read one job, or the unfinished and the newest jobs, from one snapshot. Raises `InputError` if it is unknown."""
     names, is_all = ([job], False) if job is not None else _names(reader)
     overview = read_overview(reader, config, names, machine_now, live.times)
     is_driven = overview.lease is not None
@@ -131,7 +131,7 @@ def read_snapshot(
 
 
 def _names(reader: Reader) -> tuple[list[str], bool]:
-    """Return the jobs to show, the newest first: those at work, then others, as far as there is room."""
+    """Return up to `JOBS_SHOWN` jobs, unfinished jobs before others, sorted from newest to oldest; and whether all."""
     every = list(reversed(reader.jobs.names()))
     if len(every) <= JOBS_SHOWN:
         return every, True
@@ -156,7 +156,7 @@ def _slot(
     if account_live is not None and account_live.wait is not None:
         wait = account_live.wait
     elif wait is not None and not is_driven and wait.until is None and wait.reason not in _PERSON_WAITS:
-        wait = None  # nothing is under way that could be waited for, unless somebody drives
+        wait = None  # without a running process, nothing waits
     gauges = tuple(_gauges(view, view.limits, status)) if view.limits and status else ()
     return Slot(
         view=view,
@@ -193,22 +193,22 @@ def _gauges(view: AccountView, limits: Limits, status: AccountStatus) -> Iterato
 
 
 def headline(now: PageSnapshot) -> Headline:
-    """Say in one line whether a person is needed, and for what."""
+    """Return the headline: whether a person is needed, and for what."""
     needs = tuple(_needs(now))
     if needs:
         return Headline(
-            Level.HELP, needs[0] if len(needs) == 1 else f"{len(needs)} things need you", needs[1:] and needs
+            Level.HELP, needs[0] if len(needs) == 1 else f"{len(needs)} problems need you", needs[1:] and needs
         )
     bad = sum(view.summary.items[state] for view in now.overview.jobs for state in _ENDED_BADLY)
     text = _progress_text(now)
     if bad:
-        more = f"{plural(bad, 'item')} failed, rejected or expired: nothing is lost by waiting"
+        more = f"{plural(bad, 'item')} failed, rejected or expired. You can retry them at any time"
         return Headline(Level.LOOK, text, (more,))
     return Headline(Level.FINE, text)
 
 
 def _needs(now: PageSnapshot) -> Iterator[str]:
-    """Give what stays as it is, or is lost, unless a person acts."""
+    """Yield the problems that only a person can solve."""
     for slot in now.slots:
         if slot.blocked is not None:
             yield f"The account {slot.name} cannot work: {slot.blocked}"
@@ -216,18 +216,18 @@ def _needs(now: PageSnapshot) -> Iterator[str]:
             yield misunderstanding(entry, slot.name)
     for view in now.overview.jobs:
         if held := view.summary.items[ItemState.HELD]:
-            verb = "is held and waits" if held == 1 else "are held and wait"
-            yield f"{plural(held, 'item')} of {view.summary.name} {verb} for you"
+            verb = "is held and needs" if held == 1 else "are held and need"
+            yield f"{plural(held, 'item')} of {view.summary.name} {verb} your decision"
         for warning in alerts_of(view):
             yield f"{view.summary.name}: {warning}"
     left = _left(now)
     if left and now.overview.lease is None:
         verb = "is" if left == 1 else "are"
-        yield f"No process drives this queue, and {plural(left, 'item')} {verb} left: `batchkiln work` drives it"
+        yield f"No process runs this queue, and {plural(left, 'item')} {verb} left: `batchkiln work` starts one"
 
 
 def _left(now: PageSnapshot) -> int:
-    """Count the items that a driver would move on."""
+    """Return the number of items that a run would continue."""
     return sum(
         view.summary.items[state]
         for view in now.overview.jobs
@@ -237,16 +237,16 @@ def _left(now: PageSnapshot) -> int:
 
 
 def _progress_text(now: PageSnapshot) -> str:
-    """Say how it goes where nobody is needed."""
+    """Return the progress of the queue as text."""
     jobs = now.overview.jobs
     if not jobs:
         return "The queue is empty"
     if not _left(now):
         paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
-        return f"All that is left is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
+        return f"All remaining work is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
     ends = [view.estimated_end_at for view in jobs if not view.summary.is_finished]
     known = [at for at in ends if at is not None]
-    end = f"; ends about {format_minute(max(known))}" if known and len(known) == len(ends) else ""
+    end = f"; estimated end {format_minute(max(known))}" if known and len(known) == len(ends) else ""
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_worth_saying]
     if any(slot.is_busy for slot in now.slots) or not waits:
         return f"Working: {plural(_left(now), 'item')} left{end}"

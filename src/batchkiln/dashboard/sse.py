@@ -1,4 +1,4 @@
-"""Server-sent events: the parts of a live page that have changed, once a second at most."""
+"""Server-sent events with the changed parts of a live page, at most once a second."""
 
 from typing import Final
 
@@ -14,22 +14,22 @@ log = structlog.get_logger()
 
 TICK_SECONDS: Final = 1.0
 IDLE_TICKS: Final = 5
-"""After so many ticks a part is rendered although the queue has no news: waits end, and days begin."""
+"""The number of ticks after which parts are rendered without a change in the queue, because waits and days end."""
 
 STREAMS_MAX: Final = 32
 
-_PageKey = tuple[str | None, str | None]  # a job's page, an item's, or the overview
+_PageKey = tuple[str | None, str | None]  # the job and the item of a page; both are None for the overview
 
 
 async def events(request: web.Request) -> web.StreamResponse:
-    """Tell a page what has changed, until it is closed or the dashboard ends."""
+    """Send the changed parts of a page until it is closed or the dashboard ends."""
     context = context_of(request)
     if context.streams >= STREAMS_MAX:
-        raise web.HTTPServiceUnavailable(text="Too many pages are open.\n", headers={"Retry-After": "60"})
+        raise web.HTTPServiceUnavailable(text="Too many dashboard pages are open.\n", headers={"Retry-After": "60"})
     of = (request.query.get("job"), request.query.get("item"))
     context.streams += 1
     try:
-        sent, is_moving = await _changed(context, of, {})  # what is not there is told before the stream begins
+        sent, is_moving = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
         try:
@@ -37,7 +37,7 @@ async def events(request: web.Request) -> web.StreamResponse:
             await _follow(context, response, of, sent, is_moving=is_moving)
         except ConnectionResetError:
             raise  # the page was closed
-        except Exception as error:  # noqa: BLE001  a second answer cannot be given: the page asks again, and is told
+        except Exception as error:  # noqa: BLE001  the response has started; the page reconnects and gets the error
             log.warning("dashboard_stream_failed", error=type(error).__name__)
     finally:
         context.streams -= 1
@@ -57,11 +57,13 @@ async def _follow(
             continue
         changed, is_moving = await _changed(context, of, sent)
         sent |= changed
-        await response.write(_message(changed))  # also without news: a page that hears nothing knows that it is alone
+        await response.write(
+            _message(changed)
+        )  # also without a change: a page without messages shows that it is not connected
 
 
 async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
-    """Return the parts that differ from what was sent, and whether something on the page grows older."""
+    """Return the parts that differ from those already sent, and whether the page shows ages."""
     job, item = of
     if job is not None and item is not None:
         parts, is_moving = await item_sections(context, job, item), False

@@ -93,7 +93,7 @@ def test_what_is_done_later_is_added(workspace: Workspace) -> None:
 
     assert (nothing.exit, first.exit, later.exit) == (3, 0, 0)
     assert "no file yet" in nothing.out
-    assert "exports/foxes/jsonl (4 new, 2 there already)" in later.out
+    assert "exports/foxes/jsonl (4 new, 2 unchanged)" in later.out
     tables = (workspace.folder / "exports/foxes/jsonl").glob("*.jsonl")
     rows = [json.loads(line) for table in tables for line in table.read_text("utf-8").splitlines()]
     assert sorted(row["item"] for row in rows) == [f"fox-{number}" for number in range(1, 7)]

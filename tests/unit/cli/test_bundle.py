@@ -161,7 +161,7 @@ def test_an_item_that_was_never_sent_has_a_bundle(queue: QueueFile, tmp_path: Pa
 
     files = bundle(queue, Config({}, "local"), tmp_path / "support.zip")
 
-    assert "none: it was never sent" in files["README.txt"].decode()
+    assert "none: the item was never sent" in files["README.txt"].decode()
     assert json.loads(files["configuration.json"]) == {"profile": "elsewhere", "configured": False}
 
 

@@ -126,7 +126,7 @@ def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]
 
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "To go on" in captured.err
+    assert "To resume" in captured.err
 
 
 def test_a_manifest_from_standard_input_is_gone_on_with_by_work() -> None:

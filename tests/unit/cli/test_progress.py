@@ -64,7 +64,7 @@ def drawn(shown: ProgressState) -> str:
         "credits today 620/2,000",
         "creates 3/10",
         "reads 14/60",
-        "ends about 2030-01-02 12:00 UTC",
+        "estimated end: 2030-01-02 12:00 UTC",
     ],
 )
 def test_the_display_tells_each_figure(piece: str) -> None:

@@ -1,10 +1,10 @@
-// Replaces the parts of a page that the server says have changed. Without it the pages are whole, and stand still.
+// Replaces the changed parts of a page by server-sent events. Without this script the pages are complete but static.
 "use strict";
 
 const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
-const deferred = new Map(); // parts that wait until nobody is copying from them
+const deferred = new Map(); // parts to replace after the person has ended a text selection in them
 let source = null;
 let lastMessageAt = 0;
 
@@ -22,7 +22,7 @@ function replacePart(name, html) {
   const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const strip = part.querySelector(".strip");
   const scrolled = strip ? strip.scrollLeft : 0;
-  part.innerHTML = html; // the server's own template, in which everything foreign is escaped
+  part.innerHTML = html; // rendered by the server, which escapes all data
   if (focused !== null) {
     const again = part.querySelector(`a[href="${CSS.escape(focused)}"]`);
     if (again) {
@@ -65,7 +65,7 @@ function connect() {
   };
 }
 
-// A tunnel may lose its other end without a word; the server says something every five seconds.
+// A tunnel can lose its connection without an error. The server sends a message at least every five seconds.
 function checkConnection() {
   if (source && Date.now() - lastMessageAt > 20000) {
     setOffline(true);
@@ -74,7 +74,7 @@ function checkConnection() {
   }
 }
 
-// A hidden page lets go of its connection, of which a browser has six for a host.
+// A hidden page closes its connection, because a browser opens at most six per host.
 function connectWhileVisible() {
   if (document.hidden && source) {
     source.close();
