@@ -32,7 +32,7 @@ async def _ask_again(common: Common, account: str | None) -> ExitStatus:
         print_result("There is nothing to ask again: every reply was understood, and no account has to wait.")
     else:
         for each in asked:
-            print_result(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is asked again.")
+            print_result(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is requested again.")
         for name in ended:
             print_result(
                 f"{name}: ended the wait that the service requested. Restart a process that is already waiting."

@@ -21,7 +21,7 @@ class Command(click.Command):
     is_server: ClassVar[bool] = False
 
     def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:  # noqa: ANN401  click's own signature
-        """Take click's arguments, and `example` with one command line per line."""
+        """Initialize with click's arguments; `example` has one command line per line."""
         super().__init__(*args, **kwargs)
         self.params += common_options(is_server=self.is_server)
         self.example = example

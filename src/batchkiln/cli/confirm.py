@@ -47,7 +47,7 @@ async def ask_before_spending(
     """
     from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  as above
     from batchkiln.planning.quotes import QuoteOptions  # noqa: PLC0415  as above
-    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  only where it is asked
+    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  slow to import, and only needed for the question
 
     store, setting = queue.writer, queue.setting
     manner = QuoteOptions(setting.surroundings, note=RequestLog(store, setting).note, is_alone=True)

@@ -214,7 +214,7 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    from batchkiln.cli.status_text import SafeConsole  # noqa: PLC0415  Rich takes longer to import than the rest
+    from batchkiln.cli.status_text import SafeConsole  # noqa: PLC0415  Rich is slow to import
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = SafeConsole(stderr=True, soft_wrap=True)

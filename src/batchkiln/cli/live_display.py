@@ -54,7 +54,7 @@ def panel(state: ProgressState) -> RenderableType:
         if worker.wait is not None:
             lines.append(Text(f"  {worker.wait}", style="yellow"))
     if state.is_stopping:
-        lines.append(Text("  stopping: finishing the current request and files", style="yellow"))
+        lines.append(Text("  stopping: finishing the current work", style="yellow"))
     elif state.estimated_end_at is not None:
         lines.append(Text(f"  estimated end: {format_minute(state.estimated_end_at)}", style="dim"))
     return Group(*lines)

@@ -115,9 +115,9 @@ class RefreshBackoff:
         """Start with a pause of `first_seconds`."""
         self._first_seconds = self._seconds = first_seconds
 
-    def next(self, *, is_moving: bool) -> float:
+    def next(self, *, has_active_items: bool) -> float:
         """Return the seconds until the next redraw: 0 while items are active, then doubling, then infinite."""
-        if is_moving:
+        if has_active_items:
             self._seconds = self._first_seconds
             return 0.0
         seconds, self._seconds = self._seconds, self._seconds * 2

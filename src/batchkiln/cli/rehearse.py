@@ -49,7 +49,7 @@ def rehearse(
 def _rehearse(
     common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
 ) -> ExitStatus:
-    # Both take longer to import than `status` to run.
+    # These imports take longer than a whole `status` command.
     from batchkiln.api.app_context import AppContext  # noqa: PLC0415
     from batchkiln.logs import configure_logging  # noqa: PLC0415
     from batchkiln.rehearsal.simulation import RehearsalOptions  # noqa: PLC0415
@@ -94,7 +94,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def _print_result(result: "RehearsalResult", common: Common, *, level: str, seed: int) -> None:
-    from batchkiln.cli.rehearsal_report import rehearsal_document, show_rehearsal  # noqa: PLC0415  Rich, at the end
+    from batchkiln.cli.rehearsal_report import rehearsal_document, show_rehearsal  # noqa: PLC0415  Rich is slow to import
 
     if common.is_json:
         print_json(rehearsal_document(result, level=level, seed=seed))

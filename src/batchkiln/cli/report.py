@@ -49,7 +49,7 @@ def report(common: Common, job: str, target: Path | None, page_size: int | None)
 
 
 async def _report(common: Common, job: str, target: Path, page_size: int | None) -> ExitStatus:
-    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
+    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  slow to import, and not needed for --help
 
     config = common.load_config()
     async with open_reader(common.queue) as queue:
@@ -75,7 +75,7 @@ def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow
 async def _add_all(
     queue: QueueReader, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], shows_progress: bool
 ) -> None:
-    """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
+    """Add all items to the report in chunks, each from a separate snapshot. Items enqueued later are left out."""
     job, total = view.summary.name, view.summary.total
     last_id = taken = 0
     while taken < total:

@@ -70,4 +70,4 @@ def _check_confirmed(item: str, confirm: str | None) -> None:
             )
         confirm = click.prompt(f"Type the item's id ({item}) to continue", err=True)
     if confirm != item:
-        raise InputError(f"{confirm!r} is not {item!r}; nothing was changed")
+        raise InputError(f"the confirmation {confirm!r} is not the item's id {item!r}; nothing was changed")

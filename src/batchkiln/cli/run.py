@@ -59,7 +59,7 @@ class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic befor
 UNTIL = UntilType()
 
 
-def driving_options(function: F) -> F:
+def run_control_options(function: F) -> F:
     """Add the options for the end, the cost and the display of a run."""
     for option in (
         click.option("--dashboard", "has_dashboard", is_flag=True, help="Also serve the dashboard during the run."),
@@ -87,7 +87,7 @@ def driving_options(function: F) -> F:
     logs=True,
 )
 @MANIFESTS
-@driving_options
+@run_control_options
 @on_change_options
 def run(
     common: Common,
@@ -174,7 +174,7 @@ async def _applied(
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
 @click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
-@driving_options
+@run_control_options
 def work(
     common: Common,
     *,

@@ -83,13 +83,13 @@ class RunDisplay:
             await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
             news = self._driver.news.next()  # before reading, so that no change is missed
             await self._print_events()
-            is_moving = False
+            has_active_items = False
             if display is not None and not ended.is_set():
                 state = await self._state()
                 display.show(state, ticker.monotonic())
-                is_moving = bool(state.under_way)
+                has_active_items = bool(state.under_way)
             if not ended.is_set():
-                await ticker.sleep_until(ticker.monotonic() + backoff.next(is_moving=is_moving), news)
+                await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
                 backoff.heard(is_news=news.is_set())
 
     async def _print_events(self) -> None:

@@ -28,7 +28,7 @@ class ServeGroup(ServeCommand, click.Group):
     """A group of these commands. `default_command` runs if the first argument is not the name of a command."""
 
     def __init__(self, *args: Any, default_command: str | None = None, **kwargs: Any) -> None:  # noqa: ANN401
-        """Take click's arguments, and the default command."""
+        """Initialize with click's arguments and the default command."""
         super().__init__(*args, **kwargs)
         self.default_command = default_command
 

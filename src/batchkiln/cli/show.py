@@ -82,7 +82,7 @@ def item_lines(report: ItemReport) -> Iterator[str]:
     for attempt in detail.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
     if detail.arrival is not None:
-        # The counts beside it are the whole manifest's, and `enqueue` has report them.
+        # The event's counts are left out, because they describe the whole manifest.
         manifest = sanitize(str(detail.arrival.detail.get("manifest", "")))
         yield f"  {format_second(detail.arrival.at)}  {detail.arrival.kind}  {manifest}".rstrip()
     for event in detail.events:

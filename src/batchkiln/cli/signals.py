@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from batchkiln.cli.output import print_status
 from batchkiln.cli.streams import ignore_closed_output
 
-_FIRST = (
-    "Stopping: finishing the current request and files, and starting nothing new. A second signal stops immediately."
-)
+_FIRST = "Stopping: finishing the current work, and starting nothing new. A second signal stops immediately."
 
 
 class Signals:

@@ -24,7 +24,7 @@ class SafeConsole(Console):
     """A console for untrusted text: without markup, highlighting, emoji and control characters."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  rich's own
-        """Take rich's settings."""
+        """Initialize with rich's settings."""
         super().__init__(highlight=False, markup=False, emoji=False, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

@@ -21,7 +21,7 @@ from batchkiln.cli.enqueue import applied_document
 from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_status
-from batchkiln.cli.run import driving_options
+from batchkiln.cli.run import run_control_options
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.signals import Signals, handle_signals
 from batchkiln.cli.streams import ignore_closed_output
@@ -96,7 +96,7 @@ class QueueSink:
 )
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--once", "is_once", is_flag=True, help="Run the manifests that are in the folder now, then stop.")
-@driving_options
+@run_control_options
 def watch(
     common: Common,
     folder: Path,

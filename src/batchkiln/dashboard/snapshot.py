@@ -60,7 +60,7 @@ class Slot:
     view: AccountView
     credits: Gauge | None
     gauges: tuple[Gauge, ...]
-    under_way: tuple[tuple[str, UnderWay], ...]  # with the job of each
+    under_way: tuple[tuple[str, UnderWay], ...]  # each with the name of its job
     wait: Wait | None
     last_error: str | None
     blocked: str | None
@@ -88,10 +88,10 @@ class PageSnapshot:
 
     overview: Overview
     slots: tuple[Slot, ...]
-    is_all: bool  # whether every job of the queue is in it
+    is_all: bool  # whether it contains every job of the queue
 
     @property
-    def is_moving(self) -> bool:
+    def shows_ages(self) -> bool:
         """Whether the page shows the age of an active item."""
         return any(slot.under_way for slot in self.slots)
 
@@ -178,26 +178,32 @@ def _slot(
 def _credits(view: AccountView) -> Gauge | None:
     if view.limits is None:
         return None
-    return Gauge("credits_per_day", "Credits, day", view.usage.credits, view.limits.credits_per_day)
+    return Gauge("credits_per_day", "Credits today", view.usage.credits, view.limits.credits_per_day)
 
 
 def _gauges(view: AccountView, limits: Limits, status: AccountStatus) -> Iterator[Gauge]:
     usage, minute = view.usage, status.minute
-    yield Gauge("creates_per_minute", "Creates, minute", minute.creates, limits.creates_per_minute)
-    yield Gauge("reads_per_minute", "Reads, minute", minute.reads, limits.reads_per_minute)
-    yield Gauge("requests_per_minute_per_ip", "Machine, minute", minute.machine, limits.requests_per_minute_per_ip)
-    yield Gauge("creates_per_day", "Creates, day", usage.creates, limits.creates_per_day)
-    yield Gauge("reads_per_day", "Reads, day", usage.reads, limits.reads_per_day)
-    yield Gauge("upload_files_per_day", "Files, day", usage.upload_files, limits.upload_files_per_day)
-    yield Gauge("upload_bytes_per_day", "Uploads, day", usage.upload_bytes, limits.upload_bytes_per_day, is_bytes=True)
+    yield Gauge("creates_per_minute", "Creates this minute", minute.creates, limits.creates_per_minute)
+    yield Gauge("reads_per_minute", "Reads this minute", minute.reads, limits.reads_per_minute)
+    yield Gauge(
+        "requests_per_minute_per_ip", "All requests this minute", minute.machine, limits.requests_per_minute_per_ip
+    )
+    yield Gauge("creates_per_day", "Creates today", usage.creates, limits.creates_per_day)
+    yield Gauge("reads_per_day", "Reads today", usage.reads, limits.reads_per_day)
+    yield Gauge("upload_files_per_day", "Files uploaded today", usage.upload_files, limits.upload_files_per_day)
+    yield Gauge(
+        "upload_bytes_per_day", "Uploaded today", usage.upload_bytes, limits.upload_bytes_per_day, is_bytes=True
+    )
 
 
 def headline(now: PageSnapshot) -> Headline:
     """Return the headline: whether a person is needed, and for what."""
-    needs = tuple(_needs(now))
-    if needs:
+    problems = tuple(_open_problems(now))
+    if problems:
         return Headline(
-            Level.HELP, needs[0] if len(needs) == 1 else f"{len(needs)} problems need you", needs[1:] and needs
+            Level.HELP,
+            problems[0] if len(problems) == 1 else f"{len(problems)} problems need your attention",
+            problems[1:] and problems,
         )
     bad = sum(view.summary.items[state] for view in now.overview.jobs for state in _ENDED_BADLY)
     text = _progress_text(now)
@@ -207,7 +213,7 @@ def headline(now: PageSnapshot) -> Headline:
     return Headline(Level.FINE, text)
 
 
-def _needs(now: PageSnapshot) -> Iterator[str]:
+def _open_problems(now: PageSnapshot) -> Iterator[str]:
     """Yield the problems that only a person can solve."""
     for slot in now.slots:
         if slot.blocked is not None:

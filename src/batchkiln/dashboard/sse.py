@@ -29,12 +29,12 @@ async def events(request: web.Request) -> web.StreamResponse:
     of = (request.query.get("job"), request.query.get("item"))
     context.streams += 1
     try:
-        sent, is_moving = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
+        sent, shows_ages = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
         try:
             await response.write(_message(sent))
-            await _follow(context, response, of, sent, is_moving=is_moving)
+            await _follow(context, response, of, sent, shows_ages=shows_ages)
         except ConnectionResetError:
             raise  # the page was closed
         except Exception as error:  # noqa: BLE001  the response has started; the page reconnects and gets the error
@@ -45,7 +45,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def _follow(
-    context: Context, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, is_moving: bool
+    context: Context, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, shows_ages: bool
 ) -> None:
     ticker, ticks = ServiceClock(), 0
     version = await context.store.data_version()
@@ -53,9 +53,9 @@ async def _follow(
         await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, context.stopping)
         ticks += 1
         known, version = version, await context.store.data_version()
-        if version == known and not is_moving and ticks % IDLE_TICKS:
+        if version == known and not shows_ages and ticks % IDLE_TICKS:
             continue
-        changed, is_moving = await _changed(context, of, sent)
+        changed, shows_ages = await _changed(context, of, sent)
         sent |= changed
         await response.write(
             _message(changed)
@@ -66,11 +66,11 @@ async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tupl
     """Return the parts that differ from those already sent, and whether the page shows ages."""
     job, item = of
     if job is not None and item is not None:
-        parts, is_moving = await item_sections(context, job, item), False
+        parts, shows_ages = await item_sections(context, job, item), False
     else:
         parts, now = await sections(context, job)
-        is_moving = now.is_moving
-    return {name: html for name, html in parts.items() if sent.get(name) != html}, is_moving
+        shows_ages = now.shows_ages
+    return {name: html for name, html in parts.items() if sent.get(name) != html}, shows_ages
 
 
 def _message(parts: dict[str, str]) -> bytes:

@@ -39,7 +39,7 @@ def test_it_shows_the_queue_until_a_signal(workspace: Workspace, number: signal.
     result = finished(process)
 
     assert "foxes" in page
-    assert "No process drives this queue" in page
+    assert "No process runs this queue" in page
     assert (result.exit, result.out) == (0, "")
 
 

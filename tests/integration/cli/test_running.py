@@ -165,7 +165,7 @@ def test_the_first_signal_saves_and_tells_how_to_resume(
     result = finished(process)
 
     assert result.exit == status
-    assert "finishing the current request" in result.err
+    assert "finishing the current work" in result.err
     assert f"batchkiln run {manifest} --json" in result.err
     assert json.loads(result.out.splitlines()[-1])["exit"] == status
     workspace.configure("profiles:\n  local:\n    time_scale: 600\n")

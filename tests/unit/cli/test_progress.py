@@ -163,22 +163,22 @@ def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:
 def test_a_still_picture_is_drawn_ever_more_rarely_and_then_only_with_news() -> None:
     backoff = RefreshBackoff(0.25)
 
-    seconds = [backoff.next(is_moving=False) for _ in range(12)]
+    seconds = [backoff.next(has_active_items=False) for _ in range(12)]
 
     assert seconds[:3] == [0.25, 0.5, 1.0]
     assert sum(second for second in seconds if second != inf) < 2 * LONGEST_PAUSE_SECONDS
     assert seconds[-3:] == [inf, inf, inf]
 
 
-@pytest.mark.parametrize("is_moving", [True, False])
-def test_a_picture_with_something_to_see_is_drawn_often_again(*, is_moving: bool) -> None:
+@pytest.mark.parametrize("has_active_items", [True, False])
+def test_a_picture_with_something_to_see_is_drawn_often_again(*, has_active_items: bool) -> None:
     backoff = RefreshBackoff(0.25)
-    while backoff.next(is_moving=False) != inf:
+    while backoff.next(has_active_items=False) != inf:
         pass
 
-    if is_moving:
-        assert backoff.next(is_moving=True) == 0.0
+    if has_active_items:
+        assert backoff.next(has_active_items=True) == 0.0
     else:
         backoff.heard(is_news=True)
 
-    assert backoff.next(is_moving=False) == 0.25
+    assert backoff.next(has_active_items=False) == 0.25
