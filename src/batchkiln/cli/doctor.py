@@ -41,7 +41,7 @@ _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 )
 @click.option("--yes", "assume_yes", is_flag=True, help="Accept the price of that picture without a question.")
 def doctor(common: Common, *, is_probing: bool, is_paid: bool, assume_yes: bool) -> ExitStatus:
-    """Check the configuration, the API keys, the service, the clock, the disk and the queue. Costs no credits.
+    """Check the configuration, the API keys, the service, the clock, the disk and the queue, at no cost.
 
     Each line is ok, warn or fail, with the next step. It works without a network, without a queue, and with an invalid
     configuration, and reports checks that were not possible. With --probe it sends a few more requests. It first prints
