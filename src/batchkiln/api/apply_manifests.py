@@ -67,7 +67,7 @@ async def apply_manifests(
     `agreed` are the digests of what a person saw of them, by path: nothing else is enqueued. With `catalogue_of` the
     items are held against the catalogue of their service.
 
-    Raises `InputError` with all mistakes of the first wrong manifest.
+    Raise `InputError` with all mistakes of the first wrong manifest.
     """
     if len(paths) != len(set(paths)):
         raise InputError("the same manifest is named twice")
@@ -96,7 +96,7 @@ async def apply_manifests(
 
 
 async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
-    """Give a manifest with its profile, and the catalogue of the account that its prices are asked of."""
+    """Return a manifest with its profile, and the catalogue of the account that its prices are asked of."""
     manifest, profile = found
     if catalogue_of is None:
         return ReadManifest(manifest, profile)
@@ -118,7 +118,7 @@ def scope_of(applied: Sequence[Applied]) -> Scope:
 async def check_output_folder(setting: AppContext, path: str) -> None:
     """Refuse a manifest whose results could not be written, before anything of it is enqueued.
 
-    Raises `InputError`, also for mistakes in the manifest's header.
+    Raise `InputError`, also for mistakes in the manifest's header.
     """
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
     try:
@@ -130,7 +130,7 @@ async def check_output_folder(setting: AppContext, path: str) -> None:
 def read_manifest(
     setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
-    """Open a manifest, and find the profile that it is for. Raises `InputError` for accounts or notifiers not there."""
+    """Open a manifest, and find the profile that it is for. Raise `InputError` for accounts or notifiers not there."""
     manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]

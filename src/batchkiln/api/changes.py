@@ -1,4 +1,4 @@
-"""What a person changes in a queue: first the question with its cost, then the change.
+"""Changes of a queue by a person: first the question with its cost, then the change.
 
 The commands and the dashboard use the same questions. Which time a change is recorded at is decided here alone.
 """
@@ -13,10 +13,9 @@ from typing import Final
 
 from batchkiln.clock import machine_now
 from batchkiln.core.errors import Diagnostic, InputError, command_arguments
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import WITH_SERVICE, ItemState
 from batchkiln.presentation.confirmations import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
 from batchkiln.store import (
-    IN_HAND,
     AskedAgain,
     CancelReport,
     Decision,
@@ -137,7 +136,7 @@ class Changes:
         `asked` is the item as the person saw it. Raise `ItemChangedError` where it has changed since: a person may
         think for minutes, while the item is sent and held again for what may be paid already (Law 2).
         """
-        is_in_hand = asked.item.state in IN_HAND
+        is_in_hand = asked.item.state in WITH_SERVICE
         with undriven(self._store.path) if is_in_hand else nullcontext():
             return await self._store.write(
                 _resolve,
@@ -176,7 +175,7 @@ def _resolve(
         reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
         remedy = f"`batchkiln show {command_arguments(job, item)}` tells how it stands now"
         raise ItemChangedError([Diagnostic(reason, remedy=remedy)])
-    is_undriven = asked.item.state in IN_HAND
+    is_undriven = asked.item.state in WITH_SERVICE
     return writer.resolve(
         job, item, decision, generation_id=generation_id, is_undriven=is_undriven, machine_now=machine_now
     )

@@ -67,7 +67,7 @@ def service_limits(limits: ClientLimits) -> "Limits":
     from batchkiln_service import Limits  # noqa: PLC0415  as above
 
     return Limits(
-        active_generations=limits.active_generations,
+        active_generations=1,  # the one slot of Law 4
         creates_per_minute=limits.creates_per_minute,
         creates_per_day=limits.creates_per_day,
         reads_per_minute=limits.reads_per_minute,
@@ -108,7 +108,7 @@ def embedded_folder(queue: Path, profile: Profile) -> Path:
 def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
     """Return what the accounts of the embedded service have left, also while it runs; before its first start, all.
 
-    Raises `InputError` for books that cannot be read.
+    Raise `InputError` for books that cannot be read.
     """
     from batchkiln_service import DatabaseError, open_account_admin  # noqa: PLC0415  as above
 

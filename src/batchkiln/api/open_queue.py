@@ -29,7 +29,7 @@ async def open_queue(
 
     `config` is a configuration file or its content; without it, the command's own rules find one. `profile` wins
     over a manifest's. Outputs and inputs are relative to `working_dir`, the current folder unless it is given.
-    Raises `InputError` for a wrong configuration, `QueueUnusable` and `QueueBusy` for a file that cannot serve.
+    Raise `InputError` for a wrong configuration, `QueueUnusable` and `QueueBusy` for a file that cannot serve.
     """
     use_standard_logging()
     setting = AppContext(

@@ -17,11 +17,10 @@ from batchkiln.api.run_result import RunResult
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.queue_types import Scope
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
-    ENDED_STATES,
     ApplyOptions,
     AskedAgain,
     CancelReport,
@@ -56,7 +55,7 @@ class Queue:
         self.writer = store
         self._beside: Store | None = None  # for changes while the other one is busy with driving
         self._changing = asyncio.Lock()
-        self._driver: Engine | None = None
+        self._engine: Engine | None = None
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
@@ -71,7 +70,7 @@ class Queue:
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
 
-        Applying again is safe: known items are left alone, new ones are added. Raises `InputError` with all
+        Applying again is safe: known items are left alone, new ones are added. Raise `InputError` with all
         mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
@@ -142,17 +141,17 @@ class Queue:
     async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
         """Hold the queue's lock for a drive of one's own making, as the commands do.
 
-        Raises `QueueInUse` where anybody drives the queue already.
+        Raise `QueueInUse` where anybody drives the queue already.
         """
-        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the scheduler
+        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
 
-        async with open_engine(self.writer, self.setting, control, command=command) as driver:
-            self._driver = driver
+        async with open_engine(self.writer, self.setting, control, command=command) as engine:
+            self._engine = engine
             try:
-                yield driver
+                yield engine
             finally:
-                self._driver = None
-                driver.announce()
+                self._engine = None
+                engine.announce()
 
     async def start(
         self,
@@ -164,7 +163,7 @@ class Queue:
         """Begin to drive, beside the caller: the jobs named, or whatever is in the queue.
 
         `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
-        spent; `forever` waits for more. Raises `QueueInUse` where anybody drives the queue already, and
+        spent; `forever` waits for more. Raise `QueueInUse` where anybody drives the queue already, and
         `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
@@ -195,9 +194,9 @@ class Queue:
         from batchkiln.api.run import Run  # noqa: PLC0415  slow to import, and only who drives needs them
         from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
 
-        async with self.driving(RunState(scope=scope), command="python") as driver:
+        async with self.driving(RunState(scope=scope), command="python") as engine:
             begun.set()
-            return await Run(driver, self.reader, wishes, jobs=jobs or None).run()
+            return await Run(engine, self.reader, wishes, jobs=jobs or None).run()
 
     async def join(self) -> RunResult:
         """Wait until the drive has ended by itself, and tell what it has come to; raise what ended it otherwise."""
@@ -217,9 +216,9 @@ class Queue:
         """
         if self._task is None:
             return None
-        if self._driver is not None:
-            self._driver.control.stop()
-            self._driver.announce()
+        if self._engine is not None:
+            self._engine.control.stop()
+            self._engine.announce()
         return await self.join()
 
     async def run(
@@ -270,7 +269,7 @@ class Queue:
     async def wait_job(self, job: str) -> JobView:
         """Wait until nothing of a job can change any more without a person, whoever drives the queue.
 
-        Raises `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
+        Raise `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
         """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
@@ -284,14 +283,14 @@ class Queue:
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))
-                if summary.state in ENDED_STATES:
+                if summary.state in AT_REST:
                     return summary
         raise NoDriver(
             f"{job}/{item} is {summary.state}, and nobody drives {self.setting.queue} any more; `start` goes on"
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
-        """Give the history's events as they come, from now on, or those behind an event's id.
+        """Yield the history's events as they come, from now on, or those behind an event's id.
 
         Ends when nobody drives the queue any more and all is told.
         """
@@ -304,7 +303,7 @@ class Queue:
                         yield event
 
     async def results(self, job: str) -> AsyncGenerator[ItemSummary]:
-        """Give each item of a job when it has ended or needs a person; first those that did so before.
+        """Yield each item of a job when it has ended or needs a person; first those that did so before.
 
         Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
         """
@@ -322,11 +321,11 @@ class Queue:
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Give a turn now and after each change, and a last one when nobody drives the queue any more."""
+        """Yield a turn now and after each change, and a last one when nobody drives the queue any more."""
         ticker = ServiceClock()
         while True:
-            if self._driver is not None:
-                news = self._driver.news.next()  # before looking, so that none is missed
+            if self._engine is not None:
+                news = self._engine.news.next()  # before looking, so that none is missed
                 yield
                 await news.wait()
                 continue
@@ -334,29 +333,29 @@ class Queue:
                 await self.join()  # it is closing what it had opened, or tells what ended it
             is_driven = await self.reader.read(_is_driven)
             yield
-            if not is_driven and self._driver is None:
+            if not is_driven and self._engine is None:
                 return
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, asyncio.Event())
 
     # --- looking ---
 
     async def status(self, job: str) -> JobView:
-        """Tell how far a job has come, and when it will end."""
+        """Return how far a job has come, and when it will end."""
         return (await self._overview([job])).jobs[0]
 
     async def overview(self) -> Overview:
-        """Tell of all jobs, of what the accounts have used today, and of who drives the queue."""
+        """Return all jobs, the accounts' usage of today, and the process that drives the queue."""
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
-        services = self._driver.services if self._driver is not None else {}
+        services = self._engine.services if self._engine is not None else {}
         observed = {
             name: service.clock.now().instant for name, service in services.items() if service.clock.is_observed
         }
         return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Give a job's items in their order, page by page."""
+        """Yield a job's items in their order, page by page."""
         after = 0
         while page := await self.reader.read(_page, job, state, after):
             for item in page:
@@ -364,7 +363,7 @@ class Queue:
             after = page[-1].id
 
     async def show(self, job: str, item: str) -> ItemDetail:
-        """Tell all of one item: its request, attempts, files and history."""
+        """Return one item with its request, attempts, files and history."""
         return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
     # --- changing ---
@@ -409,12 +408,12 @@ class Queue:
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
-        """Give a connection for a change, one change at a time, and wake whoever drives the queue.
+        """Yield a connection for a change, one change at a time, and wake whoever drives the queue.
 
         While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            is_at_work = self._driver is not None and bool(self._driver.workers)
+            is_at_work = self._engine is not None and bool(self._engine.workers)
             if is_at_work and self._beside is None:
                 self._beside = await Store.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
@@ -430,6 +429,6 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
 
 
 def _is_driven(reader: Reader) -> bool:
-    """Tell whether a living process has written down that it drives the queue."""
+    """Return whether a living process holds the queue's lease."""
     held = reader.lease()
     return held is not None and held.is_alive

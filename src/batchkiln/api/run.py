@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Run:
     """Drives as wished. `jobs` are those that are to end; None means whatever is in the queue."""
 
-    def __init__(self, driver: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
-        """Use a driver whose scope is set, and a connection that only reads."""
-        self.driver = driver
+    def __init__(self, engine: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
+        """Run an engine whose scope is set, with a store that is open for reading."""
+        self.engine = engine
         self.wishes = wishes
         self.jobs = jobs
         self._reader = reader
@@ -34,63 +34,63 @@ class Run:
         async with self._tracing(), self._telling():  # also without work: an earlier drive may have left notices
             if self.wishes.is_forever or _has_work(before):
                 self._set_up(before)
-                await self.driver.run()
+                await self.engine.run()
         return await self._ending(before)
 
     async def overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read how the jobs stand, with the time that their services have told this drive."""
         observed = {
             name: service.clock.now().instant
-            for name, service in self.driver.services.items()
+            for name, service in self.engine.services.items()
             if service.clock.is_observed
         }
-        return await self._reader.read(read_overview, self.driver.setting.config, jobs, machine_now(), observed)
+        return await self._reader.read(read_overview, self.engine.setting.config, jobs, machine_now(), observed)
 
     def _telling(self) -> AbstractAsyncContextManager[None]:
-        if not self.driver.setting.config.notifiers:
+        if not self.engine.setting.config.notifiers:
             return nullcontext()
         from batchkiln.api.notify_runner import notifying  # noqa: PLC0415  only who is told needs it
 
-        return notifying(self.driver, self._reader)
+        return notifying(self.engine, self._reader)
 
     def _tracing(self) -> AbstractAsyncContextManager[None]:
-        traces = self.driver.setting.config.traces
+        traces = self.engine.setting.config.traces
         if traces is None:
             return nullcontext()
         from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  as above
 
-        return tracing(self.driver, self._reader, traces, wall=self.driver.setting.surroundings.wall, jobs=self.jobs)
+        return tracing(self.engine, self._reader, traces, wall=self.engine.setting.surroundings.wall, jobs=self.jobs)
 
     def _set_up(self, before: Overview) -> None:
-        control = self.driver.control
+        control = self.engine.control
         self.wishes.until.set_up(control, lambda: max((view.now for view in before.jobs), default=machine_now()))
         control.credits_left = self.wishes.max_credits
         control.waits_for_more = self.wishes.is_forever
 
     async def _ending(self, before: Overview) -> RunResult:
         after = await self.overview(self.jobs)
-        blocked = self.driver.control.blocked
+        blocked = self.engine.control.blocked
         return RunResult(
             views=after.jobs if self.jobs is not None else _touched(before, after),
             may_end_early=self.wishes.may_end_early,
             blocked=tuple(
                 (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
-                for worker in self.driver.workers
+                for worker in self.engine.workers
                 if worker.account_id in blocked
             ),
-            rests=tuple([(await next_due(worker)).reason for worker in self.driver.workers]),
-            did_anything=bool(self.driver.workers),
+            rests=tuple([(await next_due(worker)).reason for worker in self.engine.workers]),
+            did_anything=bool(self.engine.workers),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts
-                if view.summary.id in {worker.account_id for worker in self.driver.workers}
+                if view.summary.id in {worker.account_id for worker in self.engine.workers}
                 for entry in view.summary.misunderstood
             ),
         )
 
 
 def _has_work(overview: Overview) -> bool:
-    """Tell whether driving can change anything: a held item may have got its API key back."""
+    """Return whether driving can change anything: a held item may have got its API key back."""
     return any(
         not view.summary.is_finished or any(trouble.code == "key_missing" for trouble in view.summary.troubles)
         for view in overview.jobs

@@ -25,7 +25,7 @@ def new_service_client(
     """Return a client for one account of a profile's service; `keys` maps fingerprints to API keys, newest first.
 
     `base_url` is given apart, since a local service's address is known only once it runs. Clients that share
-    `mapping` share what the service's description teaches. Raises `InputError` for a base URL or key that cannot be
+    `mapping` share what the service's description teaches. Raise `InputError` for a base URL or key that cannot be
     used.
     """
     return client_type(

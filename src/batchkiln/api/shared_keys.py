@@ -52,7 +52,7 @@ class SharedKey:
 
 
 def shared_keys(profiles: Mapping[str, Profile], *, wanted: str | None = None) -> Iterator[SharedKey]:
-    """Give each key that stands under two names, in order; of one profile with the others, where one is `wanted`.
+    """Yield each key that stands under two names, in order; of one profile with the others, where one is `wanted`.
 
     A key that cannot be read is none: what needs it says so.
     """

@@ -53,16 +53,16 @@ async def _dashboard(common: Common, port: int | None, *, no_browser: bool) -> E
 
 
 @asynccontextmanager
-async def dashboard_during_run(driver: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
+async def dashboard_during_run(engine: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
     """Serve the dashboard while the block runs. If that fails, print the reason; the run continues without it."""
     async with AsyncExitStack() as stack:
         if is_wanted:
-            from batchkiln.dashboard.live_state import DriverProbe  # noqa: PLC0415  as above
+            from batchkiln.dashboard.live_state import EngineProbe  # noqa: PLC0415  as above
             from batchkiln.dashboard.server import serving_dashboard  # noqa: PLC0415  as above
 
             try:
                 served = await stack.enter_async_context(
-                    serving_dashboard(driver.store.path, driver.setting.config, driver=DriverProbe(driver))
+                    serving_dashboard(engine.store.path, engine.setting.config, engine=EngineProbe(engine))
                 )
             except (BatchkilnError, OSError) as error:
                 print_status(f"The run continues without a dashboard: {error}")

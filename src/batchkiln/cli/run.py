@@ -133,14 +133,14 @@ async def _run(
     with handle_signals() as signals:
         async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
             control = RunState()
-            async with queue.driving(control, command="run") as driver:
+            async with queue.driving(control, command="run") as engine:
                 newest = await queue.reader.read(lambda reader: reader.events.last_id())
                 applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
                 if mode.is_asking:
                     await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
-                active_run = Run(driver, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
-                async with dashboard_during_run(driver, is_wanted=mode.has_dashboard):
+                active_run = Run(engine, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
+                async with dashboard_during_run(engine, is_wanted=mode.has_dashboard):
                     return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()
 
 
@@ -195,9 +195,9 @@ async def _work(common: Common, run_options: RunOptions, *, has_dashboard: bool)
     with handle_signals() as signals:
         async with (
             opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
-            queue.driving(RunState(), command="work") as driver,
-            dashboard_during_run(driver, is_wanted=has_dashboard),
+            queue.driving(RunState(), command="work") as engine,
+            dashboard_during_run(engine, is_wanted=has_dashboard),
         ):
             newest = await queue.reader.read(lambda reader: reader.events.last_id())
-            active_run = Run(driver, queue.reader, run_options, jobs=None)
+            active_run = Run(engine, queue.reader, run_options, jobs=None)
             return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()

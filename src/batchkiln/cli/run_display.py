@@ -34,14 +34,14 @@ class RunDisplay:
         """Print events whose id is greater than `after_event`."""
         self._common = common
         self._run = active_run
-        self._driver = active_run.driver
+        self._engine = active_run.engine
         self._reader = reader
         self._signals = signals
         self._after_event = after_event
 
     async def run(self) -> ExitStatus:
         """Run to the end, print the summary, and return the exit status."""
-        self._signals.stop = self._driver.control.stop
+        self._signals.stop = self._engine.control.stop
         try:
             result = await self._run_with_display()
             return await self._print_end(replace(result, signal_status=self._signals.exit_status))
@@ -63,7 +63,7 @@ class RunDisplay:
                         return await self._run.run()
                     finally:
                         ended.set()
-                        self._driver.announce()
+                        self._engine.announce()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
 
@@ -81,7 +81,7 @@ class RunDisplay:
         ticker, backoff = ServiceClock(), RefreshBackoff(TICK_SECONDS)
         while not ended.is_set():
             await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
-            news = self._driver.news.next()  # before reading, so that no change is missed
+            news = self._engine.news.next()  # before reading, so that no change is missed
             await self._print_events()
             has_active_items = False
             if display is not None and not ended.is_set():
@@ -103,10 +103,10 @@ class RunDisplay:
     async def _state(self) -> ProgressState:
         jobs = self._run.jobs
         if jobs is None:
-            work = await self._reader.read(lambda reader: reader.jobs.work(self._driver.control.scope))
+            work = await self._reader.read(lambda reader: reader.jobs.work(self._engine.control.scope))
             jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
         overview = await self._run.overview(jobs)
-        workers = tuple(_worker_state(worker, overview) for worker in self._driver.workers)
+        workers = tuple(_worker_state(worker, overview) for worker in self._engine.workers)
         return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 
     # --- at its end ---
@@ -138,12 +138,12 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
     return WorkerState(
         account=f"{worker.viewpoint.profile}/{worker.viewpoint.account}",
         credits_today=usage.credits if usage else 0,
-        credits_limit=worker.limits.credits_per_day,
-        creates=worker.creates.used(now.monotonic),
-        creates_limit=worker.limits.creates_per_minute,
-        reads=worker.reads.used(now.monotonic),
-        reads_limit=worker.limits.reads_per_minute,
+        credits_limit=worker.rates.limits.credits_per_day,
+        creates=worker.rates.creates.window.used(now.monotonic),
+        creates_limit=worker.rates.limits.creates_per_minute,
+        reads=worker.rates.reads.window.used(now.monotonic),
+        reads_limit=worker.rates.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
-        last_error=worker.trouble,
+        last_error=worker.backoffs.trouble,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )

@@ -42,11 +42,11 @@ _CONFIGURATION: Final = "batchkiln.yaml"
 class QueueSink:
     """Enqueues manifests through a separate store, so that a large manifest does not delay the run."""
 
-    def __init__(self, store: Store, setting: AppContext, driver: Engine) -> None:
-        """Write to `store`, and notify `driver` after each manifest."""
+    def __init__(self, store: Store, setting: AppContext, engine: Engine) -> None:
+        """Write to `store`, and notify `engine` after each manifest."""
         self._store = store
         self._setting = setting
-        self._driver = driver
+        self._engine = engine
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
         """Enqueue a manifest and return its job and result document. Raises `InputError` with its errors.
@@ -57,7 +57,7 @@ class QueueSink:
         applied = await apply_manifests(
             self._store, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
         )
-        self._driver.hear()
+        self._engine.hear()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
     async def open_jobs(self) -> frozenset[str]:
@@ -121,14 +121,14 @@ async def _watch(common: Common, folder: Path, run_options: RunOptions, *, has_d
     ignore_closed_output()
     with handle_signals() as signals:
         setting = AppContext(common.queue, common.load_config(), common.profile)
-        async with opened(setting) as queue, queue.driving(RunState(), command="watch") as driver:
+        async with opened(setting) as queue, queue.driving(RunState(), command="watch") as engine:
             intake = await Store.open_for_writing(common.queue)
             try:
-                sink = QueueSink(intake, setting, driver)
+                sink = QueueSink(intake, setting, engine)
                 watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
-                active_run = Run(driver, queue.reader, run_options, jobs=None)
+                active_run = Run(engine, queue.reader, run_options, jobs=None)
                 play = _forever if run_options.is_forever else _once
-                async with dashboard_during_run(driver, is_wanted=has_dashboard):
+                async with dashboard_during_run(engine, is_wanted=has_dashboard):
                     return await play(common, active_run, queue.reader, signals, watcher)
             finally:
                 await intake.close()
@@ -141,7 +141,7 @@ async def _once(common: Common, active_run: Run, reader: Store, signals: Signals
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
         ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
-        active_run.driver.control.scope = Scope(frozenset(ids))
+        active_run.engine.control.scope = Scope(frozenset(ids))
         active_run.jobs = jobs
         status = await RunDisplay(common, active_run, reader, signals, after_event=newest).run()
     await watcher.report_ended()
@@ -154,15 +154,15 @@ async def _once(common: Common, active_run: Run, reader: Store, signals: Signals
 async def _forever(common: Common, active_run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run the queue and watch the folder until the run ends."""
     newest = await reader.read(lambda reader: reader.events.last_id())
-    session = RunDisplay(common, active_run, reader, signals, after_event=newest)
+    display = RunDisplay(common, active_run, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(watcher.run(), name="watcher"),
-                group.create_task(watcher.report_as_they_end(active_run.driver.news.next), name="ends"),
+                group.create_task(watcher.report_as_they_end(active_run.engine.news.next), name="ends"),
                 group.create_task(watch_events(watcher), name="news"),
             ]
-            status = await session.run()
+            status = await display.run()
             for task in beside:
                 task.cancel()
     except BaseExceptionGroup as errors:

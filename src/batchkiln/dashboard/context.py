@@ -12,7 +12,7 @@ from jinja2 import Environment
 
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access
-from batchkiln.dashboard.live_state import DriverProbe, LiveState
+from batchkiln.dashboard.live_state import EngineProbe, LiveState
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import PageSnapshot, read_snapshot
 from batchkiln.dashboard.thumbnail_cache import Thumbnails
@@ -21,14 +21,14 @@ from batchkiln.store import Store
 
 @dataclass(slots=True)
 class Context:
-    """The queue, opened for reading; the templates; the access token; and the driver, if it is in this process."""
+    """The queue, opened for reading; the templates; the access token; and the engine, if it is in this process."""
 
     queue: Path
     config: Config
     store: Store
     access: Access
     machine_now: Callable[[], datetime]
-    driver: DriverProbe | None = None
+    engine: EngineProbe | None = None
     templates: Environment = field(default_factory=environment)
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -39,8 +39,8 @@ class Context:
         return await self.store.read(read_snapshot, self.config, self.machine_now(), self.live_state(), job)
 
     def live_state(self) -> LiveState:
-        """Return the state of the driver in this process; it is empty if there is none."""
-        return self.driver.live_state() if self.driver is not None else LiveState()
+        """Return the state of the engine in this process; it is empty if there is none."""
+        return self.engine.live_state() if self.engine is not None else LiveState()
 
     def render(self, template: str, **values: Any) -> str:  # noqa: ANN401  the values of the template
         """Render a template."""

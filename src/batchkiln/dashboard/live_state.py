@@ -1,4 +1,4 @@
-"""The state of a driver in this process that the queue does not contain: service times, waits and errors."""
+"""The state of an engine in this process that the queue does not contain: service times, waits and errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,30 +23,30 @@ class AccountLive:
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """The state of a driver: the service time by profile, and the accounts by id."""
+    """The state of an engine: the service time by profile, and the accounts by id."""
 
     times: Mapping[str, datetime] = field(default_factory=dict)
     accounts: Mapping[int, AccountLive] = field(default_factory=dict)
 
 
-class DriverProbe:
-    """Reads the state of a driver in this process."""
+class EngineProbe:
+    """Reads the state of an engine in this process."""
 
-    def __init__(self, driver: Engine) -> None:
-        """Read from this driver."""
-        self._driver = driver
+    def __init__(self, engine: Engine) -> None:
+        """Read from this engine."""
+        self._engine = engine
 
     @property
     def meter(self) -> RequestMeter:
         """The durations and the statuses of the service's replies."""
-        return self._driver.meter
+        return self._engine.meter
 
     def live_state(self) -> LiveState:
         """Return the current state. Call it in the event loop's thread only, because it reads the services' clocks."""
-        clocks = {name: service.clock for name, service in self._driver.services.items()}
+        clocks = {name: service.clock for name, service in self._engine.services.items()}
         return LiveState(
             times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
-            accounts={worker.account_id: _account_live(worker) for worker in self._driver.workers},
+            accounts={worker.account_id: _account_live(worker) for worker in self._engine.workers},
         )
 
 
@@ -56,6 +56,6 @@ def _account_live(worker: AccountWorker) -> AccountLive:
     message = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
         wait=None if due is None else wait_of(due, worker.ports.clock.now()),
-        last_error=sanitize(worker.trouble) if worker.trouble else None,
+        last_error=sanitize(worker.backoffs.trouble) if worker.backoffs.trouble else None,
         blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {message}",
     )

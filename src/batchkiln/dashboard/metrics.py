@@ -37,7 +37,7 @@ async def metrics(request: web.Request) -> web.Response:
     """Return all metrics."""
     context = context_of(request)
     now = await context.snapshot()
-    meter = context.driver.meter if context.driver is not None else None
+    meter = context.engine.meter if context.engine is not None else None
     text = exposition([*queue_metrics(now), *request_metrics(meter)])
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 

@@ -1,14 +1,15 @@
 """The parts of the live pages. Each part is rendered separately, and sent again after a change."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 from batchkiln.api.reading import read_item_report
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
-from batchkiln.store import RETRYABLE, ItemSummary, Reader
+from batchkiln.store import ItemSummary, Reader
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -78,7 +79,10 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     return {"item": html}
 
 
+_ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}
+
+
 def _actions(state: ItemState) -> tuple[str, ...]:
     if state in RETRYABLE:
         return ("retry",)
-    return {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}.get(state, ())
+    return _ACTIONS.get(state, ())

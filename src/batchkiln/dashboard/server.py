@@ -16,7 +16,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.dashboard import file_responses, forms, pages, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
-from batchkiln.dashboard.live_state import DriverProbe
+from batchkiln.dashboard.live_state import EngineProbe
 from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, authorize, error_pages
 from batchkiln.store import Store
@@ -58,7 +58,7 @@ async def serving_dashboard(
     config: Config,
     *,
     port: int | None = None,
-    driver: DriverProbe | None = None,
+    engine: EngineProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
 ) -> AsyncIterator[ServedDashboard]:
     """Serve the dashboard of a queue. Without a port, use the default port, or a free one if that is taken.
@@ -68,7 +68,7 @@ async def serving_dashboard(
     store = await Store.open_for_reading(queue)
     try:
         access = Access(read_token(queue))
-        context = Context(queue, config, store, access, clock, driver)
+        context = Context(queue, config, store, access, clock, engine)
         runner = web.AppRunner(
             application(context), access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )

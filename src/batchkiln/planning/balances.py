@@ -10,7 +10,7 @@ from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.responses import AccountBlocked, BalanceRead
-from batchkiln.planning.quotes import AccountState, QuoteOptions, open_quote_session
+from batchkiln.planning.quotes import AccountState, NoRoom, QuoteOptions, open_quote_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,10 @@ async def read_balances(
 
 async def _asked(profile: Profile, place: Balance, known: AccountState, manner: QuoteOptions) -> Balance:
     try:
-        async with open_quote_session(profile, place.account, known, manner) as desk:
-            if reason := await desk.place():
-                return replace(place, reason=reason, exit_status=ExitStatus.UNEXPECTED)
-            with desk.sending():
-                reply = await desk.client.balance()
+        async with open_quote_session(profile, place.account, known, manner) as session:
+            reply = await session.send(session.client.balance)
+    except NoRoom as error:
+        return replace(place, reason=str(error), exit_status=ExitStatus.UNEXPECTED)
     except InputError as error:
         return replace(place, reason=str(error), exit_status=error.exit_status)
     match reply:

@@ -5,13 +5,13 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
-from batchkiln.core.errors import command_arguments
+from batchkiln.core.errors import InvariantBroken, command_arguments
 from batchkiln.core.job import AttemptState
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.polling import is_long_pending, retention_ends_at
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import WITH_SERVICE, WORKING_STATES, Event, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
@@ -20,7 +20,6 @@ DAMAGED: Final = "attempt_damaged"  # an error's code; the event is that of a co
 GONE: Final = "outputs_gone"  # likewise, of outputs that cannot be had
 _TOLD_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # codes of errors that are our own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # a name in it is quoted, as shlex does it
-_MOVING: Final = frozenset({ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING})
 
 _ASK: Final = "`batchkiln show --bundle support.zip {item}` gathers what the service's support needs to find it. "
 _SAY: Final = (
@@ -168,9 +167,12 @@ def _story(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str
             return "a person canceled it before it was sent"
         case ItemState.FAILED:
             return _failed(story, last, said)
-        case _:
-            assert last is not None, "an item of these states was sent"
+        case ItemState.SUBMITTING | ItemState.ACTIVE | ItemState.DOWNLOADING | ItemState.DONE | ItemState.EXPIRED:
+            if last is None:
+                raise InvariantBroken(f"item {story.item.id} is {story.item.state} without an attempt")
             return _sent(story, last, standing)
+        case _:
+            assert_never(story.item.state)
 
 
 def _failed(story: ItemDetail, last: AttemptDetail | None, said: str) -> str:
@@ -305,7 +307,7 @@ def _remedy(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> st
     state = story.item.state
     if state is ItemState.QUEUED and summary.is_paused:
         return "`batchkiln unpause {job}` lets it go on, and says first what that may cost"
-    if state in _MOVING:
+    if state in WORKING_STATES:
         return _moving(story, summary, standing)
     if state is ItemState.HELD:
         return hold_of(story).remedy
@@ -344,8 +346,7 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 
 def is_stuck(story: ItemDetail, standing: ItemContext) -> bool:
     """Whether an item was sent so long ago, without an end, that the service's support should hear of it."""
-    is_out = story.item.state in {ItemState.SUBMITTING, ItemState.ACTIVE}
-    return is_out and is_long_pending(story.attempts[-1].made_at, standing.now)
+    return story.item.state in WITH_SERVICE and is_long_pending(story.attempts[-1].made_at, standing.now)
 
 
 def _escaped(text: str) -> str:

@@ -26,7 +26,7 @@ from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.outputs import RealFiles
+from batchkiln.outputs import FileSystem
 from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rules
 from batchkiln.rehearsal.incidents import Incident, lost_requests, tell
 from batchkiln.rehearsal.network import MemoryNetwork
@@ -117,7 +117,7 @@ class VirtualServiceClock:
         await asyncio.sleep(seconds)  # noqa: TID251  a clock of its own
 
 
-class UnsyncedFileSystem(RealFiles):
+class UnsyncedFileSystem(FileSystem):
     """Files that nobody will ever need: what a disk may lose is not flushed."""
 
     def sync_folder(self, path: Path) -> None:

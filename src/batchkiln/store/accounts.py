@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.queue_types import HeldUntil, LoggedRequest, Snapshot, Viewpoint
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.queue_types import Snapshot, Viewpoint
+from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import misunderstood
-from batchkiln.store.planner_snapshot import snapshot
+from batchkiln.store.planner_snapshot import ready_inputs, snapshot
+from batchkiln.store.preparations import item_request
 from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.sql import query
 from batchkiln.store.usage import logged_requests, usages
@@ -47,7 +48,7 @@ class AccountStanding:
 
     account: str
     holder: SlotHolder | None
-    usage: DayUsage
+    usages: tuple[DayUsage, ...]
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     is_ready: bool
@@ -72,27 +73,27 @@ class Accounts:
         self._connection = connection
 
     def summaries(self) -> tuple[AccountSummary, ...]:
-        """Give all accounts that the queue has worked with, by profile."""
+        """Return the accounts that sent requests, ordered by profile."""
         rows = self._connection.execute(query("account_usage")).fetchall()
         return tuple(_account(row, misunderstood(self._connection, row["id"])) for row in rows)
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
-        """Tell how an account stands on a service day; one that has not worked yet has used nothing."""
+        """Return an account's usage and waits on a service day. An account without requests has used nothing."""
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
-        item = self._connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+        item = item_request(self._connection, item_id)
         inputs = input_ids_of(item["inputs"])
         if row is None:
-            return AccountStanding(name, None, DayUsage(), None, None, is_ready=not inputs)
+            return AccountStanding(name, None, (DayUsage(),), None, None, is_ready=not inputs)
         holder = self._connection.execute(query("slot_holder"), {"account_id": row["id"]}).fetchone()
         return AccountStanding(
             account=name,
             holder=None
             if holder is None
             else SlotHolder(holder["item_id"], holder["job"], holder["item"], ItemState(holder["state"])),
-            usage=usages(self._connection, row["id"], [day])[0],
+            usages=usages(self._connection, row["id"], [day]),
             creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
             reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
-            is_ready=_are_uploaded(self._connection, row["id"], inputs),
+            is_ready=ready_inputs(self._connection, row["id"], inputs) >= set(inputs),
             misunderstood=misunderstood(self._connection, row["id"]),
         )
 
@@ -140,11 +141,6 @@ def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> Acc
         reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
         misunderstood=not_understood,
     )
-
-
-def _are_uploaded(connection: sqlite3.Connection, account_id: int, inputs: Sequence[int]) -> bool:
-    params = {"account_id": account_id, "input_ids": "[" + ",".join(map(str, inputs)) + "]"}
-    return {row[0] for row in connection.execute(query("ready_inputs"), params)} >= set(inputs)
 
 
 def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:

@@ -84,7 +84,7 @@ def apply_manifest(
     options: ApplyOptions,
     mistake_at: MistakeAt,
 ) -> ApplyReport:
-    """Bring the job to what the manifest says. For `Database.run`: it makes its own transactions.
+    """Bring the job to what the manifest says. For `Store.run`: it makes its own transactions.
 
     `profile` is the resolved one; `now` is milliseconds of service time. Raises one `InputError` with all
     mistakes, those that reading `placed` raises at its end included; then nothing is enqueued.
@@ -105,7 +105,7 @@ def compared(
     mistake_at: MistakeAt,
     observe: Callable[[Difference], None] = lambda _: None,
 ) -> Iterator["ManifestApplication"]:
-    """Give a manifest as it is staged and compared with its job; the staging lasts as long as the context.
+    """Yield a manifest as it is staged and compared with its job; the staging lasts as long as the context.
 
     The arguments are those of `apply_manifest`, and so are the mistakes. `observe` is told each difference of a known
     item, once the moves that the manifest brings about are staged.
@@ -128,7 +128,7 @@ def compared(
 
 
 def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
-    """Give the mistakes file by file, the manifest's first, each from top to bottom."""
+    """Return the mistakes file by file, the manifest's first, each from top to bottom."""
     ranks: dict[str | None, int] = {None: -1}
     for file in [*(mistake.file for mistake in mistakes), *files]:
         ranks.setdefault(file, len(ranks))
@@ -353,7 +353,7 @@ class ManifestApplication:
 
 
 def _of_kind(name: str, event: Event) -> str:
-    """Give a statement about the wishes for an event; what such a wish depends on is written once, for all of them."""
+    """Return a statement for the items of an event; `of_kind` stands for the condition that all of them share."""
     return query(name).replace("of_kind", query(_WISHES[event][1]))
 
 

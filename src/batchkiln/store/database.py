@@ -70,7 +70,7 @@ class Database:
     async def open_for_writing(cls, path: Path) -> Self:
         """Open the queue, made if it is not there, and bring its schema up to date.
 
-        Raises `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and
+        Raise `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and
         `QueueBusy` where the disk or a lock refuses.
         """
         if SQLITE_VERSION < OLDEST_SQLITE:
@@ -374,7 +374,7 @@ def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | Queu
 
 
 def _is_full(path: Path) -> bool:
-    """Tell whether an error is for want of room: where it is the log's index, SQLite reports just any I/O error."""
+    """Return whether an error is for want of room: where it is the log's index, SQLite reports just any I/O error."""
     try:
         return shutil.disk_usage(path.parent).free < _LEAST_ROOM_BYTES
     except OSError:

@@ -128,7 +128,7 @@ class Generations:
 
 
 def name_queue(connection: sqlite3.Connection, uid: str) -> None:
-    """Give a new queue the name that its idempotency keys are derived from, so that a run can be repeated."""
+    """Set the id of a new queue, from which its idempotency keys are derived, so that a run can be repeated."""
     connection.execute(query("name_queue"), {"uid": uid})
 
 

@@ -42,7 +42,7 @@ class QueueHealth:
 def queue_health(path: Path) -> QueueHealth | None:
     """Look at a queue as a run does before it builds on it, and change nothing; None where there is none.
 
-    Raises `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
+    Raise `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
     """
     if not check_file(path):
         return None

@@ -193,17 +193,17 @@ class Items:
         after_id: int = 0,
         limit: int = PAGE,
     ) -> list[ItemSummary]:
-        """Give a page of a job's items, in the order of their index: those whose id is above `after_id`.
+        """Return a page of a job's items, in the order of their index: those whose id is above `after_id`.
 
-        The last one's id is where the next page begins; an empty page is the end. Raises `InputError` for a
-        job that is not there.
+        The last one's id is where the next page begins; an empty page is the end. Raise `InputError` for an
+        unknown job.
         """
         return self.of_ids(
             self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
         )
 
     def iterate(self, job_name: str, states: Sequence[ItemState] = ()) -> Iterator[ItemSummary]:
-        """Give a job's items in its order, all of them or those in some states, page by page.
+        """Return a job's items in its order, all of them or those in some states, page by page.
 
         Each page is a snapshot of its own where this runs in `Store.run`.
         """
@@ -224,13 +224,13 @@ class Items:
         return [row[0] for row in rows]
 
     def by_name(self, job_name: str, item_name: str) -> ItemSummary:
-        """Give one item. Raises `InputError` for a job or item that is not there."""
+        """Return one item. Raise `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
         return self.of_ids([item_id])[0]
 
     def detail(self, job_name: str, item_name: str) -> ItemDetail:
-        """Tell all of one item. Raises `InputError` for a job or item that is not there."""
+        """Return one item with its attempts and history. Raise `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
         params = {"job_id": job_id, "item_id": item_id}
@@ -251,12 +251,12 @@ class Items:
         )
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
-        """Give what each attempt of an item has sent."""
+        """Return what each attempt of an item has sent."""
         rows = self._connection.execute(query("story_bodies"), {"item_id": item_id})
         return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
     def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:
-        """Give the items of these ids, in their order."""
+        """Return the items of these ids, in their order."""
         params = {"ids": json.dumps(ids)}
         outputs: dict[int, list[OutputSummary]] = {}
         for row in self._connection.execute(query("item_outputs"), params):
@@ -273,9 +273,9 @@ class Items:
         before_id: int | None = None,
         limit: int = 48,
     ) -> GalleryPage:
-        """Give the items that pass a filter, the next ones behind an item or the last ones before one.
+        """Return the items that pass a filter, the next ones behind an item or the last ones before one.
 
-        Raises `InputError` for a job that is not there.
+        Raise `InputError` for a job that is not there.
         """
         most = LOOKED_AT if wanted.is_by_content else limit + 1
         name = "item_ids" if wanted.state is None else "items_in_state"
@@ -297,12 +297,12 @@ class Items:
         return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
-        """Give the last items of a job, in its order, that are done."""
+        """Return the last items of a job, in its order, that are done."""
         params = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
         return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), params)])
 
     def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
-        """Give the items whose files were saved last, each with its job."""
+        """Return the items whose files were saved last, each with its job."""
         rows = self._connection.execute(query("newest_outputs"), {"limit": limit})
         jobs = {row["item_id"]: row["job"] for row in rows}
         return [(jobs[item.id], item) for item in self.of_ids(list(jobs))]
@@ -313,7 +313,7 @@ class Items:
         return None if row is None else OutputFile(*row)
 
     def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
-        """Give the relative names of the outputs of the first of a job's newest `new` items, in order.
+        """Return the relative names of the outputs of the first of a job's newest `new` items, in order.
 
         The extension is told by the bytes when they come; here it is any.
         """
@@ -399,7 +399,7 @@ def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter
 
 
 def output_names(job: JobSpec, rows: Iterable[sqlite3.Row]) -> Iterator[str]:
-    """Give the relative names of items' first outputs, whatever their extension."""
+    """Yield the relative names of items' first outputs, whatever their extension."""
     for name, index, file_name, model in rows:
         pattern = file_name or job.filename
         yield render(pattern, job=job.name, item=name, index=index, output=1, model=model, ext="any")

@@ -15,7 +15,7 @@ from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.queue_types import Outstanding, Scope
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.planner_snapshot import outstanding
@@ -24,9 +24,6 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 UNDER_WAY_SHOWN: Final = 100
-
-
-_MOVING_STATES: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ class JobSummary:
     @property
     def is_finished(self) -> bool:
         """Whether only a person can still change anything: nothing is under way, and nothing queued may start."""
-        is_moving = any(self.items[state] for state in _MOVING_STATES)
+        is_moving = any(self.items[state] for state in UNDER_WAY)
         return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
 
 
@@ -134,7 +131,7 @@ class Jobs:
         self._connection = connection
 
     def names(self) -> tuple[str, ...]:
-        """Give the names of all jobs, the oldest first."""
+        """Return the names of all jobs, the oldest first."""
         return tuple(row["name"] for row in self._connection.execute(query("job_names")))
 
     def summary(self, job_name: str) -> JobSummary:
@@ -178,7 +175,7 @@ class Jobs:
         return outstanding(self._connection, scope)
 
     def id_of(self, name: str) -> int:
-        """Return a job's id. Raises `InputError` for one that the queue does not have."""
+        """Return a job's id. Raise `InputError` for one that the queue does not have."""
         found = self._connection.execute(query("find_job"), {"name": name}).fetchone()
         if found is not None:
             return int(found[0])
@@ -216,7 +213,7 @@ class Jobs:
         return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
 
     def service_time(self, job_name: str, machine_now: datetime) -> datetime:
-        """Return what time it is, as far as is known, for the service of a job; an unknown job's is this machine's."""
+        """Return the time of a job's service as far as it is known; the machine's for an unknown job."""
         row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
         return machine_now if row is None else Accounts(self._connection).service_time(row["profile"], machine_now)
 

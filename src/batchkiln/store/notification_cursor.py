@@ -13,6 +13,7 @@ from typing import Final
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.events import Events
+from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.sql import query
 
 TOLD_KEPT: Final = 200
@@ -58,18 +59,18 @@ class Notifications:
         """Return the notifiers that any of these jobs names; None, all of them, where one of the jobs does not say."""
         names: set[str] = set()
         for job in jobs:
-            row = self._connection.execute(query("get_meta"), {"key": f"audience/{job}"}).fetchone()
-            if row is None:
+            text = read_meta(self._connection, f"audience/{job}")
+            if text is None:
                 return None
-            names.update(json.loads(row["value"]))
+            names.update(json.loads(text))
         return frozenset(names)
 
     def cursor(self, notifier: str) -> NotificationCursor:
         """Return how far a notifier was told; a new one is told from now on."""
-        row = self._connection.execute(query("get_meta"), {"key": f"told/{notifier}"}).fetchone()
-        if row is None:
+        text = read_meta(self._connection, f"told/{notifier}")
+        if text is None:
             return NotificationCursor(Events(self._connection).last_id())
-        kept = json.loads(row["value"])
+        kept = json.loads(text)
         return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
 
     def near_expiry(self, profile: str, ends_before: datetime) -> list[Expiring]:
@@ -82,21 +83,11 @@ class Notifications:
 
 def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str, ...] | None) -> None:
     """Keep which notifiers a job names; None takes back what was kept. Inside the caller's transaction."""
-    key = f"audience/{job}"
-    if names is None:
-        connection.execute(query("drop_meta"), {"key": key})
-    else:
-        value = json.dumps(list(names), ensure_ascii=False)
-        connection.execute(query("set_meta"), {"key": key, "value": value})
+    value = None if names is None else json.dumps(list(names), ensure_ascii=False)
+    write_meta(connection, f"audience/{job}", value)
 
 
 def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
-    """Keep how far a notifier was told. For `Database.write`."""
+    """Store how much of the event log a notifier has delivered."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
-    connection.execute(query("set_meta"), {"key": f"told/{notifier}", "value": value})
-
-
-def queue_uid(connection: sqlite3.Connection) -> str:
-    """Return the queue's own id, which makes ids of different queues different."""
-    uid: str = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()["value"]
-    return uid
+    write_meta(connection, f"told/{notifier}", value)

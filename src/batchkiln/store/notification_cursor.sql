@@ -1,6 +1,3 @@
--- name: drop_meta
-DELETE FROM meta WHERE key = :key;
-
 -- name: near_expiry  (what is being fetched is little: the index holds nothing else that is large)
 SELECT job.name AS job, item.name AS item, attempt.generation_created_at
 FROM item

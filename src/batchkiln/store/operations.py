@@ -1,7 +1,7 @@
-"""What a person may ask of a job: retry, cancel, pause and unpause. `resolve` has a module of its own.
+"""Operations of a person on a job: retry, cancel, pause and unpause. `resolution` ends holds.
 
-`retry` and `cancel` make their own transactions, some thousands of items in each (for `Database.run`); the
-others run inside one (for `Database.write`), previews on a snapshot (for `Database.read`). `now` is
+`retry` and `cancel` make their own transactions, some thousands of items in each (for `Store.run`); the
+others run inside one (for `Store.write`), previews on a snapshot (for `Store.read`). `now` is
 milliseconds of service time. Names that are not there raise `InputError`, before anything is changed.
 """
 
@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.core.errors import command_arguments
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
-from batchkiln.store.transitions import log_job_event, transition_all
+from batchkiln.store.transitions import set_paused, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
-
-RETRYABLE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.CANCELED})
-_RETRIED_UNNAMED: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)  # a cancel was a person's wish
 
 _NOT_RETRIED: Final = {
     ItemState.QUEUED: "it is queued already",
@@ -33,7 +30,7 @@ _NOT_RETRIED: Final = {
     ItemState.DONE: "it is done; its files are there",
     ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
-_NOT_CANCELED: Final = {
+_NOT_CANCELED: Final = {state: f"it has ended: {state}" for state in FINAL_STATES} | {
     ItemState.SUBMITTING: (
         "it was sent, and may be paid already; if so, it will be fetched. `batchkiln resolve --as failed {item}` gives "
         "it up while no process drives the queue"
@@ -44,9 +41,6 @@ _NOT_CANCELED: Final = {
     ),
     ItemState.DOWNLOADING: "downloading: it is paid already and will be fetched",
     ItemState.DONE: "it is done; its files are there",
-    ItemState.FAILED: "it has ended: failed",
-    ItemState.REJECTED: "it has ended: rejected",
-    ItemState.EXPIRED: "it has ended: expired",
     ItemState.CANCELED: "it is canceled already",
     ItemState.HELD: "it is held; `batchkiln show {item}` tells what ends that",
 }
@@ -85,14 +79,14 @@ class CancelReport:
 
 
 def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> RetryReport:
-    """Tell what `retry` would do and may cost, and change nothing."""
+    """Return what `retry` would do and may cost; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
         rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
         found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
     else:
-        found = [_retried(connection, job_id, state) for state in _RETRIED_UNNAMED]
+        found = [_retried(connection, job_id, state) for state in NOT_DELIVERED]
     costs = [entry.cost for entry in found if entry.cost is not None]
     return RetryReport(
         requeued={entry.state: entry.count for entry in found if entry.count},
@@ -113,7 +107,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
         transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
-    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, _RETRIED_UNNAMED)
+    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, NOT_DELIVERED)
     counts = _each(connection, pages, RETRYABLE, requeue)
     return RetryReport(
         requeued=counts,
@@ -125,7 +119,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
 
 
 def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> CancelReport:
-    """Tell what `cancel` would do, and change nothing."""
+    """Return what `cancel` would do; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     if item_names:
@@ -160,11 +154,7 @@ def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
 
 def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
     job_id = Jobs(connection).id_of(job_name)
-    params = {"job_id": job_id, "is_paused": is_paused}
-    is_news = connection.execute(query("pause_job"), params).rowcount == 1
-    if is_news:
-        log_job_event(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
-    return is_news
+    return set_paused(connection, job_id, now, is_paused=is_paused)
 
 
 def _choose(
@@ -212,7 +202,7 @@ def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
-    """Give the ids of the items in some states, page by page, while they are being moved out of them."""
+    """Yield the ids of the items in some states, page by page, while they are being moved out of them."""
     for state in states:
         after = 0
         while True:

@@ -21,6 +21,7 @@ from batchkiln.store.diff import Difference, DiffKind
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
+from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.row_types import input_file_of, recipe_of
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
@@ -168,7 +169,7 @@ class _Survey:
         self._learn()
 
     def _is_wished_back(self, difference: Difference) -> bool:
-        """Tell whether the item is queued again for its new settings alone: it is counted with the moves."""
+        """Return whether the item is queued again for its new settings alone: it is counted with the moves."""
         if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
             return False
         params = {"item_id": difference.item_id}
@@ -196,7 +197,7 @@ class _Survey:
         self._quotes.update(self._connection.execute(query("planned_quotes"), params).fetchall())
 
     def counts(self) -> tuple[RecipeCount, ...]:
-        """Give what is under way, then what would be queued."""
+        """Return what is under way, then what would be queued."""
         queued = [
             RecipeCount(
                 recipe_id=recipe_id,
@@ -213,7 +214,7 @@ class _Survey:
         return (*self._under_way, *queued)
 
     def questions(self) -> Iterator[PriceQuestion]:
-        """Give one question for each price that is not known."""
+        """Yield one question for each price that is not known."""
         asked = set(self._quotes)
         for recipe_id, recipe in sorted(self._recipes.items(), key=_known_first):
             price_key = self._price_keys[recipe_id]
@@ -233,16 +234,15 @@ class _Survey:
                 )
 
     def _example(self, recipe_id: int) -> tuple[str, str, tuple[InputFile, ...]] | None:
-        """Give name, prompt and images of an item; None where the last one has just been sent."""
+        """Return name, prompt and images of an item; None where the last one has just been sent."""
         if recipe_id in self._examples:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
             found = "planned_inputs"
         else:
-            params = {"job_id": self._report.job_id, "recipe_id": recipe_id, "limit": 1}
-            head = self._connection.execute(query("queued_heads"), params).fetchone()
-            if head is None:
+            heads = queued_heads(self._connection, self._report.job_id, recipe_id, 1)
+            if not heads:
                 return None
-            item = self._connection.execute(query("known_item"), {"item_id": head["id"]}).fetchone()
+            item = self._connection.execute(query("known_item"), {"item_id": heads[0]["id"]}).fetchone()
             found = "known_inputs"
         rows = self._connection.execute(query(found), {"inputs": item["inputs"] or "[]"})
         return item["name"], item["prompt"], tuple(input_file_of(row) for row in rows)
@@ -257,13 +257,13 @@ class _Survey:
         return self._recipes
 
     def uploads(self) -> Uploads:
-        """Tell what would be uploaded."""
+        """Return the number and sizes of the files that would be uploaded."""
         params = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
         row = self._connection.execute(query("planned_uploads"), params).fetchone()
         return Uploads(row["files"], row["bytes"], row["largest"])
 
     def numbers(self) -> Mapping[ChangeKind, int]:
-        """Tell how many items there are of each kind of change."""
+        """Return the number of items by kind of change."""
         report = self._report
         from_report = {
             ChangeKind.NEW: report.new,
@@ -315,7 +315,7 @@ class Plans:
         options: ApplyOptions,
         mistake_at: MistakeAt,
     ) -> ManifestPlan:
-        """Compare a manifest with its job, and change nothing. For `Database.run` on a connection for reading.
+        """Compare a manifest with its job, and change nothing. For `Store.run`.
 
         `account` is the one whose uploads count, `day` the start of the service's present day. Raises
         `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
@@ -354,7 +354,7 @@ class Plans:
     def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
         """Return a job's profile, the account that its prices are asked of, and its recipes.
 
-        `first_accounts` names, by profile, the account that serves jobs which name none. Raises `InputError` for an
+        `first_accounts` names, by profile, the account that serves jobs which name none. Raise `InputError` for an
         unknown job.
         """
         job_id = Jobs(self._connection).id_of(job)
@@ -405,6 +405,6 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
 
 
 def names_of_staged(connection: sqlite3.Connection, job_id: int | None, job: JobSpec) -> Iterator[str]:
-    """Give the names that staged new items would have; as `names_of_new`."""
+    """Return the names that staged new items would have; as `Items.new_file_names`."""
     params = {"job_id": job_id, "limit": NAMES_AT_MOST}
     return output_names(job, connection.execute(query("fresh_outputs"), params).fetchall())

@@ -41,7 +41,7 @@ def corruption_error(path: Path, what: str) -> QueueUnusable:
 def make_folder(folder: Path) -> None:
     """Make a folder with its parents; each new one's own parent is flushed, or a power cut could undo it.
 
-    A queue that is lost after its first create was sent would be paid again. Raises `OSError`.
+    A queue that is lost after its first create was sent would be paid again. Raise `OSError`.
     """
     if folder.is_dir():
         return
@@ -67,7 +67,7 @@ def make_private(path: Path) -> None:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Tell whether others than its owner may read or write a file that is there."""
+    """Return whether others than its owner may read or write a file that is there."""
     try:
         return bool(path.stat().st_mode & ~PRIVATE_MODE & 0o777)
     except OSError:
@@ -75,9 +75,9 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def check_file(path: Path, *, is_connected: bool = False) -> bool:
-    """Tell whether a file with content stands there. An absent or empty one may become a queue.
+    """Return whether a file with content stands there. An absent or empty one may become a queue.
 
-    Raises `QueueUnusable` where it was one, or where SQLite would drop a log; `QueueBusy` where nobody may look.
+    Raise `QueueUnusable` where it was one, or where SQLite would drop a log; `QueueBusy` where nobody may look.
     `is_connected`: a connection has made an absent file, so that an empty one beside a lock is no damage.
     """
     # Asked first: who makes a queue writes its log and locks it only when the file has content.
@@ -108,12 +108,12 @@ def check_there(path: Path) -> None:
 
 
 def locked_error(path: Path) -> bool:
-    """Tell whether a process has ever driven a queue of this name."""
+    """Return whether a process has ever driven a queue of this name."""
     return _status(_beside(path, ".lock")) is not None
 
 
 def check_log(path: Path) -> bool:
-    """Tell whether a log with content lies beside the file. Raises `QueueUnusable` for what is no log of SQLite."""
+    """Return whether a log with content lies beside the file. Raise `QueueUnusable` for what is no log of SQLite."""
     magic = _log_magic(path)
     if magic and magic not in (*_LOG_MAGIC, _NO_LOG_YET):
         raise corruption_error(path, "its -wal is no log of SQLite")
@@ -121,7 +121,7 @@ def check_log(path: Path) -> bool:
 
 
 def was_used_before(path: Path) -> bool:
-    """Tell whether a file that SQLite cannot read was a queue: by its lock, its log, or our mark in its header."""
+    """Return whether a file that SQLite cannot read was a queue: by its lock, its log, or our mark in its header."""
     mark = APPLICATION_ID.to_bytes(4)
     return (
         locked_error(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
@@ -129,7 +129,7 @@ def was_used_before(path: Path) -> bool:
 
 
 def _is_hot(journal: Path) -> bool:
-    """Tell whether SQLite would go by a journal; what is no file would be waited for."""
+    """Return whether SQLite would go by a journal; what is no file would be waited for."""
     status = _status(journal)
     return status is not None and (
         not stat.S_ISREG(status.st_mode) or _read(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC

@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.core.errors import Diagnostic, InputError
-from batchkiln.core.job import AttemptState
+from batchkiln.core.job import RESERVING, AttemptState
 from batchkiln.core.responses import ErrorInfo
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import WITH_SERVICE, Event, ItemState
+from batchkiln.store.downloads import count_outputs
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, transition
@@ -24,7 +25,6 @@ _GIVEN_UP: Final = ErrorInfo("given_up", "a person gave the item up while it was
 
 
 _SET_ASIDE: Final = ErrorInfo("set_aside", "a person took it out of the program's hands before it had ended")
-IN_HAND: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
 """States that a person may end as well, but only while nobody drives the queue: a request may be under way."""
 
 
@@ -59,11 +59,7 @@ class _Held:
     @property
     def reserves(self) -> bool:
         """Whether the attempt's quote still counts as reserved in its job: sent, or disputed without an id."""
-        return (
-            self.attempt is not None
-            and self.attempt["generation_id"] is None
-            and self.attempt["state"] in {AttemptState.SENT, AttemptState.DISPUTED}
-        )
+        return self.attempt is not None and self.attempt["generation_id"] is None and self.attempt["state"] in RESERVING
 
 
 def resolve(
@@ -76,7 +72,7 @@ def resolve(
     is_undriven: bool = False,
     now: int,
 ) -> Resolved:
-    """End a hold inside the caller's transaction. Raises `InputError` where the decision does not apply.
+    """End a hold inside the caller's transaction. Raise `InputError` where the decision does not apply.
 
     `is_undriven` tells that the caller holds the queue's lock, so that what is under way may be ended as well.
 
@@ -85,7 +81,7 @@ def resolve(
     job_id = Jobs(connection).id_of(job_name)
     item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
     check_resolvable(item_name, state, is_undriven=is_undriven)
-    if state in IN_HAND:
+    if state in WITH_SERVICE:
         _set_aside(connection, item_id, state, now)
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
@@ -104,10 +100,10 @@ def resolve(
 
 def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
     """Raise `InputError` for an item that nobody has to decide."""
-    if state is ItemState.HELD or (is_undriven and state in IN_HAND):
+    if state is ItemState.HELD or (is_undriven and state in WITH_SERVICE):
         return
     reason = f"the item {item_name!r} is {state}: only a held item can be resolved"
-    if state in IN_HAND:
+    if state in WITH_SERVICE:
         reason += ", or one under way by `batchkiln resolve` while no process drives the queue"
     raise InputError(reason)
 
@@ -185,7 +181,7 @@ def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolve
 def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
     """End an item with the files that are on disk."""
     attempt_id = None if held.attempt is None else held.attempt["id"]
-    if not connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0]:
+    if not count_outputs(connection, attempt_id):
         raise InputError(f"no file of {held.label} is on disk: it can only be fetched again, or given up")
     state = _move(connection, held, Event.FILES_SAVED, now, detail={"decided_by": "person"})
     return Resolved(state, attempt_id, may_pay_again=False)

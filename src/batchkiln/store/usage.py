@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from batchkiln.core.backoff import LONGEST_HOLD
-from batchkiln.core.queue_types import LoggedRequest, RequestKind, RequestNote
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.rate_limits import DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.sql import query
 

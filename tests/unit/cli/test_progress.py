@@ -17,8 +17,8 @@ from batchkiln.cli.progress import (
     WorkerState,
     plain_line,
 )
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS
 from support.view_builders import NOW, job_view, under_way
 

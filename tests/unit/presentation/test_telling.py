@@ -13,10 +13,10 @@ import pytest
 from batchkiln.api.reading import ItemReport, read_item_report
 from batchkiln.cli.main import program
 from batchkiln.config import Config, Profile
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, WAITS, Explanation
 from batchkiln.presentation.formatting import REASONS, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.core.waits import WaitReason
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.jobs import Credits, Jobs, JobSummary, Trouble
 from batchkiln.store.operations import pause
