@@ -114,7 +114,7 @@ def _printer() -> Callable[[CheckResult], None]:
     """Return a function that prints a result immediately, because a check of a silent service takes long."""
     from rich.text import Text  # noqa: PLC0415  slow to import, and not needed for JSON
 
-    from batchkiln.cli.status_text import console  # noqa: PLC0415  as above
+    from batchkiln.cli.rich_console import console  # noqa: PLC0415  as above
 
     out = console()
 

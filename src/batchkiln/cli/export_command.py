@@ -157,7 +157,7 @@ def _run(
     *,
     is_quiet: bool,
 ) -> tuple[str, ExportResult]:
-    """Export in the connection's thread: rows are read page by page, while their files are on_metadata_read at."""
+    """Export in the reader's thread: read rows page by page, and check their files between pages."""
 
     def check_interrupted() -> None:
         if stop.is_set():
@@ -214,7 +214,7 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    from batchkiln.cli.status_text import SafeConsole  # noqa: PLC0415  Rich is slow to import
+    from batchkiln.cli.rich_console import SafeConsole  # noqa: PLC0415  Rich is slow to import
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = SafeConsole(stderr=True, soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.progress import NOTHING_TO_DO, ProgressState, WorkerState, describe
-from batchkiln.cli.status_text import SafeConsole
+from batchkiln.cli.rich_console import SafeConsole
 from batchkiln.presentation.formatting import format_minute, plural
 
 _BAR_WIDTH = 40

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.status_text import console
+from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import cautions

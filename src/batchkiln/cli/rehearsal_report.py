@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.status_text import console
+from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import STYLES, format_duration, format_minute, plural, sanitize
 from batchkiln.rehearsal.simulation import RehearsalResult

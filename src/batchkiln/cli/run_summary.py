@@ -24,7 +24,8 @@ def print_run_summary(result: RunResult, common: Common) -> None:
 
 
 def _print_jobs(result: RunResult) -> None:
-    from batchkiln.cli.status_text import console, problem_lines  # noqa: PLC0415  Rich is slow to import
+    from batchkiln.cli.rich_console import console  # noqa: PLC0415  Rich is slow to import
+    from batchkiln.cli.status_text import problem_lines  # noqa: PLC0415  Rich is slow to import
 
     out = console()
     if not result.views:

@@ -1,14 +1,11 @@
 """The text of `status`: tables, counts, problems and warnings."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.output import printable
+from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.alerts import alerts_of
@@ -18,24 +15,6 @@ from batchkiln.presentation.unread_replies import CALLS, misunderstanding
 from batchkiln.store import Trouble
 
 _LONGEST_MESSAGE = 160
-
-
-class SafeConsole(Console):
-    """A console for untrusted text: without markup, highlighting, emoji and control characters."""
-
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  rich's own
-        """Initialize with rich's settings."""
-        super().__init__(highlight=False, markup=False, emoji=False, **settings)
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render with rich, and remove control characters from each segment of text."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-
-def console() -> Console:
-    """Return a console on standard output."""
-    return SafeConsole(soft_wrap=True)
 
 
 def show_overview(overview: Overview) -> None:
