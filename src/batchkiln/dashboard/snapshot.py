@@ -102,7 +102,7 @@ class Level(StrEnum):
     """How urgently a person is needed."""
 
     FINE = "fine"
-    LOOK = "status"
+    LOOK = "look"
     HELP = "help"
 
 

@@ -9,7 +9,8 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
+from batchkiln.dashboard.rendering import environment
+from batchkiln.dashboard.snapshot import Headline, Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.store.accounts import AccountSummary
@@ -79,3 +80,13 @@ def test_a_person_is_called_for_what_only_a_person_can_mend(now: PageSnapshot, l
 
     assert found.level is level
     assert piece in " ".join([found.text, *found.more])
+
+
+@pytest.mark.parametrize(
+    ("level", "words"), [(Level.FINE, "No problems"), (Level.LOOK, "Some items failed"), (Level.HELP, "Action needed")]
+)
+def test_each_level_has_its_words_on_the_page(level: Level, words: str) -> None:
+    """The template names each level."""
+    page = environment().get_template("sections/headline.html").render(headline=Headline(level, "Working"))
+
+    assert words in page
