@@ -23,7 +23,7 @@ from simulated import play
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from batchkiln.cli.progress import STILL_AFTER_SECONDS
+from batchkiln.cli.progress import LONGEST_PAUSE_SECONDS
 from crash.process_harness import Ground
 from simulation.plan import Plan
 from simulation.simulated_world import World
@@ -84,7 +84,7 @@ def real(seconds: float) -> Idle:
         try:
             while not list(Path(name, "out").rglob("*.png")):
                 time.sleep(0.5)
-            time.sleep(3 * STILL_AFTER_SECONDS)
+            time.sleep(3 * LONGEST_PAUSE_SECONDS)
             before = _used(process_id)
             time.sleep(seconds)
             after = _used(process_id)

@@ -18,7 +18,7 @@ from figure import Figure, below
 from large_queue import fill
 
 from batchkiln.config import Config, Profile
-from batchkiln.dashboard.server import serving
+from batchkiln.dashboard.server import serving_dashboard
 
 RUNS = 7
 PAGE_MS = 200
@@ -44,7 +44,7 @@ async def measured(queue: Path, count: int) -> dict[str, float]:
     config = Config({"far": Profile("far")}, "far")
     found = {}
     async with (
-        serving(queue, config, port=0) as served,
+        serving_dashboard(queue, config, port=0) as served,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
     ):
         async with session.get(served.link) as reply:

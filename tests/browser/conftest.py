@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from batchkiln.config import Config, Profile
-from batchkiln.dashboard.server import Served, serving
+from batchkiln.dashboard.server import ServedDashboard, serving_dashboard
 from integration.dashboard.sample_queue import AT, fill, scene
 from support.queue_file import QueueFile
 
@@ -29,7 +29,7 @@ class Opened:
     """A page, and what its console said: any word there is a fault."""
 
     page: Page
-    served: Served
+    served: ServedDashboard
     queue: QueueFile
     faults: list[str] = field(default_factory=list)
 
@@ -60,14 +60,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def served(queue: QueueFile) -> Iterator[Served]:
+def served(queue: QueueFile) -> Iterator[ServedDashboard]:
     """Serve in a thread of its own: Playwright's calls block."""
-    started: Future[tuple[Served, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    started: Future[tuple[ServedDashboard, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:
         stop = asyncio.Event()
         config = Config({"local": Profile("local")}, "local")
-        async with serving(queue.path, config, port=0, clock=lambda: AT) as dashboard:
+        async with serving_dashboard(queue.path, config, port=0, clock=lambda: AT) as dashboard:
             started.set_result((dashboard, asyncio.get_running_loop(), stop))
             await stop.wait()
 

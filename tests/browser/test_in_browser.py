@@ -69,7 +69,7 @@ def test_a_part_that_is_being_copied_from_is_brought_up_to_date_afterwards(opene
 
 def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
     """As a tunnel whose other end is gone: what is old is marked as old, and asked for anew."""
-    opened.page.evaluate("source.onopen = null; heardAt = 0; listen = () => {}; watch()")
+    opened.page.evaluate("source.onopen = null; lastMessageAt = 0; connect = () => {}; checkConnection()")
 
     expect(opened.page.locator("#offline")).to_be_visible()
 
@@ -77,7 +77,7 @@ def test_a_connection_that_says_nothing_is_given_up(opened: Opened) -> None:
 def test_a_dashboard_that_has_ended_is_not_mistaken_for_a_calm_one(opened: Opened) -> None:
     """What is old is marked as old."""
     opened.page.context.set_offline(True)
-    opened.page.evaluate("source.close(); source = null; listen()")
+    opened.page.evaluate("source.close(); source = null; connect()")
 
     expect(opened.page.locator("#offline")).to_be_visible()
 
@@ -99,8 +99,8 @@ def test_a_hold_is_resolved_by_a_form(opened: Opened) -> None:
     """The answers have their prices; the item is named once more."""
     opened.go("/jobs/birds/item?id=held")
     opened.page.get_by_role("link", name="Resolve").click()
-    opened.page.get_by_label("It came to nothing").check()
-    opened.page.get_by_label("once more").fill("held")
+    opened.page.get_by_label("The generation failed").check()
+    opened.page.get_by_label("id again").fill("held")
     opened.page.get_by_role("button", name="Resolve").click()
 
     expect(opened.page.get_by_text("Resolved.")).to_be_visible()

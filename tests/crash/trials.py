@@ -21,7 +21,7 @@ from crash.service_books import Books
 from crash.small_disk import SmallDisk
 
 CREATES = b"POST /api/v1/images"
-STOPPING = "Stopping: finishing what is in hand"
+STOPPING = "Stopping: finishing the current work"
 LEAST_SECONDS_PER_IMAGE = 15.0  # of service time, from its create to the next
 
 

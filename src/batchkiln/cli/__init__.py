@@ -1,1 +1,1 @@
-"""The command line: parse, call, render, return an exit status. No decisions about money live here."""
+"""Command-line interface: parse arguments, call the API, print results, and return an exit status."""

@@ -1,4 +1,4 @@
-"""`batchkiln ask-again`: ends the rest of calls whose replies were not understood."""
+"""`batchkiln ask-again`: repeat requests whose replies were not understood."""
 
 import click
 
@@ -13,11 +13,11 @@ from batchkiln.presentation.unread_replies import CALLS
 @command("ask-again", example="batchkiln ask-again\nbatchkiln ask-again studio/main")
 @click.argument("account", metavar="[PROFILE/ACCOUNT]", required=False)
 def ask_again(common: Common, account: str | None) -> ExitStatus:
-    """Have the service asked again for what was not understood: on PROFILE/ACCOUNT, or on all accounts.
+    """Repeat requests whose replies were not understood, on PROFILE/ACCOUNT or on all accounts.
 
-    `batchkiln status` says what that is. A price, an upload or a reading costs nothing; where requests to generate were
-    not understood, the next queued item is sent, and may be charged. Works while another process drives the queue,
-    which then asks at once. Ends waits as well that the service asked for, as by a wrong Retry-After of days.
+    `batchkiln status` lists them. A quote, an upload or a read costs nothing. After a reply to a create that was not
+    understood, the next queued item is sent, and may be charged. Works while another process runs the queue, which
+    then repeats them immediately. Also ends waits that the service requested, such as a wrong Retry-After of days.
     """
     return run_async(_ask_again(common, account))
 
@@ -29,13 +29,13 @@ async def _ask_again(common: Common, account: str | None) -> ExitStatus:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
         print_json({"asked_again": calls, "waits_ended": list(ended)})
     elif not asked and not ended:
-        print_result("Nothing was misunderstood, and no wait is kept: there is nothing to ask again.")
+        print_result("There is nothing to ask again: every reply was understood, and no account has to wait.")
     else:
         for each in asked:
-            print_result(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is asked again.")
+            print_result(f"{each.profile}/{each.account}: {CALLS[each.entry.call]} is requested again.")
         for name in ended:
             print_result(
-                f"{name}: the wait that the service asked for is ended; a process that waits has to be started again."
+                f"{name}: ended the wait that the service requested. Restart a process that is already waiting."
             )
-        print_result("`batchkiln work` runs what is queued.")
+        print_result("`batchkiln work` runs the queued items.")
     return ExitStatus.OK

@@ -1,4 +1,4 @@
-"""What a command is made of: its context, its job argument with completion, and how its coroutine is run."""
+"""The parts of a command: common options, a job argument with shell completion, and a runner for its coroutine."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -16,18 +16,18 @@ Body = Callable[Concatenate[Common, P], ExitStatus]
 
 
 class Command(click.Command):
-    """A command with an example of its use at the end of its help."""
+    """A command with examples at the end of its help."""
 
     is_server: ClassVar[bool] = False
 
     def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:  # noqa: ANN401  click's own signature
-        """Take click's arguments and the example, a line a use."""
+        """Initialize with click's arguments; `example` has one command line per line."""
         super().__init__(*args, **kwargs)
         self.params += common_options(is_server=self.is_server)
         self.example = example
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example."""
+        """Write the examples."""
         del ctx
         with formatter.section("Example" if "\n" not in self.example else "Examples"):
             for line in self.example.splitlines():
@@ -35,7 +35,7 @@ class Command(click.Command):
 
 
 class ServerCommand(Command):
-    """A command of the local service, which has neither queue nor profile."""
+    """A command of the local service, which has no queue and no profile."""
 
     is_server = True
 
@@ -43,7 +43,7 @@ class ServerCommand(Command):
 def command(
     name: str, *, example: str, logs: bool = False, cls: type[Command] = Command
 ) -> Callable[[Body[P]], Command]:
-    """Make a command of a function whose first argument is the common options; `logs` where it may log."""
+    """Decorate a function as a command. The function receives `Common` first; `logs` sets up logging before it."""
 
     def decorate(body: Body[P]) -> Command:
         @wraps(body)
@@ -60,24 +60,24 @@ def command(
 
 
 def set_up_logging(common: Common, *, is_server: bool = False) -> None:
-    """Let the log begin, as the common options ask for it."""
+    """Configure logging by the common options."""
     from batchkiln.logs import configure_logging  # noqa: PLC0415  structlog takes longer to import than `status`
 
     configure_logging(verbosity=common.verbosity, log_format=common.log_format, is_server=is_server)
 
 
 def run_async(work: Coroutine[Any, Any, ExitStatus]) -> ExitStatus:
-    """Run a command's coroutine to its end."""
+    """Run a command's coroutine and return its exit status."""
     return asyncio.run(work)
 
 
 class JobName(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
-    """A job of the queue; completed by the shell."""
+    """The name of a job in the queue, with shell completion."""
 
     name = "job"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Offer the jobs that begin so; a queue that cannot be read offers none."""
+        """Return the jobs whose names start with `incomplete`, or none if the queue cannot be read."""
         del param
         return [CompletionItem(name) for name in _names(common_of(ctx)) if name.startswith(incomplete)]
 
@@ -88,7 +88,7 @@ def _names(common: Common) -> Sequence[str]:
     try:
         with open_reader(common.queue) as reader:
             return reader.jobs.names()
-    except Exception:  # noqa: BLE001  a completion that fails must not write over the person's command line
+    except Exception:  # noqa: BLE001  a failed completion must not print into the user's command line
         return ()
 
 

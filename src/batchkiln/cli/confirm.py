@@ -1,4 +1,4 @@
-"""What `run` says before it spends: a short plan on a terminal, and a question where it is much."""
+"""Confirmation before `run` spends: a short plan on a terminal, and a question if the cost is high."""
 
 import asyncio
 import sys
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from batchkiln.planning.plan import Plan
 
 
-def may_ask(manifests: Sequence[str], *, is_agreed: bool) -> bool:
-    """Tell whether a person is there, and has not agreed already; standard input is read once only."""
-    is_wanted = not (is_agreed or "-" in manifests)
+def can_ask(manifests: Sequence[str], *, assume_yes: bool) -> bool:
+    """Return whether a question is possible and wanted; a manifest on standard input leaves no input for an answer."""
+    is_wanted = not (assume_yes or "-" in manifests)
     return is_wanted and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
@@ -34,20 +34,20 @@ async def ask_before_spending(
     manifests: Sequence[str],
     *,
     options: ApplyOptions,
-    wishes: RunOptions,
+    run_options: RunOptions,
     catalogues: "Catalogues",
 ) -> Mapping[str, str]:
-    """Show what the run would come to, and ask where that is more than `confirm_above_credits`, or may be anything.
+    """Show the plan, and ask for confirmation if its cost exceeds `confirm_above_credits` or has no bound.
 
-    Where an item has no price yet and neither cap nor budget bounds it, the person is asked in any case. Returns the
-    digests of what was shown, by path: nothing else may be enqueued then.
+    The cost has no bound if an item has no price yet and neither a cap nor a budget applies. Return the digests of
+    the planned manifests by path; the caller must enqueue only these contents.
 
-    The queue's lock is held: prices are kept in the queue, and reads noted there, so that nothing is asked twice and
-    no window is overstepped (Law 5). Raises `InputError` for a no; nothing was enqueued then.
+    The caller owns the queue's lock. Quotes and requests are recorded in the queue, so that no quote is requested
+    twice and no limit is exceeded (Law 5). Raises `InputError` if the answer is no; nothing was enqueued then.
     """
     from batchkiln.planning.plan import SameJobTwice, make_plan  # noqa: PLC0415  as above
     from batchkiln.planning.quotes import QuoteOptions  # noqa: PLC0415  as above
-    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  only where it is asked
+    from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  slow to import, and only needed for the question
 
     store, setting = queue.writer, queue.setting
     manner = QuoteOptions(setting.surroundings, note=RequestLog(store, setting).note, is_alone=True)
@@ -61,11 +61,11 @@ async def ask_before_spending(
             manner=manner,
             catalogues=catalogues,
         )
-    except SameJobTwice as error:  # which a run may well have, one after the other
+    except SameJobTwice as error:  # a run may apply several manifests of one job in turn
         await _confirm(
             "an unknown number of credits"
-            if wishes.max_credits is None
-            else f"at most {plural(wishes.max_credits, 'credit')}"
+            if run_options.max_credits is None
+            else f"at most {plural(run_options.max_credits, 'credit')}"
         )
         return error.digests
     for profile in {job.manifest.profile for job in plan.jobs}:
@@ -75,16 +75,16 @@ async def ask_before_spending(
     if not common.is_quiet:
         _show(plan)
     if any(job.manifest.report.changed_count and not job.manifest.report.kept for job in plan.jobs):
-        return plan.digests  # applying refuses it in a moment
-    most = _most(plan, wishes)
-    is_open = bool(plan.unpriced) and not plan.is_bounded and wishes.max_credits is None
+        return plan.digests  # applying the manifests raises the error
+    most = _credits_at_most(plan, run_options)
+    is_open = bool(plan.unpriced) and not plan.is_bounded and run_options.max_credits is None
     if is_open or most > setting.config.confirm_above_credits:
-        await _confirm(_amount(plan, most))
+        await _confirm(_amount_text(plan, most))
     return plan.digests
 
 
-def _amount(plan: "Plan", most: int) -> str:
-    """Say what may be spent; what has no price yet is told apart, and never guessed from what has one."""
+def _amount_text(plan: "Plan", most: int) -> str:
+    """Return the possible cost as text. Items without a price are counted separately, and never estimated."""
     if not plan.unpriced:
         return f"about {plural(most, 'credit')}"
     return (
@@ -94,50 +94,50 @@ def _amount(plan: "Plan", most: int) -> str:
 
 
 async def ask_before_paying_again(applied: Sequence[Applied]) -> None:
-    """Ask where files stand already by the names of new items: another queue may have paid for these.
+    """Ask for confirmation if files with the names of new items exist, because another queue may have paid for them.
 
-    Raises `InputError` for a no; the items are queued then, and nothing was sent.
+    Raises `InputError` if the answer is no; the items are queued then, and nothing was sent.
     """
     for entry in applied:
         if entry.taken and not await _is_confirmed(
-            f"{told_taken(entry.job, entry.taken)}. They may be paid twice. Go on?"
+            f"{told_taken(entry.job, entry.taken)}. These items may be charged a second time. Continue?"
         ):
             raise InputError(
-                "not confirmed: nothing was sent or spent. The new items are queued here: "
-                f"`batchkiln cancel {entry.job.name}` takes them out again; --queue names another queue"
+                "not confirmed: nothing was sent or spent. The new items are in this queue; "
+                f"`batchkiln cancel {entry.job.name}` cancels them, and --queue names another queue"
             )
 
 
 def _show(plan: "Plan") -> None:
-    from batchkiln.cli.plan_text import short_lines  # noqa: PLC0415  Rich, and only where it is shown
+    from batchkiln.cli.plan_text import short_lines  # noqa: PLC0415  Rich is slow to import
 
     for line in short_lines(plan):
         print_status(line)
 
 
 async def _confirm(amount: str) -> None:
-    if not await _is_confirmed(f"This may spend {amount}. Go on?"):
+    if not await _is_confirmed(f"This may spend {amount}. Continue?"):
         raise InputError("not confirmed: nothing was enqueued, sent or spent")
 
 
 async def _is_confirmed(question: str) -> bool:
-    """Ask, in a thread: a signal has to be heard while the person thinks."""
+    """Ask in a thread, so that signals are handled while the question is open."""
     try:
         return await asyncio.to_thread(click.confirm, question, err=True)
-    except click.Abort:  # the end of input (Ctrl-D); Ctrl-C is a signal, and ends before
+    except click.Abort:  # the end of input (Ctrl-D); Ctrl-C arrives as a signal
         print_status("")
         return False
 
 
-def _most(plan: "Plan", wishes: RunOptions) -> int:
-    """Return how many credits this run may spend, as far as it is bounded by wish."""
+def _credits_at_most(plan: "Plan", run_options: RunOptions) -> int:
+    """Return the most credits that this run may spend under `--max-credits` and `--until budget`."""
     cost = plan.most
-    if wishes.until.is_budget and plan.unpriced:
+    if run_options.until.is_budget and plan.unpriced:
         days = [
             plan.profiles[outlook.profile].limits.credits_per_day * len(outlook.accounts) for outlook in plan.outlooks
         ]
         cost = min(cost, sum(days))
-    elif wishes.until.is_budget:
+    elif run_options.until.is_budget:
         firsts = [outlook.forecast.days[0] for outlook in plan.outlooks if outlook.forecast.days]
         cost = sum(day.credits for day in firsts)
-    return cost if wishes.max_credits is None else min(cost, wishes.max_credits)
+    return cost if run_options.max_credits is None else min(cost, run_options.max_credits)

@@ -1,4 +1,4 @@
-"""`batchkiln doctor`."""
+"""`batchkiln doctor`: check the configuration, the service and the queue."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, print_status
 from batchkiln.cli.signals import Signals, handle_signals
-from batchkiln.cli.streams import outlive_readers
+from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.doctor.check_results import CheckResult, Level, exit_status_of, warn
 from batchkiln.doctor.runner import CheckContext, run_checks
@@ -30,71 +30,76 @@ _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
     example="batchkiln doctor\nbatchkiln doctor --profile studio --json\nbatchkiln doctor --probe",
     logs=True,
 )
-@click.option("--probe", "is_probing", is_flag=True, help="Also ask what the service leaves open; costs no credits.")
 @click.option(
-    "--with-generation", "is_paid", is_flag=True, help="With --probe: also make one picture, after naming its price."
+    "--probe", "is_probing", is_flag=True, help="Also examine what the service's document leaves open, for 0 credits."
 )
-@click.option("--yes", "is_agreed", is_flag=True, help="Agree to the price of that picture.")
-def doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed: bool) -> ExitStatus:
-    """Check configuration, keys, service, clock, disk and queue, and spend nothing.
+@click.option(
+    "--with-generation",
+    "is_paid",
+    is_flag=True,
+    help="With --probe: also generate one picture. Its price is shown first.",
+)
+@click.option("--yes", "assume_yes", is_flag=True, help="Accept the price of that picture without a question.")
+def doctor(common: Common, *, is_probing: bool, is_paid: bool, assume_yes: bool) -> ExitStatus:
+    """Check the configuration, the API keys, the service, the clock, the disk and the queue, at no cost.
 
-    Each line is ok, warn or fail, with what to do. It works without a network, without a queue, and with a broken
-    configuration; what could not be checked is told. With --probe it asks the service a few things more, tells
-    beforehand what that takes of the limits, and afterwards how each reply is understood.
+    Each line is ok, warn or fail, with the next step. It works without a network, without a queue, and with an invalid
+    configuration, and reports checks that were not possible. With --probe it sends a few more requests. It first prints
+    how much of the limits they use, and then how batchkiln interprets each reply.
     """
     if is_paid and not is_probing:
-        raise InputError("--with-generation is a part of --probe: batchkiln doctor --probe --with-generation")
-    if is_paid and not is_agreed and not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        raise InputError("--with-generation needs --probe: batchkiln doctor --probe --with-generation")
+    if is_paid and not assume_yes and not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         raise InputError(
-            "--with-generation spends credits, and nobody is there to be asked: add --yes to agree to the price of "
-            "the cheapest picture; nothing was sent"
+            "--with-generation spends credits, and there is no terminal for a confirmation: add --yes to accept the "
+            "price of the cheapest picture; nothing was sent"
         )
-    return run_async(_doctor(common, is_probing=is_probing, is_paid=is_paid, is_agreed=is_agreed))
+    return run_async(_doctor(common, is_probing=is_probing, is_paid=is_paid, assume_yes=assume_yes))
 
 
-async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, is_agreed: bool) -> ExitStatus:
-    patient = CheckContext(common.queue, common.config_path, common.profile, os.environ)
-    findings: list[CheckResult] = []
+async def _doctor(common: Common, *, is_probing: bool, is_paid: bool, assume_yes: bool) -> ExitStatus:
+    context = CheckContext(common.queue, common.config_path, common.profile, os.environ)
+    results: list[CheckResult] = []
     show = None if common.is_json else _printer()
     if is_probing:
-        outlive_readers()  # it holds the queue's lock, and may be making a picture
+        ignore_closed_output()  # a probe has the queue's lock, and may be paying for a picture
     with handle_signals() as signals:
-        person = _person(signals, is_agreed=is_agreed) if is_paid else None
-        async for finding in _all(common, patient, findings, person, is_probing=is_probing):
-            findings.append(finding)
+        person = _person(signals, assume_yes=assume_yes) if is_paid else None
+        async for result in _all_checks(common, context, results, person, is_probing=is_probing):
+            results.append(result)
             if show is not None:
-                show(finding)
-    status = exit_status_of(findings) if signals.exit_status is None else ExitStatus(signals.exit_status)
+                show(result)
+    status = exit_status_of(results) if signals.exit_status is None else ExitStatus(signals.exit_status)
     if show is None:
-        print_json({"exit": int(status), "checks": [_document(finding) for finding in findings]})
+        print_json({"exit": int(status), "checks": [_document(result) for result in results]})
     return status
 
 
-async def _all(
-    common: Common, patient: CheckContext, so_far: list[CheckResult], person: "Person | None", *, is_probing: bool
+async def _all_checks(
+    common: Common, context: CheckContext, earlier: list[CheckResult], person: "Person | None", *, is_probing: bool
 ) -> AsyncIterator[CheckResult]:
-    """Give the ordinary findings, then the probe's where nothing stands in its way."""
-    async for finding in run_checks(patient):
-        yield finding
+    """Yield the results of the ordinary checks, then those of the probe unless a check failed."""
+    async for result in run_checks(context):
+        yield result
     if not is_probing:
         return
-    if any(finding.level is Level.FAIL and not finding.check.startswith("description") for finding in so_far):
-        yield warn("probe", "not begun: nothing is asked while something above fails", "put that right first")
+    if any(result.level is Level.FAIL and not result.check.startswith("description") for result in earlier):
+        yield warn("probe", "not started: a check above failed", "fix that problem first")
         return
-    from batchkiln.doctor.probing import probe  # noqa: PLC0415  the scheduler, which no other check needs
+    from batchkiln.doctor.probing import probe  # noqa: PLC0415  the worker is slow to import, and only the probe needs it
 
-    async for finding in probe(AppContext(common.queue, common.load_config(), common.profile), person=person):
-        yield finding
+    async for result in probe(AppContext(common.queue, common.load_config(), common.profile), person=person):
+        yield result
 
 
-def _person(signals: Signals, *, is_agreed: bool) -> "Person":
+def _person(signals: Signals, *, assume_yes: bool) -> "Person":
     from batchkiln.doctor.trial import Person  # noqa: PLC0415  as above
 
     async def agrees(question: str) -> bool:
-        if is_agreed:
+        if assume_yes:
             print_status(f"{question} Yes.")
             return True
-        try:  # in a thread: a signal has to be heard while the person thinks
+        try:  # in a thread, so that signals are handled while the question is open
             return await asyncio.to_thread(click.confirm, question, err=True)
         except click.Abort:
             return False
@@ -106,28 +111,28 @@ def _person(signals: Signals, *, is_agreed: bool) -> "Person":
 
 
 def _printer() -> Callable[[CheckResult], None]:
-    """Make what shows a finding as soon as it is there: a service that does not answer takes its time."""
-    from rich.text import Text  # noqa: PLC0415  slow to import, and only for people
+    """Return a function that prints a result immediately, because a check of a silent service takes long."""
+    from rich.text import Text  # noqa: PLC0415  slow to import, and not needed for JSON
 
-    from batchkiln.cli.text_tables import console  # noqa: PLC0415  as above
+    from batchkiln.cli.rich_console import console  # noqa: PLC0415  as above
 
     out = console()
 
-    def show(finding: CheckResult) -> None:
-        line = Text(f"{finding.level:<5}", style=_STYLES[finding.level])
-        line.append(f"{finding.check}: ", style="bold")
-        line.append("\n      ".join(sanitize(part) for part in finding.message.splitlines()), style="not bold")
+    def show(result: CheckResult) -> None:
+        line = Text(f"{result.level:<5}", style=_STYLES[result.level])
+        line.append(f"{result.check}: ", style="bold")
+        line.append("\n      ".join(sanitize(part) for part in result.message.splitlines()), style="not bold")
         out.print(line)
-        if finding.remedy is not None:
-            out.print(Text(f"      {finding.remedy}", style="dim"))
+        if result.remedy is not None:
+            out.print(Text(f"      {result.remedy}", style="dim"))
 
     return show
 
 
-def _document(finding: CheckResult) -> dict[str, Any]:
+def _document(result: CheckResult) -> dict[str, Any]:
     return {
-        "check": finding.check,
-        "level": finding.level.value,
-        "message": finding.message,
-        "remedy": finding.remedy,
+        "check": result.check,
+        "level": result.level.value,
+        "message": result.message,
+        "remedy": result.remedy,
     }

@@ -1,4 +1,4 @@
-"""`batchkiln enqueue`, and what it shares with `run`: the manifests and what is said of them."""
+"""`batchkiln enqueue`, and the manifest options and messages that it shares with `run`, `plan` and `watch`."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -24,20 +24,22 @@ MANIFESTS = click.argument("manifests", metavar="MANIFEST...", nargs=-1, require
 
 
 def on_change_options(function: F) -> F:
-    """Add what to do with items that changed or left the manifest, or that the catalogue speaks against."""
+    """Add the options for changed items, removed items, and the catalogue check."""
     for option in (
         click.option(
             "--no-catalogue",
             "is_unchecked",
             is_flag=True,
-            help="Do not hold items against the service's catalogue: the service decides.",
+            help="Do not check items against the service's catalogue; the service decides.",
         ),
-        click.option("--prune", is_flag=True, help="Cancel items that left the manifest and were never sent."),
+        click.option(
+            "--prune", is_flag=True, help="Cancel items that are no longer in the manifest and were never sent."
+        ),
         click.option(
             "--on-change",
             type=click.Choice(["error", "keep"]),
             default="error",
-            help="What to do with an item that was sent and whose request has changed since: refuse, or leave it.",
+            help="If an item's request changed after it was sent: refuse the manifest, or keep the item as sent.",
         ),
     ):
         function = option(function)
@@ -57,8 +59,8 @@ def enqueue(
 ) -> ExitStatus:
     """Put each MANIFEST into the queue and return; `-` reads standard input.
 
-    Items are held against the catalogue of their service, where it can be read: what it would refuse is a mistake.
-    Works while another process drives the queue, which then takes up the new items at once.
+    Items are checked against the service's catalogue if it can be read; a violation is an error in the manifest.
+    Works while another process runs the queue, which then starts on the new items immediately.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
     return run_async(_enqueue(common, manifests, options, is_unchecked=is_unchecked))
@@ -67,32 +69,32 @@ def enqueue(
 async def _enqueue(
     common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_unchecked: bool
 ) -> ExitStatus:
-    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who enqueues needs them
+    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
     from batchkiln.planning.request_log import noting_beside  # noqa: PLC0415  as above
 
     setting = AppContext(common.queue, common.load_config(), common.profile)
     async with opened(setting) as queue, noting_beside(setting) as note:
         catalogues = Catalogues(queue.reader, setting, note, is_off=is_unchecked)
         applied = await queue.apply(manifests, options=options, stdin=sys.stdin.buffer, catalogue_of=catalogues.of)
-    tell_warnings(common, applied, catalogues.complaints())
+    print_warnings(common, applied, catalogues.complaints())
     if common.is_json:
         print_json({"jobs": [applied_document(entry) for entry in applied]})
     else:
         for entry in applied:
-            print_result(_sentence(entry))
-        print_result("`batchkiln work` runs what is queued.")
+            print_result(_applied_line(entry))
+        print_result("`batchkiln work` runs the queued items.")
     return ExitStatus.OK
 
 
-def tell_applied(common: Common, applied: Sequence[Applied]) -> None:
-    """Say what became of the manifests, where a person may want to know: it is no result of `run`."""
+def print_applied(common: Common, applied: Sequence[Applied]) -> None:
+    """Print one line per applied manifest to standard error, unless `-q` is set."""
     if not common.is_quiet:
         for entry in applied:
-            print_status(_sentence(entry))
+            print_status(_applied_line(entry))
 
 
-def tell_warnings(common: Common, applied: Sequence[Applied], complaints: Sequence[str]) -> None:
-    """Say on standard error what the service's catalogue says against items, where that does not keep them out."""
+def print_warnings(common: Common, applied: Sequence[Applied], complaints: Sequence[str]) -> None:
+    """Print warnings to standard error, unless `-q` is set. `complaints` are problems with reading a catalogue."""
     if common.is_quiet:
         return
     for complaint in complaints:
@@ -101,11 +103,11 @@ def tell_warnings(common: Common, applied: Sequence[Applied], complaints: Sequen
     for warning in warnings[:WARNINGS_SHOWN]:
         print_status(f"Warning: {warning}")
     if len(warnings) > WARNINGS_SHOWN:
-        print_status(f"… and {len(warnings) - WARNINGS_SHOWN} more warnings; --json has more of them")
+        print_status(f"… and {len(warnings) - WARNINGS_SHOWN} more warnings; --json lists more of them")
 
 
 def applied_document(entry: Applied) -> dict[str, Any]:
-    """Give what became of one manifest."""
+    """Return the result of one manifest as `enqueue --json` prints it."""
     report = entry.report
     return {
         "job": entry.job.name,
@@ -130,18 +132,18 @@ def applied_document(entry: Applied) -> dict[str, Any]:
     }
 
 
-def _sentence(entry: Applied) -> str:
+def _applied_line(entry: Applied) -> str:
     report = entry.report
     parts = [f"{report.new:,} new", f"{report.known:,} known"]
     for number, word in (
         (report.updated, "updated"),
-        (report.kept, "changed but kept as sent"),
+        (report.kept, "changed but kept as they were sent"),
         (report.requeued, "queued again"),
-        (report.pruned, "canceled, since they left the manifest"),
+        (report.pruned, "canceled because they are no longer in the manifest"),
     ):
         if number:
             parts.append(f"{number:,} {word}")
     if left := report.missing - report.pruned:
-        parts.append(f"{left:,} no longer in the manifest, and left alone")
+        parts.append(f"{left:,} no longer in the manifest but unchanged")
     total = report.new + report.known
     return f"{entry.job.name}: {plural(total, 'item')} ({', '.join(parts)}), profile {entry.profile}"

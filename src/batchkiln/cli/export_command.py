@@ -1,4 +1,4 @@
-"""`batchkiln export`: a dataset of what a job has made."""
+"""`batchkiln export`: make a dataset from the outputs of a job."""
 
 import asyncio
 import math
@@ -29,16 +29,16 @@ _ROUNDING: Final = 1e-6
 
 
 class _Interrupted(Exception):
-    """A signal asked for an end."""
+    """A signal interrupted the export."""
 
 
 class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
-    """Splits with their shares: `train=0.9,test=0.1`."""
+    """Named splits with their shares, such as `train=0.9,test=0.1`."""
 
     name = "splits"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Splits:
-        """Read them, or say what would be right."""
+        """Return the parsed splits, or fail with an example of the syntax."""
         if isinstance(value, Splits):
             return value
         shares: dict[str, float] = {}
@@ -49,12 +49,12 @@ class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic befo
             except ValueError:
                 share = math.nan
             if not _SPLIT_NAME.fullmatch(name) or not 0 < share <= 1:
-                self.fail(f"{part!r} is no split: write NAME=SHARE, as in train=0.9,test=0.1", param, ctx)
+                self.fail(f"{part!r} is not a split: write NAME=SHARE, for example train=0.9,test=0.1", param, ctx)
             if name in shares:
-                self.fail(f"the split {name} is named twice", param, ctx)
+                self.fail(f"the split {name} appears twice", param, ctx)
             shares[name] = share
         if abs(sum(shares.values()) - 1) > _ROUNDING:
-            self.fail(f"the shares come to {sum(shares.values()):g}, and have to come to 1", param, ctx)
+            self.fail(f"the shares add up to {sum(shares.values()):g} instead of 1", param, ctx)
         return Splits(tuple(shares.items()))
 
 
@@ -67,53 +67,59 @@ class SplitsType(click.ParamType):  # type: ignore[type-arg]  # not generic befo
 @click.argument("job", type=JOB)
 @click.option(
     "--format",
-    "wanted",
+    "format_name",
     type=click.Choice([one.value for one in Format]),
     default=Format.JSONL.value,
     show_default=True,
-    help="What to write.",
+    help="The format of the dataset.",
 )
-@click.option("--to", metavar="DIR|URL", help="A folder, or a URL of fsspec; default exports/JOB/FORMAT.")
+@click.option("--to", metavar="DIR|URL", help="A folder, or an fsspec URL; default exports/JOB/FORMAT.")
 @click.option(
     "--link",
     type=click.Choice([one.value for one in Link]),
-    help="How media come into a folder; default: hard links, or copies where the disk cannot.",
+    help="How to place media in a folder; default: hard links, or copies if links are not possible.",
 )
-@click.option("--split", "splits", type=SplitsType(), metavar="NAME=SHARE,...", help="Default: all in train.")
+@click.option(
+    "--split",
+    "splits",
+    type=SplitsType(),
+    metavar="NAME=SHARE,...",
+    help="The share of items in each split; default: all in train.",
+)
 @click.option(
     "--shard-size",
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
     metavar="N",
-    help="Items in a shard of webdataset.",
+    help="Items per shard of webdataset.",
 )
 @click.option(
     "--check",
     type=click.Choice(["sha256", "size"]),
     default="sha256",
     show_default=True,
-    help="What of each file has to be as it was recorded.",
+    help="The property of each file to verify.",
 )
 def export(
     common: Common,
     job: str,
     *,
-    wanted: str,
+    format_name: str,
     to: str | None,
     link: str | None,
     splits: Splits | None,
     shard_size: int,
     check: str,
 ) -> ExitStatus:
-    """Make a dataset of what JOB has done: media, prompts, metadata, and a card that tells of it all.
+    """Make a dataset from the outputs of JOB: media, prompts, metadata, and a dataset card.
 
-    The same command again adds what is new. Media are linked or copied, never moved, and nothing is deleted. Works
-    while another process drives the queue.
+    The same command adds new outputs later. Media are linked or copied, never moved. Nothing is deleted. Works while
+    another process runs the queue.
     """
     options = ExportOptions(
-        format=Format(wanted),
-        to=to or f"exports/{job}/{wanted}",
+        format=Format(format_name),
+        to=to or f"exports/{job}/{format_name}",
         link=None if link is None else Link(link),
         splits=splits or Splits(),
         items_per_shard=shard_size,
@@ -131,14 +137,14 @@ async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatu
             try:
                 title, result = await asyncio.shield(work)
             except _Interrupted:
-                print_status("What was exported stays; the same command goes on from there.")
+                print_status("The exported files are kept; the same command continues from there.")
                 return ExitStatus(signals.exit_status or ExitStatus.INTERRUPTED)
             finally:
                 stop.set()
     if common.is_json:
         print_json(_document(job, options, title, result))
     else:
-        for line in _sentences(job, title, result):
+        for line in _result_lines(job, title, result):
             print_result(line)
     return ExitStatus.OK if result.files and not result.left_out_count else ExitStatus.ITEMS_NOT_DONE
 
@@ -151,7 +157,7 @@ def _run(
     *,
     is_quiet: bool,
 ) -> tuple[str, ExportResult]:
-    """Export in the connection's thread: rows are read page by page, while their files are looked at."""
+    """Export in the reader's thread: read rows page by page, and check their files between pages."""
 
     def check_interrupted() -> None:
         if stop.is_set():
@@ -164,15 +170,19 @@ def _run(
         for shape in reader.exports.shapes(job, below=below):
             check_interrupted()
             inference.learn(makes_video=shape.makes_video, parameters=shape.parameters, metadata=shape.metadata)
-            display.looked()
+            display.on_metadata_read()
         export_run = Export(
-            options, _job_facts(summary), inference, check_interrupted=check_interrupted, on_left_out=display.left_out
+            options,
+            _job_facts(summary),
+            inference,
+            check_interrupted=check_interrupted,
+            on_left_out=display.on_left_out,
         )
         try:
             for row in reader.exports.rows(job, below=below):
                 check_interrupted()
                 export_run.add(row)
-                display.taken(row)
+                display.on_row(row)
             return export_run.title, export_run.finish()
         finally:
             export_run.close()
@@ -189,22 +199,22 @@ def _job_facts(summary: JobSummary) -> JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class _Display:
-    """What a person sees meanwhile: outputs that are left out, items whose metadata were read, rows."""
+    """Callbacks for progress: an output was left out, an item's metadata were read, a row was exported."""
 
-    left_out: Callable[[LeftOut], None] = lambda left: print_status(_left_line(left))
-    looked: Callable[[], None] = lambda: None
-    taken: Callable[[DatasetRow], None] = lambda _: None
+    on_left_out: Callable[[LeftOut], None] = lambda left: print_status(_left_out_line(left))
+    on_metadata_read: Callable[[], None] = lambda: None
+    on_row: Callable[[DatasetRow], None] = lambda _: None
 
 
 @contextmanager
 def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Display]:
-    """Tell what is left out as it comes, and on a terminal how far the export is."""
+    """Yield callbacks that print outputs left out and, on a terminal, draw progress bars."""
     if not is_shown or not is_terminal(sys.stderr):
         yield _Display()
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    from batchkiln.cli.text_tables import SafeConsole  # noqa: PLC0415  Rich takes longer to import than the rest
+    from batchkiln.cli.rich_console import SafeConsole  # noqa: PLC0415  Rich is slow to import
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     out = SafeConsole(stderr=True, soft_wrap=True)
@@ -213,30 +223,30 @@ def _display(*, items: int, items_done: int, is_shown: bool) -> Iterator[_Displa
         exported = progress.add_task("exporting items", total=items_done)
         latest = -1
 
-        def taken(row: DatasetRow) -> None:
+        def on_row(row: DatasetRow) -> None:
             nonlocal latest
             if row.index != latest:
                 latest = row.index
                 progress.advance(exported)
 
         yield _Display(
-            left_out=lambda left: out.print(_left_line(left)),
-            looked=lambda: progress.advance(metadata),
-            taken=taken,
+            on_left_out=lambda left: out.print(_left_out_line(left)),
+            on_metadata_read=lambda: progress.advance(metadata),
+            on_row=on_row,
         )
 
 
-def _left_line(left: LeftOut) -> str:
+def _left_out_line(left: LeftOut) -> str:
     return f"left out: {sanitize(left.item)}: {sanitize(left.path)}: {left.reason}"
 
 
-def _sentences(job: str, title: str, result: ExportResult) -> Iterator[str]:
+def _result_lines(job: str, title: str, result: ExportResult) -> Iterator[str]:
     if not result.files and not result.left_out_count:
-        yield f"{job} has no file yet; nothing was written. `batchkiln status {job}` tells how far it is."
+        yield f"{job} has no files yet; nothing was written. `batchkiln status {job}` shows its progress."
         return
     kinds = [(result.files - result.videos, "image"), (result.videos, "video")]
-    held = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
-    yield f"{job}: {held} in {sanitize(title)} ({result.new:,} new, {result.unchanged:,} there already)."
+    contents = " and ".join(plural(number, noun) for number, noun in kinds if number) or "no file"
+    yield f"{job}: {contents} in {sanitize(title)} ({result.new:,} new, {result.unchanged:,} unchanged)."
     splits = sorted({split for split, _ in result.splits})
     if len(splits) > 1:
         numbers = [f"{split} {result.splits[split, False] + result.splits[split, True]:,}" for split in splits]
@@ -245,8 +255,8 @@ def _sentences(job: str, title: str, result: ExportResult) -> Iterator[str]:
         yield f"Note: {sanitize(note)}."
     if result.left_out_count:
         yield (
-            f"{plural(result.left_out_count, 'file')} left out, as listed above: restore each file and run the "
-            "same command again. Nothing was charged for it again."
+            f"{plural(result.left_out_count, 'file')} left out, as listed above. Restore these files and run the same "
+            "command again. The export charged nothing."
         )
 
 

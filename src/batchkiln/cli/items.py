@@ -1,4 +1,4 @@
-"""`batchkiln items`: a job's items, page by page, so that a million of them need no more memory than ten."""
+"""`batchkiln items`: list a job's items page by page, with constant memory use."""
 
 import shutil
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ _NARROWEST: Final = 60
     "states",
     multiple=True,
     type=click.Choice([state.value for state in ItemState]),
-    help="Only these; again for more.",
+    help="Only items in this state; can be repeated.",
 )
-@click.option("--limit", type=click.IntRange(min=0), help="Only the first N.")
+@click.option("--limit", type=click.IntRange(min=0), help="Only the first N items.")
 def items(common: Common, job: str, states: tuple[str, ...], limit: int | None) -> ExitStatus:
-    """List the items of JOB: state, credits, prompt, and the file or the error. With --json a line an item."""
+    """List the items of JOB with state, credits, prompt, and the file or the error. --json prints one line per item."""
     return run_async(_items(common, job, tuple(ItemState(state) for state in dict.fromkeys(states)), limit))
 
 
@@ -43,7 +43,7 @@ async def _items(common: Common, job: str, states: Sequence[ItemState], limit: i
 
 
 def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | None, *, is_json: bool) -> None:
-    """Print all that is wanted. Each page is a snapshot of its own, so that a driver never waits for a reader."""
+    """Print the selected items. Each page is a separate snapshot, so that a running process never waits for it."""
     chosen = islice(reader.items.iterate(job, states), limit)
     table = None if is_json else _Table()
     while page := list(islice(chosen, PAGE)):
@@ -56,7 +56,7 @@ def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | N
 
 
 def item_document(item: ItemSummary) -> dict[str, Any]:
-    """Give an item as `items --json` prints it (contract, section 4)."""
+    """Return an item as `items --json` prints it."""
     return {
         "item": item.name,
         "index": item.index,
@@ -76,7 +76,7 @@ def item_document(item: ItemSummary) -> dict[str, Any]:
 
 
 class _Table:
-    """Lines of fixed columns, printed as they come: a table that sizes itself would have to hold all rows."""
+    """A table with fixed column widths, printed page by page; fitting widths would need all rows in memory."""
 
     def __init__(self) -> None:
         width = max(_NARROWEST, shutil.get_terminal_size().columns)
@@ -93,7 +93,7 @@ class _Table:
 
     def end(self, job: str) -> None:
         if not self._has_begun:
-            print_result(f"No such items in {job}.")
+            print_result(f"{job} has no such items.")
 
     def _line(self, *cells: str) -> str:
         from rich.cells import set_cell_size  # noqa: PLC0415  not needed for JSON

@@ -1,4 +1,4 @@
-"""`batchkiln retry`, `cancel`, `pause` and `unpause`: each says beforehand what it may cost."""
+"""`batchkiln retry`, `cancel`, `pause` and `unpause`. Each prints its possible cost first."""
 
 import sys
 from collections.abc import Sequence
@@ -15,41 +15,41 @@ from batchkiln.presentation.formatting import plural
 from batchkiln.store import RetryReport, Skipped
 
 MANY: Final = 20
-"""Named items from which on a person is asked; without names it is from two on."""
+"""The number of named items from which a confirmation is needed; without names it is two."""
 
 SKIPPED_SHOWN: Final = 20
 
 _ITEMS = click.argument("items", metavar="[ITEM]...", nargs=-1)
-_YES = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask.")
+_YES = click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @command("retry", example="batchkiln retry field-guide\nbatchkiln retry field-guide red-fox owl-clip --yes")
 @click.argument("job", type=JOB)
 @_ITEMS
 @_YES
-def retry(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) -> ExitStatus:
-    """Queue ended items of JOB again: those named, or all that failed, were rejected or expired.
+def retry(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
+    """Queue ended items of JOB again: the named items, or all that failed, were rejected or expired.
 
-    Each is a new attempt, and is paid like one. It says what that may cost before it does anything.
+    Each gets a new attempt, which is charged. The command states the possible cost first.
     """
-    return run_async(_retry(common, job, items, is_agreed=is_agreed))
+    return run_async(_retry(common, job, items, assume_yes=assume_yes))
 
 
-async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
+async def _retry(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.RETRY, job, items)
         print_status(question.cost)
-        if not _is_wanted(question.number, items, is_agreed=is_agreed):
-            return _unchanged()
+        if not _is_confirmed(question.number, items, assume_yes=assume_yes):
+            return _print_unchanged()
         report = await changes.retry(job, items)
         number = sum(report.requeued.values())
     if common.is_json:
         print_json(_retry_document(job, report))
     else:
         print_result(f"{job}: {plural(number, 'item')} queued again.")
-        _say_skipped(report.skipped)
+        _print_skipped(report.skipped)
         if number:
-            print_result("`batchkiln work` runs what is queued.")
+            print_result("`batchkiln work` runs the queued items.")
     return ExitStatus.OK
 
 
@@ -68,82 +68,83 @@ def _retry_document(job: str, report: RetryReport) -> dict[str, Any]:
 @click.argument("job", type=JOB)
 @_ITEMS
 @_YES
-def cancel(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) -> ExitStatus:
-    """Take items of JOB that were never sent out of the queue: those named, or all.
+def cancel(common: Common, job: str, items: tuple[str, ...], *, assume_yes: bool) -> ExitStatus:
+    """Cancel items of JOB that were never sent: the named items, or all.
 
-    Costs nothing. What was sent is paid already: it is fetched all the same, since the service cannot cancel.
+    Costs nothing. Items that were sent are charged already. Their results are still downloaded, because the service
+    has no cancellation.
     """
-    return run_async(_cancel(common, job, items, is_agreed=is_agreed))
+    return run_async(_cancel(common, job, items, assume_yes=assume_yes))
 
 
-async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
+async def _cancel(common: Common, job: str, items: Sequence[str], *, assume_yes: bool) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         question = await changes.question(Action.CANCEL, job, items)
         print_status(question.cost)
-        if not _is_wanted(question.number, items, is_agreed=is_agreed):
-            return _unchanged()
+        if not _is_confirmed(question.number, items, assume_yes=assume_yes):
+            return _print_unchanged()
         report = await changes.cancel(job, items)
     if common.is_json:
         print_json({"job": job, "canceled": report.canceled, "skipped": _skipped_document(report.skipped)})
     else:
         print_result(f"{job}: {plural(report.canceled, 'item')} canceled.")
-        _say_skipped(report.skipped)
+        _print_skipped(report.skipped)
     return ExitStatus.OK
 
 
 @command("pause", example="batchkiln pause field-guide")
 @click.argument("job", type=JOB)
 def pause(common: Common, job: str) -> ExitStatus:
-    """Begin nothing new of JOB; what was sent is paid already, and is finished and fetched."""
+    """Start no new items of JOB. Items that were sent are charged already, and are finished and downloaded."""
     return run_async(_pause(common, job))
 
 
 async def _pause(common: Common, job: str) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         print_status((await changes.question(Action.PAUSE, job)).cost)
-        is_news = await changes.pause(job)
-    return _said(common, job, is_paused=True, is_news=is_news)
+        is_changed = await changes.pause(job)
+    return _print_paused(common, job, is_paused=True, is_changed=is_changed)
 
 
 @command("unpause", example="batchkiln unpause field-guide")
 @click.argument("job", type=JOB)
 def unpause(common: Common, job: str) -> ExitStatus:
-    """Let a paused JOB go on. It says first what the queued items may cost."""
+    """Resume a paused JOB. The command first states the possible cost of its queued items."""
     return run_async(_unpause(common, job))
 
 
 async def _unpause(common: Common, job: str) -> ExitStatus:
     async with open_changes(common.queue) as changes:
         print_status((await changes.question(Action.UNPAUSE, job)).cost)
-        is_news = await changes.unpause(job)
-    return _said(common, job, is_paused=False, is_news=is_news)
+        is_changed = await changes.unpause(job)
+    return _print_paused(common, job, is_paused=False, is_changed=is_changed)
 
 
-def _said(common: Common, job: str, *, is_paused: bool, is_news: bool) -> ExitStatus:
+def _print_paused(common: Common, job: str, *, is_paused: bool, is_changed: bool) -> ExitStatus:
     if common.is_json:
-        print_json({"job": job, "paused": is_paused, "changed": is_news})
+        print_json({"job": job, "paused": is_paused, "changed": is_changed})
     else:
         word = "paused" if is_paused else "not paused"
-        print_result(f"{job} is {word}." if is_news else f"{job} was {word} already.")
+        print_result(f"{job} is {word}." if is_changed else f"{job} was already {word}.")
     return ExitStatus.OK
 
 
-def _is_wanted(number: int, items: Sequence[str], *, is_agreed: bool) -> bool:
-    """Ask a person before many items change; without a terminal nobody can be asked."""
+def _is_confirmed(number: int, items: Sequence[str], *, assume_yes: bool) -> bool:
+    """Ask for confirmation on a terminal if many items change; return True without a terminal."""
     is_many = number >= MANY if items else number > 1
-    if is_agreed or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+    if assume_yes or not is_many or not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         return True
-    return click.confirm("Go on?", err=True)
+    return click.confirm("Continue?", err=True)
 
 
-def _unchanged() -> ExitStatus:
+def _print_unchanged() -> ExitStatus:
     print_status("Nothing was changed.")
     return ExitStatus.OK
 
 
-def _say_skipped(skipped: Sequence[Skipped]) -> None:
+def _print_skipped(skipped: Sequence[Skipped]) -> None:
     for entry in skipped[:SKIPPED_SHOWN]:
-        print_result(f"  left as it is: {entry.name}: {entry.reason}")
+        print_result(f"  unchanged: {entry.name}: {entry.reason}")
     if len(skipped) > SKIPPED_SHOWN:
         print_result(f"  and {len(skipped) - SKIPPED_SHOWN:,} more")
 

@@ -1,4 +1,4 @@
-"""The JSON documents of jobs and accounts: names here are promised (contract, section 4)."""
+"""The JSON documents of jobs and accounts. Their field names are stable (docs/reference/contract.md, section 4)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from batchkiln.store import UnderWay
 
 
 def job_document(view: JobView) -> dict[str, Any]:
-    """Give a job as `status JOB --json` prints it."""
+    """Return a job as `status JOB --json` prints it."""
     summary = view.summary
     return {
         "job": summary.name,
@@ -65,7 +65,7 @@ def _under_way(entry: UnderWay, view: JobView) -> dict[str, Any]:
 
 
 def account_document(view: AccountView) -> dict[str, Any]:
-    """Give an account as `status --json` prints it; a limit is null where its profile is not configured here."""
+    """Return an account as `status --json` prints it; limits are null if its profile is not configured."""
     limits = view.limits
     return {
         "profile": view.summary.profile,
@@ -80,8 +80,8 @@ def account_document(view: AccountView) -> dict[str, Any]:
             "upload_files": view.usage.upload_files,
             "upload_bytes": view.usage.upload_bytes,
         },
-        "creates_held": _held(view.summary.creates_held, view),
-        "reads_held": _held(view.summary.reads_held, view),
+        "creates_held": _wait_document(view.summary.creates_held, view),
+        "reads_held": _wait_document(view.summary.reads_held, view),
         "not_understood": [
             {
                 "call": entry.call.value,
@@ -96,14 +96,14 @@ def account_document(view: AccountView) -> dict[str, Any]:
     }
 
 
-def _held(held: HeldUntil | None, view: AccountView) -> dict[str, Any] | None:
+def _wait_document(held: HeldUntil | None, view: AccountView) -> dict[str, Any] | None:
     if held is None or held.until <= view.now:
         return None
     return {"until": iso(held.until), "reason": held.reason.value}
 
 
 def overview_document(overview: Overview) -> dict[str, Any]:
-    """Give the whole queue as `status --json` prints it."""
+    """Return the whole queue as `status --json` prints it."""
     lease = overview.lease
     return {
         "jobs": [job_document(view) for view in overview.jobs],

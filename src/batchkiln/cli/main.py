@@ -1,4 +1,4 @@
-"""The program: finds the command, and turns what went wrong into one message and the contract's exit status."""
+"""The program: find and run a command, and turn an error into one message and an exit status."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ import click
 
 from batchkiln.cli.options import common_options
 from batchkiln.cli.output import print_status
-from batchkiln.cli.streams import ReaderGone
+from batchkiln.cli.streams import OutputClosed
 from batchkiln.core.errors import BatchkilnError, ExitStatus
 from batchkiln.core.filenames import FILENAME_ENCODING_ERROR, can_encode_filenames
 
@@ -39,19 +39,19 @@ _COMMANDS: Final = {
     "export": ("batchkiln.cli.export_command", "export"),
     "report": ("batchkiln.cli.report", "report"),
     "dashboard": ("batchkiln.cli.dashboard", "dashboard"),
-    "init": ("batchkiln.cli.init", "init"),
-    "schema": ("batchkiln.cli.init", "schema"),
+    "init": ("batchkiln.cli.setup_commands", "init"),
+    "schema": ("batchkiln.cli.setup_commands", "schema"),
     "serve": ("batchkiln.cli.serve", "serve"),
-    "completion": ("batchkiln.cli.completion", "completion"),
+    "completion": ("batchkiln.cli.setup_commands", "completion"),
 }
-"""Where each command is: a module is imported only when its command is needed, which keeps the start short."""
+"""The module and attribute of each command. A module is imported only for its command, for a fast start."""
 
 
 class Program(click.Group):
-    """The group of all commands, in the order in which a person meets them."""
+    """The group of all commands, in the order of first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names."""
+        """Return the names of all commands."""
         del ctx
         return list(_COMMANDS)
 
@@ -67,46 +67,46 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one may be meant."""
+        """Return the command, or fail with a suggestion."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(_COMMANDS)}."
+            hint = f"Did you mean {near[0]}?" if near else f"The commands are: {', '.join(_COMMANDS)}."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with its one line, without importing any of them."""
+        """Write each command with its summary, without importing its module."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(SUMMARIES.items()))
 
 
 SUMMARIES: Final = {
-    "run": "Enqueue manifests, then drive the queue until their jobs have ended.",
-    "plan": "Tell what run would do, what it would cost, and when it would end.",
-    "rehearse": "Run manifests in virtual time, to see bill, days and troubles before.",
+    "run": "Enqueue manifests, then run the queue until their jobs have ended.",
+    "plan": "Show what run would do, what it would cost, and when it would end.",
+    "rehearse": "Run manifests in virtual time, to see the cost, the days and the problems first.",
     "enqueue": "Only put manifests into the queue.",
-    "work": "Drive whatever is in the queue.",
-    "watch": "Take manifests that appear in a folder, and answer beside them.",
-    "status": "Tell how far the jobs have come, and when they will end.",
+    "work": "Run the whole queue.",
+    "watch": "Run manifests that appear in a folder, and write the results beside them.",
+    "status": "Show the progress of the jobs and when they will end.",
     "items": "List a job's items with their states.",
-    "show": "Tell the whole history of one item.",
+    "show": "Show the state and the whole history of one item.",
     "retry": "Queue ended items again.",
-    "cancel": "Take items that were never sent out of the queue.",
-    "pause": "Begin nothing new of a job.",
-    "unpause": "Let a paused job go on.",
-    "resolve": "End a held item by what a person knows.",
-    "models": "List what the service offers, and what it costs.",
-    "balance": "Tell how many credits are left.",
-    "ask-again": "Have the service asked again for what was not understood.",
-    "doctor": "Check configuration, keys, service, disk and queue, at no cost.",
-    "export": "Make a dataset of what a job has made.",
-    "report": "Write a job as one HTML page to look at and to send.",
-    "dashboard": "Serve the web page of this queue.",
+    "cancel": "Cancel items that were never sent.",
+    "pause": "Start no new items of a job.",
+    "unpause": "Resume a paused job.",
+    "resolve": "End a held item by your decision.",
+    "models": "List the models of the service, and their prices.",
+    "balance": "Show the remaining credits.",
+    "ask-again": "Repeat requests whose replies were not understood.",
+    "doctor": "Check configuration, API keys, service, disk and queue, at no cost.",
+    "export": "Make a dataset from the outputs of a job.",
+    "report": "Write a job as one HTML file to view and share.",
+    "dashboard": "Serve the web dashboard of this queue.",
     "init": "Write a first manifest.",
-    "schema": "Print the manifest's JSON Schema, for editors.",
-    "serve": "Run the local service as a server of its own.",
-    "completion": "Print the completion script of a shell.",
+    "schema": "Print the JSON Schema of the manifest, for editors.",
+    "serve": "Run the local service as a separate server.",
+    "completion": "Print the completion script for a shell.",
 }
 
 
@@ -118,9 +118,9 @@ SUMMARIES: Final = {
 )
 @click.version_option(package_name="batchkiln", prog_name="batchkiln")
 def program() -> None:
-    """Turn a manifest of many prompts into images and videos on disk, each paid for once.
+    """Turn a manifest of prompts into images and videos on disk. No prompt is charged twice.
 
-    Without an account everything runs on the local service that comes with batchkiln, which costs nothing.
+    Without an account, everything runs on the local service that is part of batchkiln, which costs nothing.
     """
 
 
@@ -129,17 +129,17 @@ def run_program(arguments: Sequence[str]) -> int:
     try:
         result: Any = program.main(list(arguments), prog_name="batchkiln", standalone_mode=False, obj=tuple(arguments))
         return result if isinstance(result, int) else ExitStatus.OK
-    except ReaderGone:
+    except OutputClosed:
         return ExitStatus.OK
-    except BaseException as error:  # noqa: BLE001  the one place where anything ends
-        return _told(error, arguments)
+    except BaseException as error:  # noqa: BLE001  the outermost handler
+        return _report_error(error, arguments)
 
 
-def _told(error: BaseException, arguments: Sequence[str]) -> int:
-    """Say what ended a command in one message, and return its exit status."""
+def _report_error(error: BaseException, arguments: Sequence[str]) -> int:
+    """Print the error that ended a command as one message, and return its exit status."""
     match error:
         case click.exceptions.Abort() | KeyboardInterrupt():
-            print_status("Stopped; nothing is lost.")
+            print_status("Stopped; all recorded data is safe.")
             return ExitStatus.INTERRUPTED
         case click.ClickException():
             error.show(sys.stderr)
@@ -148,16 +148,16 @@ def _told(error: BaseException, arguments: Sequence[str]) -> int:
             print_status(f"batchkiln: {error}")
             return error.exit_status
         case UnicodeEncodeError() if not can_encode_filenames():
-            print_status(f"batchkiln: {FILENAME_ENCODING_ERROR}; what was recorded is not lost")
+            print_status(f"batchkiln: {FILENAME_ENCODING_ERROR}; all recorded data is safe")
             return ExitStatus.USAGE
         case SystemExit():
             return error.code if isinstance(error.code, int) else ExitStatus.UNEXPECTED
         case _:
-            print_status(f"batchkiln: unexpected {type(error).__name__}: {error}; nothing that was recorded is lost")
+            print_status(f"batchkiln: unexpected {type(error).__name__}: {error}; all recorded data is safe")
             if _is_verbose(arguments):
                 traceback.print_exception(error)
             else:
-                print_status("Run it again with -v to see where it happened.")
+                print_status("Run the command again with -v to see the origin of the error.")
             return ExitStatus.UNEXPECTED
 
 

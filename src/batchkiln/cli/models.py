@@ -1,4 +1,4 @@
-"""`batchkiln models` and `batchkiln balance`: what the service offers, and what is left."""
+"""`batchkiln models` and `batchkiln balance`: the service's catalogue with prices, and the remaining credits."""
 
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -35,31 +35,31 @@ if TYPE_CHECKING:
     logs=True,
 )
 @click.argument("model", required=False)
-@click.option("--manifest", metavar="FILE", help="Ask the prices of what a manifest would send; `-` reads it.")
-@click.option("--job", type=JOB, metavar="JOB", help="Ask the prices of what a job of the queue uses.")
+@click.option("--manifest", metavar="FILE", help="Ask for the prices of a manifest; `-` reads standard input.")
+@click.option("--job", type=JOB, metavar="JOB", help="Ask for the prices of a job in the queue.")
 def models(common: Common, *, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
-    """List what the service offers, or what it tells of MODEL: modes, sizes, durations, and limits.
+    """List the service's current catalogue, or only MODEL: modes, resolutions, aspect ratios, durations, and limits.
 
-    It is the service's own catalogue, as it is now. Prices are asked by quotes. All of it costs nothing, and counts in
-    the account's reads.
+    With a manifest or a job, it also asks for the prices of the models in use, by quotes. Costs no credits; the
+    requests count toward the account's limit of reads.
     """
     if manifest is not None and job is not None:
-        raise InputError("--manifest and --job are two questions; ask one after the other")
+        raise InputError("--manifest and --job cannot be combined; run the command once for each")
     return run_async(_models(common, model, manifest, job))
 
 
 @command("balance", example="batchkiln balance\nbatchkiln balance --profile studio --json", logs=True)
 def balance(common: Common) -> ExitStatus:
-    """Tell how many credits are left on each account of a profile.
+    """Show the remaining credits of each account of a profile, and today's usage according to this queue.
 
-    It is one read for each account, which costs nothing. What was used today is what this queue knows of.
+    Takes one read per account, which costs no credits.
     """
     return run_async(_balance(common))
 
 
 @dataclass(frozen=True, slots=True)
-class _Counter:
-    """Where a command asks: its setting, the queue for reading, and where reads are noted, if there is one."""
+class _QueryContext:
+    """The application context, the queue for reading, and a callback that records requests in an existing queue."""
 
     setting: AppContext
     store: Store
@@ -77,13 +77,13 @@ class _Counter:
 
 
 @asynccontextmanager
-async def _counter(common: Common) -> AsyncIterator[_Counter]:
-    """Open the queue for reading, if it is there; reads are noted beside whoever drives it (Law 5)."""
+async def _query_context(common: Common) -> AsyncIterator[_QueryContext]:
+    """Open the queue for reading if it exists; record requests in it, also while another process runs it (Law 5)."""
     setting = AppContext(common.queue, common.load_config(), common.profile)
     store = await Store.open_if_there(common.queue)
     try:
         async with noting_beside(setting) as note:
-            yield _Counter(setting, store, note if store.is_there else None)
+            yield _QueryContext(setting, store, note if store.is_there else None)
     finally:
         await store.close()
 
@@ -92,11 +92,11 @@ async def _counter(common: Common) -> AsyncIterator[_Counter]:
 
 
 async def _models(common: Common, model: str | None, manifest: str | None, job: str | None) -> ExitStatus:
-    async with _counter(common) as counter:
+    async with _query_context(common) as counter:
         catalogues = Catalogues(counter.store, counter.setting, counter.note)
         prices, profile = await _prices(counter, catalogues, manifest, job)
         catalogue = await catalogues.of(profile, profile.account_names[0])
-    entries = _chosen(catalogue, model)
+    entries = _requested_models(catalogue, model)
     if common.is_json:
         print_json(
             {
@@ -118,9 +118,9 @@ async def _models(common: Common, model: str | None, manifest: str | None, job: 
 
 
 async def _prices(
-    counter: _Counter, catalogues: Catalogues, manifest: str | None, job: str | None
+    counter: _QueryContext, catalogues: Catalogues, manifest: str | None, job: str | None
 ) -> "tuple[list[Price], Profile]":
-    """Ask the prices of a manifest or a job; with them comes the profile that it is for."""
+    """Ask for the prices of a manifest or a job. Return them with the profile that they apply to."""
     from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  the client is slow to import
     from batchkiln.planning.offers import planned_prices, queued_job  # noqa: PLC0415  as above
     from batchkiln.planning.plan import make_plan  # noqa: PLC0415  as above
@@ -146,14 +146,14 @@ async def _prices(
     return list(queued.prices(book)), profiles[queued.profile]
 
 
-def _chosen(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
-    """Return the entries that are asked for. Raises `InputError` for a model that is not listed."""
+def _requested_models(catalogue: Catalogue | None, model: str | None) -> list[ModelEntry]:
+    """Return the requested entries of the catalogue. Raises `InputError` for a model that is not listed."""
     listed = {} if catalogue is None else catalogue.models
     if model is None or not listed:
         return list(listed.values())
     if model not in listed:
         close = get_close_matches(model, listed, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"there are: {', '.join(listed)}"
+        remedy = f"did you mean {close[0]}?" if close else f"the models are: {', '.join(listed)}"
         raise InputError(f"the service lists no model {model}; {remedy}")
     return [listed[model]]
 
@@ -171,7 +171,7 @@ def _entry_lines(entry: ModelEntry) -> Iterator[str]:
     )
     for name, fact in facts:
         if fact or name != "seconds":
-            yield f"  {name:<14} {sanitize(fact) or 'not told, or not understood: the service decides'}"
+            yield f"  {name:<14} {sanitize(fact) or 'unknown: missing or not understood; the service decides'}"
 
 
 def _entry_document(entry: ModelEntry) -> dict[str, Any]:
@@ -216,7 +216,7 @@ async def _balance(common: Common) -> ExitStatus:
     from batchkiln.planning.balances import read_balances  # noqa: PLC0415  the client is slow to import
     from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415  as above
 
-    async with _counter(common) as counter:
+    async with _query_context(common) as counter:
         profile = counter.profile
         known = await counter.store.read(known_accounts, counter.setting)
         folder = embedded_folder(counter.setting.queue, profile)
@@ -226,7 +226,7 @@ async def _balance(common: Common) -> ExitStatus:
     else:
         for each in found:
             print_result(_balance_line(each))
-    return _worst(each.exit_status for each in found)
+    return _worst_status(each.exit_status for each in found)
 
 
 def _balance_line(found: "Balance") -> str:
@@ -234,7 +234,7 @@ def _balance_line(found: "Balance") -> str:
     if found.credits is None:
         return f"{name}: unknown: {sanitize(found.reason or '')}"
     today = f"{found.usage.credits:,} of {found.credits_per_day:,} used today"
-    return f"{name}: {plural(found.credits, 'credit')} left ({today}, as this queue knows)"
+    return f"{name}: {plural(found.credits, 'credit')} left ({today}, according to this queue)"
 
 
 def _balance_document(found: "Balance") -> dict[str, Any]:
@@ -247,5 +247,5 @@ def _balance_document(found: "Balance") -> dict[str, Any]:
     }
 
 
-def _worst(statuses: Iterable[ExitStatus]) -> ExitStatus:
+def _worst_status(statuses: Iterable[ExitStatus]) -> ExitStatus:
     return max(statuses, default=ExitStatus.OK)

@@ -1,4 +1,4 @@
-"""Options that every command takes, before its name or after it, and what they come to."""
+"""The common options, which are accepted before or after the name of every command."""
 
 import os
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from batchkiln.config import Config, load_config, queue_path
 
 DEFAULT_QUEUE: Final = ".batchkiln/queue.db"
 _KEY: Final = "batchkiln.common"
-_QUEUE_HELP: Final = f"The queue; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."
-_CONFIG_HELP: Final = "The configuration; default batchkiln.yaml, or $BATCHKILN_CONFIG."
-_PROFILE_HELP: Final = "The service to use; wins over the manifest's."
+_QUEUE_HELP: Final = f"The queue file; default {DEFAULT_QUEUE}, or $BATCHKILN_QUEUE."
+_CONFIG_HELP: Final = "The configuration file; default batchkiln.yaml, or $BATCHKILN_CONFIG."
+_PROFILE_HELP: Final = "The service to use; takes precedence over the manifest."
 _QUIET_HELP: Final = "No progress, and only errors in the log."
-_SERVER_QUIET_HELP: Final = "No line a request, only warnings and errors in the log."
+_SERVER_QUIET_HELP: Final = "No log line per request, only warnings and errors."
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The common options as they came out; `verbosity` counts -v up and -q down."""
+    """The values of the common options. `verbosity` is the number of -v minus the number of -q."""
 
     queue: Path
     config_path: Path | None
@@ -29,15 +29,15 @@ class Common:
     verbosity: int
     log_format: Literal["auto", "json"]
     named_config: Path | None = None  # --config, without $BATCHKILN_CONFIG
-    arguments: tuple[str, ...] = ()  # the whole command line, to tell how to resume
+    arguments: tuple[str, ...] = ()  # the whole command line, for the command that resumes
 
     @property
     def is_quiet(self) -> bool:
-        """Whether -q asked for no progress."""
+        """Whether -q was given, which turns progress off."""
         return self.verbosity < 0
 
     def load_config(self) -> Config:
-        """Read the configuration. Raises `InputError` for what is wrong in it, and for a --profile it has not."""
+        """Read the configuration. Raises `InputError` if it is invalid or does not contain the --profile."""
         config = load_config(self.config_path, os.environ)
         if self.profile is not None:
             config.profile(self.profile)
@@ -45,7 +45,7 @@ class Common:
 
 
 def common_of(context: click.Context) -> Common:
-    """Return what the common options of the group and of the command say together; the command's win."""
+    """Return the common options of the group and the command; those of the command take precedence."""
     given: dict[str, Any] = context.meta.get(_KEY, {})
     queue = given.get("queue") or os.environ.get("BATCHKILN_QUEUE") or DEFAULT_QUEUE
     config = given.get("config") or os.environ.get("BATCHKILN_CONFIG")
@@ -62,26 +62,26 @@ def common_of(context: click.Context) -> Common:
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Note an option that was given; the same one given before the command is overruled."""
+    """Store the value of an option that was given, replacing one from before the command's name."""
     if value is None or value is False or value == 0 or parameter.name is None:
         return
     context.meta.setdefault(_KEY, {})[parameter.name] = value
 
 
 def common_options(*, is_server: bool = False) -> list[click.Parameter]:
-    """Make the common options; they are not passed to the command's function: `common_of` tells them.
+    """Return the common options. They are not passed to the command's function; `common_of` returns their values.
 
-    Commands of the local service take the same ones; those that mean nothing to them are not shown.
+    Commands of the local service accept the same options; the help hides those without effect.
     """
-    config = "The service's own configuration." if is_server else _CONFIG_HELP
+    config = "The configuration of the local service." if is_server else _CONFIG_HELP
     return [
         _option("--queue", metavar="FILE", help=_QUEUE_HELP, hidden=is_server),
         _option("--config", metavar="FILE", help=config),
         _option("--profile", metavar="NAME", help=_PROFILE_HELP, hidden=is_server),
         _option("--json", "is_json", is_flag=True, help="Machine-readable results on standard output."),
-        _option("-v", "--verbose", count=True, help="More in the log; -vv for all of it."),
+        _option("-v", "--verbose", count=True, help="A more detailed log; -vv for all details."),
         _option("-q", "--quiet", count=True, help=_SERVER_QUIET_HELP if is_server else _QUIET_HELP),
-        _option("--log-format", type=click.Choice(["auto", "json"]), help="Log lines for people, or JSON."),
+        _option("--log-format", type=click.Choice(["auto", "json"]), help="Log lines for people, or JSON objects."),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Standard output for results, standard error for the rest, and texts made fit for a terminal."""
+"""Print results to standard output and status to standard error, with control characters removed."""
 
 import json
 import re
@@ -13,40 +13,40 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Write one document, indented, to standard output."""
-    sys.stdout.write(_spelled(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
+    """Print one indented JSON document to standard output."""
+    sys.stdout.write(_escaped(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_json_lines(documents: list[dict[str, Any]]) -> None:
-    """Write a line a document to standard output."""
+    """Print JSON documents to standard output, one per line."""
     if documents:
-        sys.stdout.write(_spelled("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
+        sys.stdout.write(_escaped("".join(orjson.dumps(document).decode() + "\n" for document in documents)))
         sys.stdout.flush()
 
 
-def _spelled(document: str) -> str:
-    """Keep JSON valid where standard output cannot spell every character: JSON has escapes of its own."""
+def _escaped(document: str) -> str:
+    """Return the document with JSON escapes if the encoding of standard output lacks characters."""
     if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8":
         return document
     return _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 
 def print_result(text: str = "") -> None:
-    """Write a result for a person to standard output."""
+    """Print a line of a command's result to standard output."""
     sys.stdout.write(printable(text) + "\n")
 
 
 def print_status(text: str) -> None:
-    """Write what is no result to standard error."""
+    """Print a line of progress, a warning or an error to standard error."""
     sys.stderr.write(printable(text) + "\n")
     sys.stderr.flush()
 
 
 def printable(text: str) -> str:
-    """Put a space for whatever would move a terminal's cursor or turn its writing; lines and tabs stay.
+    """Replace control and formatting characters except newlines and tabs by spaces.
 
-    A prompt, a file's name or a service's word may hold such things; here is the last place to stop them.
+    A prompt, a file name or a message of the service could otherwise control the terminal.
     """
     if text.isprintable():
         return text
@@ -54,7 +54,7 @@ def printable(text: str) -> str:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Tell whether a person is at the other end of a stream."""
+    """Return whether a stream is an open terminal."""
     try:
         return stream.isatty()
     except ValueError:  # closed
@@ -62,7 +62,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def iso(instant: datetime | None) -> str | None:
-    """Write an instant as ISO 8601 with milliseconds and a Z."""
+    """Return an instant as ISO 8601 in UTC with milliseconds, such as `2030-01-31T18:30:00.000Z`."""
     if instant is None:
         return None
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""`batchkiln plan`."""
+"""`batchkiln plan`: show the effect and the cost of `run`."""
 
 import sys
 from collections.abc import Sequence
@@ -26,7 +26,10 @@ from batchkiln.store import ApplyOptions, Store
 )
 @MANIFESTS
 @click.option(
-    "--detailed-exitcode", "is_detailed", is_flag=True, help="Exit 2 where `run` would have something to do, 0 if not."
+    "--detailed-exitcode",
+    "is_detailed",
+    is_flag=True,
+    help="Exit code 2 if `run` would change or send anything, 0 if not.",
 )
 @on_change_options
 def plan(
@@ -38,10 +41,10 @@ def plan(
     prune: bool,
     is_unchecked: bool,
 ) -> ExitStatus:
-    """Tell what `run` would do with each MANIFEST: the differences, the cost, the days; spends nothing.
+    """Show what `run` would do with each MANIFEST: the changes, the cost and the days. Spends nothing.
 
-    Prices that the queue does not know are asked from the service, which is free. No job or item of the queue
-    changes, and it need not be there; another process may drive it meanwhile.
+    Unknown prices are requested from the service, which is free. No job and no item changes. Works without a queue,
+    and while another process runs the queue.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
     return run_async(_plan(common, manifests, options, is_detailed=is_detailed, is_unchecked=is_unchecked))
@@ -50,7 +53,7 @@ def plan(
 async def _plan(
     common: Common, manifests: Sequence[str], options: ApplyOptions, *, is_detailed: bool, is_unchecked: bool
 ) -> ExitStatus:
-    from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich takes longer than the rest
+    from batchkiln.cli.plan_text import plan_document, show_plan  # noqa: PLC0415  Rich is slow to import
 
     setting = AppContext(common.queue, common.load_config(), common.profile)
     store = await Store.open_if_there(common.queue)
@@ -76,7 +79,7 @@ async def _plan(
 
 
 def _exit_status(made: Plan, *, is_detailed: bool) -> ExitStatus:
-    """Return what kept the plan from being whole where `run` would end by it; else what was asked to be told."""
+    """Return the error status that would end `run`; without one, 0, or the status of `--detailed-exitcode`."""
     hindered = max((hindrance.exit_status for hindrance in made.book.hindrances), default=ExitStatus.OK)
     if hindered is not ExitStatus.OK:
         return hindered

@@ -1,4 +1,4 @@
-"""How a plan is shown: for people, in short before a run, and as JSON."""
+"""The three forms of a plan: the full text, the short text before a run, and JSON."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, time
@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.text_tables import console
+from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.planning.plan import JobPlan, Plan
 from batchkiln.planning.plan_warnings import cautions
@@ -17,12 +17,12 @@ from batchkiln.presentation.forecasts import JobForecast
 from batchkiln.presentation.formatting import format_duration, format_minute, plural, sanitize
 from batchkiln.store import Change, ChangeKind
 
-SHOWN: Final = 6
-"""How many items a person is shown of one kind of change; --json has some more."""
+CHANGES_SHOWN: Final = 6
+"""The number of items shown per kind of change; --json contains more."""
 
 DAYS_SHOWN: Final = 14
 
-_MARKS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
+_SYMBOLS: Final[Mapping[ChangeKind, tuple[str, str]]] = {
     ChangeKind.NEW: ("+", "green"),
     ChangeKind.UPDATED: ("~", "yellow"),
     ChangeKind.REQUEUED: ("~", "yellow"),
@@ -45,20 +45,20 @@ def show_plan(plan: Plan) -> None:
         if any(day.items or day.busy for day in outlook.forecast.days):
             out.print(_calendar(outlook, is_one=len(plan.outlooks) == 1))
             out.print()
-    for line in _last_lines(plan):
+    for line in _closing_lines(plan):
         out.print(line)
 
 
 def short_lines(plan: Plan) -> Iterator[str]:
-    """Give the plan in a few lines, as `run` shows it before it asks."""
+    """Yield the short form of a plan, which `run` shows before its question."""
     for job in plan.jobs:
         is_over = not job.to_send and not _under_way(job)
-        end = "" if job.end_at is None or is_over else f", done by about {format_minute(job.end_at)}"
+        end = "" if job.end_at is None or is_over else f", estimated end {format_minute(job.end_at)}"
         yield f"{job.manifest.spec.name}: {_totals(job)}; {plural(job.to_send, 'item')} to send{end}"
     if plan.costs:
         yield f"Cost: {_cost(plan)}."
     for caution in cautions(plan):
-        yield f"Warning: {_about(caution.job)}{sanitize(caution.message)}."
+        yield f"Warning: {_job_prefix(caution.job)}{sanitize(caution.message)}."
 
 
 def _show_job(out: Console, job: JobPlan) -> None:
@@ -67,8 +67,8 @@ def _show_job(out: Console, job: JobPlan) -> None:
     title.append(f"  {_totals(job)}, profile {manifest.profile}", style="not bold")
     out.print(title)
     for kind, number in manifest.numbers.items():
-        changes = [change for change in manifest.changes if change.kind is kind][:SHOWN]
-        mark, style = _MARKS[kind]
+        changes = [change for change in manifest.changes if change.kind is kind][:CHANGES_SHOWN]
+        mark, style = _SYMBOLS[kind]
         for change in changes:
             out.print(Text(f"  {mark} {_line(change, job)}", style=style))
         if number > len(changes):
@@ -106,12 +106,12 @@ def _line(change: Change, job: JobPlan) -> str:
             why = f"{change.state}: {change.reason}" if change.reason else str(change.state)
             return f"{item}  queued again ({why})" + (f": {fields}" if fields else "")
         case ChangeKind.REFUSED:
-            kept = "kept as it was sent" if job.manifest.report.kept else "refused: it was sent already"
+            kept = "kept as it was sent" if job.manifest.report.kept else "refused because it was already sent"
             return f"{item}  {fields} ({change.state}), {kept}"
         case ChangeKind.PRUNED:
-            return f"{item}  left the manifest, and would be canceled"
+            return f"{item}  no longer in the manifest, would be canceled"
         case ChangeKind.LEFT_ALONE:
-            return f"{item}  no longer in the manifest ({change.state}), and left alone"
+            return f"{item}  no longer in the manifest ({change.state}), unchanged"
 
 
 def _cost_table(plan: Plan) -> Table:
@@ -128,12 +128,12 @@ def _cost_table(plan: Plan) -> Table:
         table.add_row(
             Text(sanitize(name)), f"{cost.items:,}", each, f"{cost.credits:,}{unpriced}" if priced else "unknown"
         )
-    table.add_row(Text("in all", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
+    table.add_row(Text("total", style="bold"), f"{sum(cost.items for cost in plan.costs):,}", "", _cost_figure(plan))
     return table
 
 
 def _cost_figure(plan: Plan) -> str:
-    """Give the whole cost: what the days take, so that budgets are kept; a bound where a price is not known."""
+    """Return the total cost, or its upper bound if a price is unknown. The daily budgets count the same amount."""
     return f"at most {plan.most:,}" if plan.unpriced else f"{plan.credits:,}"
 
 
@@ -162,25 +162,25 @@ def _calendar(outlook: JobForecast, *, is_one: bool) -> Table:
 
 
 def _day(starts_at: datetime) -> str:
-    """Name a day by its date; one that does not begin at midnight, as in a rehearsal, by its instant."""
+    """Return a day's date, or its start time if the day does not start at midnight, as in a rehearsal."""
     starts_at = starts_at.astimezone(UTC)
     return starts_at.strftime("%Y-%m-%d") if starts_at.time() == time() else format_minute(starts_at)
 
 
-def _last_lines(plan: Plan) -> Iterator[Text]:
-    """Give the end, the warnings, and what to do next."""
+def _closing_lines(plan: Plan) -> Iterator[Text]:
+    """Yield the estimated end of each job, and the warnings."""
     for job in plan.jobs:
         name = sanitize(job.manifest.spec.name)
         if job.manifest.is_paused:
             yield Text(f"{name}: paused", style="yellow")
         elif not job.to_send and not _under_way(job):
-            yield Text(f"{name}: nothing is left to send")
+            yield Text(f"{name}: nothing to send")
         elif job.end_at is not None:
-            yield Text(f"{name}: done by about {format_minute(job.end_at)}")
+            yield Text(f"{name}: estimated end {format_minute(job.end_at)}")
         else:
-            yield Text(f"{name}: when it will be done cannot be foretold yet")
+            yield Text(f"{name}: the end cannot be estimated yet")
     for caution in cautions(plan):
-        yield Text(f"Warning: {_about(caution.job)}{sanitize(caution.message)}.", style="yellow")
+        yield Text(f"Warning: {_job_prefix(caution.job)}{sanitize(caution.message)}.", style="yellow")
     yield Text("Nothing was sent, spent or changed.", style="dim")
 
 
@@ -188,12 +188,12 @@ def _under_way(job: JobPlan) -> int:
     return sum(entry.count for entry in job.manifest.counts if entry.state is not ItemState.QUEUED)
 
 
-def _about(job: str | None) -> str:
+def _job_prefix(job: str | None) -> str:
     return "" if job is None else f"{sanitize(job)}: "
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Give the plan as `plan --json` prints it."""
+    """Return the plan as `plan --json` prints it."""
     return {
         "jobs": [_job_document(job) for job in plan.jobs],
         "cost": {

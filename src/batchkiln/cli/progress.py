@@ -1,4 +1,4 @@
-"""What the progress display shows, and the display without a terminal: a line on change, every few seconds."""
+"""The state that a progress display shows, and the display without a terminal: one line per change."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,12 +13,12 @@ from batchkiln.presentation.overview import JobView
 from batchkiln.store import UnderWay
 
 LINE_EVERY_SECONDS: Final = 5.0
-STILL_AFTER_SECONDS: Final = 64.0
+LONGEST_PAUSE_SECONDS: Final = 64.0
 NOTHING_TO_DO: Final = "nothing to do"
 
-_NOT_WORTH_SAYING: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
+_ORDINARY_WAITS: Final = frozenset({WaitReason.NOW, WaitReason.POLL_INTERVAL, WaitReason.NOTHING})
 
-_TROUBLES: Final = frozenset(
+_ERROR_WAITS: Final = frozenset(
     {
         WaitReason.THROTTLED,
         WaitReason.OTHER_GENERATION,
@@ -33,7 +33,7 @@ _TROUBLES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One account at work: its windows, and what its slot waits for, until when in service time."""
+    """One account during a run: its usage and limits, and the wait of its slot with the end in service time."""
 
     account: str
     credits_today: int
@@ -44,21 +44,21 @@ class WorkerState:
     reads_limit: int
     reason: WaitReason | None
     until: datetime | None
-    trouble: str | None = None  # what the service said last, where something went wrong
+    last_error: str | None = None  # the latest error, as the service or the client worded it
 
     @property
     def wait(self) -> str | None:
-        """Say what it waits for, where a person may wonder."""
-        if self.reason is None or self.reason in _NOT_WORTH_SAYING:
+        """The wait as text, or None if it is not worth showing."""
+        if self.reason is None or self.reason in _ORDINARY_WAITS:
             return None
         until = f" (until {format_minute(self.until)})" if self.until is not None else ""
-        said = f": {sanitize(self.trouble)}" if self.trouble and self.reason in _TROUBLES else ""
-        return f"waits for {REASONS[self.reason]}{until}{said}"
+        error = f": {sanitize(self.last_error)}" if self.last_error and self.reason in _ERROR_WAITS else ""
+        return f"waiting for {REASONS[self.reason]}{until}{error}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressState:
-    """A moment of a run."""
+    """The state of a run at one moment."""
 
     jobs: tuple[JobView, ...]
     workers: tuple[WorkerState, ...]
@@ -66,95 +66,95 @@ class ProgressState:
 
     @property
     def total(self) -> int:
-        """All items."""
+        """The number of items."""
         return sum(view.summary.total for view in self.jobs)
 
     @property
     def done(self) -> int:
-        """Items whose files are here."""
+        """The number of items in the state done."""
         return sum(view.summary.items[ItemState.DONE] for view in self.jobs)
 
     @property
     def problems(self) -> int:
-        """Items that ended otherwise, or need a person; canceled ones do not count."""
+        """The number of items that failed, were rejected, expired or are held."""
         return sum(view.summary.items[state] for view in self.jobs for state in PROBLEM_STATES)
 
     @property
     def left(self) -> int:
-        """Items that are still to come."""
+        """The number of items that a run can still change."""
         return sum(view.summary.items[state] for view in self.jobs for state in WORKING_STATES)
 
     @property
     def ended(self) -> int:
-        """Items that will not change by themselves."""
+        """The number of items that are final or held."""
         return self.total - self.left
 
     @property
     def under_way(self) -> list[tuple[UnderWay, datetime]]:
-        """What was sent and has not ended, each with the present of its service."""
+        """The items that were sent and have not ended, each with the current time of its service."""
         return [(entry, view.now) for view in self.jobs for entry in view.summary.under_way]
 
     @property
     def estimated_end_at(self) -> datetime | None:
-        """When all of it is done; None where some of it cannot be foretold."""
+        """The latest end of all jobs, or None if the end of a job cannot be estimated."""
         open_jobs = [view for view in self.jobs if not view.summary.is_finished]
         ends = [view.estimated_end_at for view in open_jobs if view.estimated_end_at is not None]
         return max(ends) if ends and len(ends) == len(open_jobs) else None
 
 
-class Pauses:
-    """How long a display may wait for news: not at all while ages are counted, and the longer, the longer all rests.
+class RefreshBackoff:
+    """The longest time between two redraws without a change: none while ages are shown, otherwise growing.
 
-    What a still picture shows changes without news for a minute at most, when the windows of requests have emptied.
-    From then on it waits for news alone: a run that waits nine hours for a reset uses no CPU.
+    Without a change, only the rolling one-minute limits still move. After that minute the pause is infinite, so that a
+    run that waits hours for the daily reset uses no CPU.
     """
 
     def __init__(self, first_seconds: float) -> None:
-        """Begin with short ones."""
+        """Start with a pause of `first_seconds`."""
         self._first_seconds = self._seconds = first_seconds
 
-    def next(self, *, is_moving: bool) -> float:
-        """Return the seconds of the next pause, infinite in the end."""
-        if is_moving:
+    def next(self, *, has_active_items: bool) -> float:
+        """Return the seconds until the next redraw: 0 while items are active, then doubling, then infinite."""
+        if has_active_items:
             self._seconds = self._first_seconds
             return 0.0
         seconds, self._seconds = self._seconds, self._seconds * 2
-        return seconds if seconds <= STILL_AFTER_SECONDS else inf
+        return seconds if seconds <= LONGEST_PAUSE_SECONDS else inf
 
     def heard(self, *, is_news: bool) -> None:
-        """After news the pauses are short again."""
+        """Restart with the shortest pause after a change in the queue."""
         if is_news:
             self._seconds = self._first_seconds
 
 
 class Display(Protocol):
-    """Shows how a run is going."""
+    """Shows the progress of a run."""
 
     def show(self, state: ProgressState, real_seconds: float) -> None:
-        """Show a moment; `real_seconds` is a monotonic clock of this machine."""
+        """Show a state. `real_seconds` is the machine's monotonic clock."""
 
 
 class PlainDisplay:
-    """Lines on standard error, for a log file."""
+    """Progress as lines on standard error, for a log file."""
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
-        self._said: object = None
-        self._said_at: float | None = None
+        """Start without a previous line."""
+        self._shown: object = None
+        self._shown_at: float | None = None
 
     def show(self, state: ProgressState, real_seconds: float) -> None:
-        """Write a line where something has changed and the last one is some seconds old."""
-        if self._said_at is not None and real_seconds - self._said_at < LINE_EVERY_SECONDS:
+        """Print a line if something changed and the previous line is at least `LINE_EVERY_SECONDS` old."""
+        if self._shown_at is not None and real_seconds - self._shown_at < LINE_EVERY_SECONDS:
             return
         waits = [worker.wait for worker in state.workers]
         shown = (state.done, state.problems, state.left, [entry.item for entry, _ in state.under_way], waits)
-        if shown != self._said:
-            self._said, self._said_at = shown, real_seconds
+        if shown != self._shown:
+            self._shown, self._shown_at = shown, real_seconds
             print_status(plain_line(state))
 
 
 def plain_line(state: ProgressState) -> str:
-    """Say all in one line."""
+    """Return the state as one line."""
     counts = f"{state.done:,} of {state.total:,} done, {plural(state.problems, 'problem')}, {state.left:,} left"
     parts = [counts if state.total else NOTHING_TO_DO]
     parts += [f"{describe(entry, now)}" for entry, now in state.under_way]
@@ -164,11 +164,11 @@ def plain_line(state: ProgressState) -> str:
         if worker.wait is not None:
             parts.append(worker.wait)
     if state.estimated_end_at is not None:
-        parts.append(f"ends {format_minute(state.estimated_end_at)}")
+        parts.append(f"estimated end {format_minute(state.estimated_end_at)}")
     return "; ".join(parts)
 
 
 def describe(entry: UnderWay, now: datetime) -> str:
-    """Say what is under way, and for how long."""
+    """Return an active item's state, name, age and status as text."""
     status = f", {sanitize(entry.status)}" if entry.status and entry.state is ItemState.ACTIVE else ""
     return f"{entry.state} {entry.item} for {format_age(entry.since, now)}{status}"

@@ -1,7 +1,7 @@
-"""Texts and documents made fit to be given away: without folders of this machine, keys and signed links (Law 8).
+"""Remove folders of this machine, API keys and signatures from texts and documents for other people (Law 8).
 
-The service's texts were cleaned before they were stored (`client/redact.py`). This is done once more, since what is
-given away cannot be taken back.
+The client already redacts the service's texts before they are stored (`client/redact.py`). A file that leaves the
+machine cannot be recalled, so it is redacted once more.
 """
 
 import re
@@ -21,49 +21,49 @@ _BEARER: Final = re.compile(r"\bbearer\s+[^\s\"'<>]+", re.IGNORECASE)
 
 
 def known_keys(config: Config, profile_name: str) -> tuple[str, ...]:
-    """Read a profile's keys, to find them in what is given away. A keyring is not asked: that may ask a person."""
+    """Return a profile's API keys, to remove them from texts. Keyrings are skipped, because they may open a prompt."""
     if profile_name not in config.profiles:
         return ()
     profile, found = config.profiles[profile_name], list[str]()
     for account in profile.accounts:
         sources = tuple(source for source in account.keys if source.keyring is None)
-        with suppress(InputError):  # where none can be read, none can be given away
+        with suppress(InputError):  # an API key that cannot be read cannot leak
             found += replace(profile, accounts=(replace(account, keys=sources),)).keys(account.name)
     return tuple(found)
 
 
-def without_keys(text: str, keys: Sequence[str]) -> str:
-    """Leave keys out of a text."""
+def mask_keys(text: str, keys: Sequence[str]) -> str:
+    """Replace API keys in a text by `[key]`."""
     for key in keys:
         text = text.replace(key, "[key]")
     return text
 
 
-def without_folders(text: str) -> str:
-    """Leave of each absolute path in a text its last part; a text that is one path, with spaces or not, likewise."""
+def strip_folders(text: str) -> str:
+    """Shorten each absolute path in a text to its last part, also if the whole text is a path with spaces."""
     if text.startswith("/") and text.count("/") > 1 and "\n" not in text:
         return "…/" + PurePath(text).name
     return _PATH.sub(r"…/\1", text)
 
 
 def strip_query(url: str) -> str:
-    """Leave of a link what names the thing; what may be a signature (query, fragment, user) is cut off."""
+    """Remove the parts of a URL that may contain a signature: query, fragment and user."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def discreet_text(text: str, keys: Sequence[str]) -> str:
-    """Make one text fit to be given away."""
-    text = _LINK.sub(lambda found: strip_query(found[0]), without_keys(text, keys))
-    return without_folders(_BEARER.sub("[key]", text))
+def redact_text(text: str, keys: Sequence[str]) -> str:
+    """Remove API keys, signatures and folders from a text."""
+    text = _LINK.sub(lambda found: strip_query(found[0]), mask_keys(text, keys))
+    return strip_folders(_BEARER.sub("[key]", text))
 
 
-def redacted(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
-    """Make a document fit to be given away: every text in it, names of fields as well."""
+def redact(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
+    """Redact every text in a JSON document, including field names."""
     if isinstance(value, str):
-        return discreet_text(value, keys)
+        return redact_text(value, keys)
     if isinstance(value, Mapping):
-        return {discreet_text(str(name), keys): redacted(entry, keys) for name, entry in value.items()}
+        return {redact_text(str(name), keys): redact(entry, keys) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(entry, keys) for entry in value]
+        return [redact(entry, keys) for entry in value]
     return value

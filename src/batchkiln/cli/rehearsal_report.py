@@ -1,4 +1,4 @@
-"""How a rehearsal is told: to a person, and as the JSON document of `rehearse --json`."""
+"""The result of a rehearsal as text, and as the JSON document of `rehearse --json`."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.text_tables import console
+from batchkiln.cli.rich_console import console
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import STYLES, format_duration, format_minute, plural, sanitize
 from batchkiln.rehearsal.simulation import RehearsalResult
@@ -17,26 +17,26 @@ from batchkiln.store import JobSummary
 _LONGEST_MESSAGE: Final = 160
 
 
-def show_rehearsal(outcome: RehearsalResult, *, level: str, seed: int) -> None:
-    """Print the bill, the time, the requests, the troubles, and whether anything was charged twice."""
+def show_rehearsal(result: RehearsalResult, *, level: str, seed: int) -> None:
+    """Print the bill, the duration, the requests, the incidents, and whether anything was charged twice."""
     out = console()
     faults = "without faults" if level == "none" else f"with {level} faults"
     out.print(
         Text(
-            f"Rehearsed {faults} (seed {seed}), under the limits of profile {outcome.profile.name}, "
+            f"Rehearsed {faults} (seed {seed}), under the limits of profile {result.profile.name}, "
             "at the local service's prices.",
             style="bold",
         )
     )
-    for job in outcome.jobs:
+    for job in result.jobs:
         for line in _job_lines(job):
             out.print(line)
-    out.print(_facts(outcome))
-    if outcome.troubles:
+    out.print(_facts(result))
+    if result.troubles:
         out.print()
-        out.print(_trouble_table(outcome))
+        out.print(_incident_table(result))
     out.print()
-    out.print(_verdict(outcome))
+    out.print(_conclusion(result))
 
 
 def _job_lines(job: JobSummary) -> Iterator[Text]:
@@ -51,47 +51,47 @@ def _job_lines(job: JobSummary) -> Iterator[Text]:
         yield Text(text, style=STYLES[trouble.state])
 
 
-def _facts(outcome: RehearsalResult) -> Table:
+def _facts(result: RehearsalResult) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    refunded = sum(job.credits.refunded for job in outcome.jobs)
-    bill = plural(outcome.charged_credits, "credit")
+    refunded = sum(job.credits.refunded for job in result.jobs)
+    bill = plural(result.charged_credits, "credit")
     table.add_row("bill", bill + (f", and {refunded:,} refunded" if refunded else ""))
-    span = format_duration((outcome.ends_at - outcome.starts_at).total_seconds())
-    table.add_row("time", f"{span}, from {format_minute(outcome.starts_at)} to {format_minute(outcome.ends_at)}")
-    table.add_row("days", _days(outcome))
-    for window in outcome.report.windows:
+    span = format_duration((result.ends_at - result.starts_at).total_seconds())
+    table.add_row("time", f"{span}, from {format_minute(result.starts_at)} to {format_minute(result.ends_at)}")
+    table.add_row("days", _days(result))
+    for window in result.report.windows:
         name = window.budget if window.account == "main" else f"{window.budget} ({window.account})"
         table.add_row(
             name,
-            f"{outcome.requests_of(window.budget):,} in all, at most {window.busiest_day_requests:,} of "
+            f"{result.requests_of(window.budget):,} in total, at most {window.busiest_day_requests:,} of "
             f"{window.limit_per_day:,} a day and {window.busiest_minute_requests:,} of "
             f"{window.limit_per_minute:,} a minute",
         )
-    for slot in outcome.report.slots:
+    for slot in result.report.slots:
         if slot.busy_share is not None:
             name = "slot" if slot.account == "main" else f"slot ({slot.account})"
             table.add_row(name, f"generating {slot.busy_share:.0%} of the time")
     return table
 
 
-def _days(outcome: RehearsalResult) -> str:
-    days = outcome.report.days
+def _days(result: RehearsalResult) -> str:
+    days = result.report.days
     if not days.entries:
-        return "none with any use"
+        return "none with credits used"
     busiest = max(days.entries, key=lambda day: day.used_credits)
     whole = plural(len(days.entries) + days.more, "service day")
     return f"{whole} with credits used, at most {busiest.used_credits:,} of {busiest.limit_credits:,} a day"
 
 
-def _trouble_table(outcome: RehearsalResult) -> Table:
+def _incident_table(result: RehearsalResult) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("TROUBLE", no_wrap=True)
+    table.add_column("FAULT", no_wrap=True)
     table.add_column("AT", no_wrap=True)
     table.add_column("TIMES", justify="right", no_wrap=True)
     table.add_column("HOW IT ENDED", overflow="fold")
-    for trouble in outcome.troubles:
+    for trouble in result.troubles:
         endings = "; ".join(
             ending if times == trouble.times else f"{times:,} {ending}" for ending, times in trouble.endings.items()
         )
@@ -99,39 +99,39 @@ def _trouble_table(outcome: RehearsalResult) -> Table:
     return table
 
 
-def _verdict(outcome: RehearsalResult) -> Text:
-    paid = outcome.paid
-    if not outcome.is_sound:
+def _conclusion(result: RehearsalResult) -> Text:
+    paid = result.paid
+    if not result.is_sound:
         return Text(
-            f"Something is wrong: the service kept {outcome.charged_credits:,} credits and the queue says "
-            f"{paid.credits:,}; {outcome.charged_twice:,} generations too many. This is a bug of batchkiln: please "
+            f"The records disagree: the service charged {result.charged_credits:,} credits and the queue recorded "
+            f"{paid.credits:,}; {result.charged_twice:,} generations are too many. This is a bug in batchkiln: please "
             "report it with the manifest and the seed.",
             style="red",
         )
-    made = f"the service made {plural(paid.generations, 'generation')}"
+    made = f"the service created {plural(paid.generations, 'generation')}"
     refunded = paid.generations - paid.kept
     kept = f", refunded {refunded:,}" if refunded else ""
     return Text(
-        f"No prompt was charged twice: {made}{kept}, and kept the credits of {paid.kept:,} for "
-        f"{plural(paid.items, 'item')}. Your queue, your files and your account were not touched.",
+        f"No prompt was charged twice: {made}{kept}, and charged {paid.kept:,} for "
+        f"{plural(paid.items, 'item')}. Your queue, files and account are unchanged.",
         style="green",
     )
 
 
-def rehearsal_document(outcome: RehearsalResult, *, level: str, seed: int) -> dict[str, Any]:
-    """Give a rehearsal as `rehearse --json` prints it."""
-    report = outcome.report
+def rehearsal_document(result: RehearsalResult, *, level: str, seed: int) -> dict[str, Any]:
+    """Return a rehearsal as `rehearse --json` prints it."""
+    report = result.report
     return {
-        "profile": outcome.profile.name,
+        "profile": result.profile.name,
         "faults": level,
         "seed": seed,
-        "starts_at": iso(outcome.starts_at),
-        "ends_at": iso(outcome.ends_at),
+        "starts_at": iso(result.starts_at),
+        "ends_at": iso(result.ends_at),
         "bill": {
-            "credits": outcome.charged_credits,
-            "refunded": sum(job.credits.refunded for job in outcome.jobs),
+            "credits": result.charged_credits,
+            "refunded": sum(job.credits.refunded for job in result.jobs),
         },
-        "jobs": [_job_document(job) for job in outcome.jobs],
+        "jobs": [_job_document(job) for job in result.jobs],
         "days": {
             "count": len(report.days.entries) + report.days.more,
             "first": [
@@ -146,14 +146,14 @@ def rehearsal_document(outcome: RehearsalResult, *, level: str, seed: int) -> di
         },
         "requests": [asdict(entry) for entry in report.requests],
         "windows": [asdict(window) for window in report.windows],
-        "troubles": [asdict(trouble) for trouble in outcome.troubles],
+        "troubles": [asdict(trouble) for trouble in result.troubles],
         "generations": {
-            "made": outcome.paid.generations,
-            "kept": outcome.paid.kept,
-            "refunded": outcome.paid.generations - outcome.paid.kept,
+            "made": result.paid.generations,
+            "kept": result.paid.kept,
+            "refunded": result.paid.generations - result.paid.kept,
         },
-        "charged_twice": outcome.charged_twice,
-        "sound": outcome.is_sound,
+        "charged_twice": result.charged_twice,
+        "sound": result.is_sound,
     }
 
 

@@ -1,4 +1,4 @@
-"""`batchkiln rehearse`."""
+"""`batchkiln rehearse`: run manifests in virtual time against the local service."""
 
 import signal
 import sys
@@ -30,53 +30,57 @@ if TYPE_CHECKING:
     "--faults",
     type=click.Choice(["none", "mild", "rough"]),
     default="none",
-    help="How much goes wrong: faults of the service, and connections that are cut.",
+    help="How often the service fails and connections break.",
 )
-@click.option("--seed", type=int, default=0, metavar="N", help="What all chance is drawn from; default 0.")
+@click.option("--seed", type=int, default=0, metavar="N", help="The random seed; default 0.")
 def rehearse(
     common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
 ) -> ExitStatus:
-    """Run each MANIFEST to its end against the local service, in virtual time: a month takes less than a minute.
+    """Run each MANIFEST to its end in virtual time against the local service. A month takes less than a minute.
 
-    The limits are those of the profile, the prices and durations the local service's. Queue, results and account stay
-    as they are: everything happens in a temporary folder, and no request leaves this process. `-` reads standard input.
+    The limits are those of the profile; prices and durations are those of the local service. The queue, the outputs
+    and the account stay unchanged: all files are temporary, and no request leaves this process. `-` reads standard
+    input.
     """
-    with _ended_by_signals():
+    with _stopped_by_signals():
         return _rehearse(common, manifests, faults=faults, seed=seed)
 
 
 def _rehearse(
     common: Common, manifests: tuple[str, ...], *, faults: Literal["none", "mild", "rough"], seed: int
 ) -> ExitStatus:
-    # Both take longer to import than `status` to run.
+    # These imports take longer than a whole `status` command.
     from batchkiln.api.app_context import AppContext  # noqa: PLC0415
     from batchkiln.logs import configure_logging  # noqa: PLC0415
     from batchkiln.rehearsal.simulation import RehearsalOptions  # noqa: PLC0415
     from batchkiln.rehearsal.simulation import rehearse as play  # noqa: PLC0415
 
-    # What goes wrong is in the report; -v shows it as it happens.
+    # The report lists all incidents; with -v the log also shows them as they occur.
     configure_logging(verbosity=common.verbosity - 1, log_format=common.log_format)
     setting = AppContext(common.queue, common.load_config(), common.profile)
     wish = RehearsalOptions(manifests, faults, seed, machine_now(), sys.stdin.buffer, _progress(common))
-    outcome = play(setting, wish)
+    result = play(setting, wish)
     if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
-    _tell(outcome, common, level=faults, seed=seed)
-    if not outcome.is_sound:
+    _print_result(result, common, level=faults, seed=seed)
+    if not result.is_sound:
         return ExitStatus.UNEXPECTED
-    return ExitStatus.OK if outcome.is_all_done else ExitStatus.ITEMS_NOT_DONE
+    return ExitStatus.OK if result.is_all_done else ExitStatus.ITEMS_NOT_DONE
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM end it as Ctrl-C does, and leave with the exit status of the one that came."""
+def _stopped_by_signals() -> Iterator[None]:
+    """Stop on SIGTERM as on Ctrl-C, with the exit status of the received signal."""
     received: list[int] = []
 
     def end(number: int, _: object) -> None:
         received.append(number)
         signal.raise_signal(signal.SIGINT)
 
-    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end}  # a shell may have SIGINT ignored
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: end,
+    }  # a shell may have set SIGINT to be ignored
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
@@ -89,17 +93,17 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(outcome: "RehearsalResult", common: Common, *, level: str, seed: int) -> None:
-    from batchkiln.cli.rehearsal_report import rehearsal_document, show_rehearsal  # noqa: PLC0415  Rich, at the end
+def _print_result(result: "RehearsalResult", common: Common, *, level: str, seed: int) -> None:
+    from batchkiln.cli.rehearsal_report import rehearsal_document, show_rehearsal  # noqa: PLC0415  Rich is slow to import
 
     if common.is_json:
-        print_json(rehearsal_document(outcome, level=level, seed=seed))
+        print_json(rehearsal_document(result, level=level, seed=seed))
     else:
-        show_rehearsal(outcome, level=level, seed=seed)
+        show_rehearsal(result, level=level, seed=seed)
 
 
 def _progress(common: Common) -> Callable[[datetime, int], None]:
-    """Return what tells a person at a terminal how far the virtual time has come."""
+    """Return a callback that shows the virtual time on a terminal."""
     if common.is_quiet or not is_terminal(sys.stderr):
         return lambda _, __: None
 

@@ -1,4 +1,4 @@
-"""`batchkiln report`: a job as HTML to look at and to send, written while the queue may go on."""
+"""`batchkiln report`: write a job as HTML files, also while the queue runs."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json, print_result
-from batchkiln.cli.redaction import discreet_text, known_keys, without_folders, without_keys
+from batchkiln.cli.redaction import known_keys, mask_keys, redact_text, strip_folders
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.presentation.formatting import plural
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchkiln.reports.report_writer import ReportWriter, WrittenReport
 
 _CHUNK: Final = 50
-"""Items read and drawn at once: few enough that Ctrl-C is soon obeyed and that memory stays flat."""
+"""Items read and drawn at a time. A small chunk keeps Ctrl-C responsive and memory use constant."""
 
 
 @command(
@@ -37,32 +37,34 @@ _CHUNK: Final = 50
     "--page-size",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Items on a page; where there are more, further files stand beside the first. Default: 1000.",
+    help="Items per page; default 1000. Further pages are files beside the first.",
 )
 def report(common: Common, job: str, target: Path | None, page_size: int | None) -> ExitStatus:
-    """Write JOB as one HTML file: the pictures, the failures, the costs.
+    """Write JOB as one HTML file with its pictures, failures and costs.
 
-    It needs no network and no other file. Only reads the queue; works on a job that is not finished, and while
-    another process drives the queue.
+    The file needs no network and no other file. The command only reads the queue. It works on an unfinished job, and
+    while another process runs the queue.
     """
     return run_async(_report(common, job, target or Path(f"{job}-report.html"), page_size))
 
 
 async def _report(common: Common, job: str, target: Path, page_size: int | None) -> ExitStatus:
-    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
+    from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  slow to import, and not needed for --help
 
     config = common.load_config()
     async with open_reader(common.queue) as queue:
         view = await queue.job(config, job)
         with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
             keys = known_keys(config, view.summary.profile)
-            await _add_all(queue, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            await _add_all(
+                queue, writer, view, keys=keys, shows_progress=not common.is_quiet and is_terminal(sys.stderr)
+            )
             view = await queue.job(config, job)
             written = await asyncio.to_thread(writer.finish, _head(view))
     if common.is_json:
         print_json(_document(job, written))
     else:
-        _say(job, written)
+        _print_result(job, written)
     return ExitStatus.OK
 
 
@@ -71,9 +73,9 @@ def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow
 
 
 async def _add_all(
-    queue: QueueReader, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
+    queue: QueueReader, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], shows_progress: bool
 ) -> None:
-    """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
+    """Add all items to the report in chunks, each from a separate snapshot. Items enqueued later are left out."""
     job, total = view.summary.name, view.summary.total
     last_id = taken = 0
     while taken < total:
@@ -81,7 +83,7 @@ async def _add_all(
         await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)
-        if is_telling:
+        if shows_progress:
             sys.stderr.write(f"\r{job}: {taken:,} of {plural(total, 'item')}" + ("\n" if taken == total else ""))
             sys.stderr.flush()
 
@@ -107,7 +109,7 @@ def _head(view: JobView) -> "ReportJob":
 
 
 def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
-    """Give an item as it is shown: without folders of this machine, keys, and what signs the service's links."""
+    """Return an item for the report, without folders of this machine, API keys, and signatures of links."""
     from batchkiln.reports.contents import ReportItem  # noqa: PLC0415  as above
 
     item, recipe = row.item, row.recipe
@@ -115,12 +117,12 @@ def _item(row: ReportRow, output_dir: str, keys: Sequence[str]) -> "ReportItem":
         name=item.name,
         index=item.index,
         state=item.state,
-        prompt=without_keys(item.prompt, keys),
+        prompt=mask_keys(item.prompt, keys),
         model=item.model,
         mode=recipe.mode,
         parameters=recipe.parameters,
         inputs=tuple(PurePath(path).name for path in row.inputs),
-        metadata={name: _shown(value, keys) for name, value in item.metadata.items()},
+        metadata={name: _metadata_value(value, keys) for name, value in item.metadata.items()},
         error=None if item.error is None else _error(item.error, row.inputs, keys),
         generation_id=item.generation_id,
         files=tuple(_file(output, output_dir) for output in item.outputs),
@@ -138,14 +140,14 @@ def _file(output: OutputSummary, output_dir: str) -> "ReportFile":
 
 def _error(error: ErrorInfo, inputs: Sequence[str], keys: Sequence[str]) -> ErrorInfo:
     message = error.message
-    for path in inputs:  # whole, since a path may hold what ends one in a sentence
+    for path in inputs:  # exact paths first: a path with spaces is not recognized inside a sentence
         message = message.replace(path, PurePath(path).name)
-    return ErrorInfo(discreet_text(error.code, keys), discreet_text(message, keys))
+    return ErrorInfo(redact_text(error.code, keys), redact_text(message, keys))
 
 
-def _shown(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
-    """Give a metadata value. Its links are a person's own, and stay whole."""
-    return without_folders(without_keys(value, keys)) if isinstance(value, str) else value
+def _metadata_value(value: Any, keys: Sequence[str]) -> Any:  # noqa: ANN401  any JSON value
+    """Return a redacted metadata value. URLs in metadata come from the manifest, and stay complete."""
+    return strip_folders(mask_keys(value, keys)) if isinstance(value, str) else value
 
 
 def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
@@ -169,15 +171,15 @@ def _document(job: str, written: "WrittenReport") -> dict[str, Any]:
     }
 
 
-def _say(job: str, written: "WrittenReport") -> None:
+def _print_result(job: str, written: "WrittenReport") -> None:
     from batchkiln.reports.html_pages import size_text  # noqa: PLC0415  as above
 
     first, *more = written.files
     print_result(f"{job}: {first.path} ({size_text(first.size_bytes)}, {plural(written.totals.items, 'item')})")
     if more:
         size = size_text(sum(file.size_bytes for file in more))
-        print_result(f"  goes on in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
+        print_result(f"  continued in {plural(len(more), 'file')} beside it, up to {more[-1].path.name} ({size})")
     if written.totals.missing_count:
         print_result(
-            f"  {plural(written.totals.missing_count, 'file')} no longer where saved; the report names what is gone"
+            f"  {plural(written.totals.missing_count, 'file')} missing from the output folder; the report names them"
         )

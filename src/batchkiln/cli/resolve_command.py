@@ -1,4 +1,4 @@
-"""`batchkiln resolve`: ends a held item by what a person knows, after that person has named it again."""
+"""`batchkiln resolve`: end a held item by a person's decision, confirmed by typing the item's id."""
 
 import sys
 
@@ -25,22 +25,23 @@ from batchkiln.store import Decision, check_resolvable
     "decision",
     required=True,
     type=click.Choice([decision.value for decision in Decision]),
-    help="not-created: nothing was made, queue it again. failed: give it up. generation: fetch the one it has become. "
-    "ask-again: send the same request once more under the same key. saved: what is on disk is enough.",
+    help="not-created: nothing was created; queue it again. failed: give the item up. generation: download this "
+    "generation. ask-again: send the same request again with the same idempotency key. saved: the files on disk are "
+    "sufficient.",
 )
-@click.option("--generation-id", metavar="ID", help="With --as generation: the id that the service shows.")
-@click.option("--confirm", metavar="ITEM", help="The item's id once more; needed where nobody can be asked.")
+@click.option("--generation-id", metavar="ID", help="With --as generation: the id of the generation.")
+@click.option("--confirm", metavar="ITEM", help="The item's id again; required without a terminal.")
 def resolve(
     common: Common, job: str, item: str, *, decision: str, generation_id: str | None, confirm: str | None
 ) -> ExitStatus:
-    """End the held ITEM of JOB by what you know of it; `batchkiln show` tells why it is held.
+    """End the held ITEM of JOB by your decision. `batchkiln show` states why the item is held.
 
-    An item that is under way and never gets on can be ended as well, while no process drives the queue.
-    It may cost credits, so the item's id is asked for once more. A wrong answer changes nothing.
+    While no process runs the queue, an active item that makes no progress can be ended too. Because the decision may
+    cost credits, the command asks for the item's id again. A wrong id changes nothing.
     """
     chosen = Decision(decision)
     if (generation_id is not None) != (chosen is Decision.GENERATION):
-        raise InputError("--generation-id belongs to --as generation, which needs it")
+        raise InputError("--as generation needs --generation-id, and no other decision accepts it")
     return run_async(_resolve(common, job, item, decision=chosen, generation_id=generation_id, confirm=confirm))
 
 
@@ -61,10 +62,12 @@ async def _resolve(
 
 
 def _check_confirmed(item: str, confirm: str | None) -> None:
-    """Have the item named once more. Raises `InputError` where it is not, and nothing is changed."""
+    """Check that the item's id is typed or given again. Raises `InputError` otherwise; nothing has changed then."""
     if confirm is None:
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
-            raise InputError(f"nobody can be asked here: add --confirm {item} to say that it may cost credits")
-        confirm = click.prompt(f"Type the item's id ({item}) to go on", err=True)
+            raise InputError(
+                f"not a terminal: add --confirm {item} to accept that this may cost credits; nothing was changed"
+            )
+        confirm = click.prompt(f"Type the item's id ({item}) to continue", err=True)
     if confirm != item:
-        raise InputError(f"{confirm!r} is not {item!r}; nothing was changed")
+        raise InputError(f"the confirmation {confirm!r} is not the item's id {item!r}; nothing was changed")

@@ -1,9 +1,11 @@
-"""`batchkiln run` and `batchkiln work`."""
+"""`batchkiln run` and `batchkiln work`: run the queue, with or without new manifests."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from datetime import UTC, date, datetime, time
+from typing import Any, Final, Literal, TypeVar
 
 import click
 
@@ -14,26 +16,54 @@ from batchkiln.api.queue import Queue
 from batchkiln.api.run import Run
 from batchkiln.api.run_options import RunOptions, Until
 from batchkiln.cli.command import command, run_async
-from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, may_ask
-from batchkiln.cli.dashboard import dashboard_beside
-from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
+from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, can_ask
+from batchkiln.cli.dashboard import dashboard_during_run
+from batchkiln.cli.enqueue import MANIFESTS, on_change_options, print_applied, print_warnings
 from batchkiln.cli.options import Common
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.signals import handle_signals
-from batchkiln.cli.streams import outlive_readers
-from batchkiln.cli.until import UNTIL
+from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import ExitStatus
 from batchkiln.store import ApplyOptions
 from batchkiln.worker.run_state import RunState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
-def driving_options(function: F) -> F:
-    """Add when a drive is to stop, and what it may spend."""
+
+class UntilType(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.2
+    """`done`, `budget`, `HH:MM`, or an ISO 8601 date and time. A time without a zone is UTC."""
+
+    name = "done|budget|TIME"
+
+    def convert(self, value: str | Until, param: click.Parameter | None, ctx: click.Context | None) -> Until:
+        """Return the parsed value."""
+        if isinstance(value, Until):
+            return value
+        if value in {"done", "budget"}:
+            return Until(is_budget=value == "budget")
+        if match := _CLOCK.fullmatch(value):
+            return Until(at=time(int(match[1]), int(match[2])))
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is neither done nor budget, nor a time such as 18:30 or 2030-01-31T18:30Z", param, ctx
+            )
+        if len(value) <= len(date.min.isoformat()):
+            self.fail(f"{value!r} has no time: write {value}T00:00Z", param, ctx)
+        return Until(at=instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC))
+
+
+UNTIL = UntilType()
+
+
+def run_control_options(function: F) -> F:
+    """Add the options for the end, the cost and the display of a run."""
     for option in (
-        click.option("--dashboard", "has_dashboard", is_flag=True, help="Serve the web page of the queue meanwhile."),
-        click.option("--yes", "is_agreed", is_flag=True, help="Answer yes to whatever would be asked."),
+        click.option("--dashboard", "has_dashboard", is_flag=True, help="Also serve the dashboard during the run."),
+        click.option("--yes", "assume_yes", is_flag=True, help="Do not ask for confirmation."),
         click.option(
             "--max-credits", type=click.IntRange(min=0), metavar="N", help="Spend at most N credits in this run."
         ),
@@ -57,7 +87,7 @@ def driving_options(function: F) -> F:
     logs=True,
 )
 @MANIFESTS
-@driving_options
+@run_control_options
 @on_change_options
 def run(
     common: Common,
@@ -65,30 +95,30 @@ def run(
     *,
     until: Until,
     max_credits: int | None,
-    is_agreed: bool,
+    assume_yes: bool,
     has_dashboard: bool,
     on_change: Literal["error", "keep"],
     prune: bool,
     is_unchecked: bool,
 ) -> ExitStatus:
-    """Enqueue each MANIFEST, then drive the queue until their jobs have ended.
+    """Enqueue each MANIFEST, then run the queue until their jobs have ended.
 
-    The same command again is how to resume: known items are left alone, and nothing is paid twice. On a terminal
-    it shows first what it would come to, and asks where that is more than `confirm_above_credits`, or where a price
-    is not known yet and neither a cap nor a budget bounds it.
+    The same command resumes: known items stay unchanged, and nothing is charged twice. On a terminal, it first shows a
+    short plan. It asks for confirmation if the cost exceeds `confirm_above_credits`, or if a price is unknown and
+    neither a cap nor a budget bounds it.
     """
     options = ApplyOptions(on_change=on_change, prune=prune)
-    wishes = RunOptions(until=until, max_credits=max_credits)
-    is_asking = may_ask(manifests, is_agreed=is_agreed)
-    manner = _Manner(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
-    return run_async(_run(common, manifests, options, wishes, manner))
+    run_options = RunOptions(until=until, max_credits=max_credits)
+    is_asking = can_ask(manifests, assume_yes=assume_yes)
+    mode = _RunMode(is_asking=is_asking, has_dashboard=has_dashboard, is_unchecked=is_unchecked)
+    return run_async(_run(common, manifests, options, run_options, mode))
 
 
 @dataclass(frozen=True, slots=True)
-class _Manner:
-    """How a run deals with a person: whether it asks first, and whether they can watch it in a browser.
+class _RunMode:
+    """The interactive options of a run.
 
-    `is_unchecked`: they want nothing held against the service's catalogue.
+    `is_asking`: ask for confirmation first. `is_unchecked`: do not check items against the service's catalogue.
     """
 
     is_asking: bool
@@ -97,21 +127,21 @@ class _Manner:
 
 
 async def _run(
-    common: Common, manifests: Sequence[str], options: ApplyOptions, wishes: RunOptions, manner: _Manner
+    common: Common, manifests: Sequence[str], options: ApplyOptions, run_options: RunOptions, mode: _RunMode
 ) -> ExitStatus:
-    outlive_readers()
+    ignore_closed_output()
     with handle_signals() as signals:
         async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
             control = RunState()
             async with queue.driving(control, command="run") as engine:
                 newest = await queue.reader.read(lambda reader: reader.events.last_id())
-                applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
-                if manner.is_asking:
+                applied = await _applied(common, queue, manifests, options, run_options, mode=mode)
+                if mode.is_asking:
                     await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
-                run = Run(engine, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
-                async with dashboard_beside(engine, is_wanted=manner.has_dashboard):
-                    return await RunDisplay(common, run, queue.reader, signals, after_event=newest).run()
+                active_run = Run(engine, queue.reader, run_options, jobs=[entry.job.name for entry in applied])
+                async with dashboard_during_run(engine, is_wanted=mode.has_dashboard):
+                    return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()
 
 
 async def _applied(
@@ -119,55 +149,55 @@ async def _applied(
     queue: Queue,
     manifests: Sequence[str],
     options: ApplyOptions,
-    wishes: RunOptions,
+    run_options: RunOptions,
     *,
-    manner: _Manner,
+    mode: _RunMode,
 ) -> list[Applied]:
-    """Enqueue the manifests, once a person was asked where one is to be; the queue's lock is held."""
-    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  only who plans needs them otherwise
+    """Enqueue the manifests, after a confirmation if one is needed. The caller owns the queue's lock."""
+    from batchkiln.planning.catalogues import Catalogues  # noqa: PLC0415  slow to import, and not needed for --help
     from batchkiln.planning.request_log import RequestLog  # noqa: PLC0415  as above
 
     note = RequestLog(queue.writer, queue.setting).note
-    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=manner.is_unchecked)
+    catalogues = Catalogues(queue.writer, queue.setting, note, is_alone=True, is_off=mode.is_unchecked)
     agreed = None
-    if manner.is_asking:
+    if mode.is_asking:
         agreed = await ask_before_spending(
-            common, queue, manifests, options=options, wishes=wishes, catalogues=catalogues
+            common, queue, manifests, options=options, run_options=run_options, catalogues=catalogues
         )
     applied = await queue.apply(
         manifests, options=options, stdin=sys.stdin.buffer, agreed=agreed, catalogue_of=catalogues.of
     )
-    tell_applied(common, applied)
-    tell_warnings(common, [] if manner.is_asking else applied, catalogues.complaints())
+    print_applied(common, applied)
+    print_warnings(common, [] if mode.is_asking else applied, catalogues.complaints())
     return applied
 
 
 @command("work", example="batchkiln work\nbatchkiln work --forever --log-format json", logs=True)
-@click.option("--forever", "is_forever", is_flag=True, help="Wait for more when all is done, until a signal.")
-@driving_options
+@click.option("--forever", "is_forever", is_flag=True, help="Wait for more work until a signal.")
+@run_control_options
 def work(
     common: Common,
     *,
     is_forever: bool,
     until: Until,
     max_credits: int | None,
-    is_agreed: bool,
+    assume_yes: bool,
     has_dashboard: bool,
 ) -> ExitStatus:
-    """Run whatever is in the queue, until all of it has ended."""
-    del is_agreed  # it asks nothing: what is in the queue was planned before
-    wishes = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever)
-    return run_async(_work(common, wishes, has_dashboard=has_dashboard))
+    """Run the whole queue until everything has ended."""
+    del assume_yes  # `work` asks nothing: the queued items were confirmed before
+    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=is_forever)
+    return run_async(_work(common, run_options, has_dashboard=has_dashboard))
 
 
-async def _work(common: Common, wishes: RunOptions, *, has_dashboard: bool) -> ExitStatus:
-    outlive_readers()
+async def _work(common: Common, run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
+    ignore_closed_output()
     with handle_signals() as signals:
         async with (
             opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
             queue.driving(RunState(), command="work") as engine,
-            dashboard_beside(engine, is_wanted=has_dashboard),
+            dashboard_during_run(engine, is_wanted=has_dashboard),
         ):
             newest = await queue.reader.read(lambda reader: reader.events.last_id())
-            run = Run(engine, queue.reader, wishes, jobs=None)
-            return await RunDisplay(common, run, queue.reader, signals, after_event=newest).run()
+            active_run = Run(engine, queue.reader, run_options, jobs=None)
+            return await RunDisplay(common, active_run, queue.reader, signals, after_event=newest).run()

@@ -1,4 +1,4 @@
-"""One run of the queue as a person or a program sees it: progress while it goes, a report when it ends."""
+"""The display of one run: progress and events while it runs, and a summary at its end."""
 
 import asyncio
 import sys
@@ -12,8 +12,8 @@ from batchkiln.api.run_result import RunResult
 from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json_lines
-from batchkiln.cli.progress import Display, Pauses, PlainDisplay, ProgressState, WorkerState
-from batchkiln.cli.run_summary import say_ending
+from batchkiln.cli.progress import Display, PlainDisplay, ProgressState, RefreshBackoff, WorkerState
+from batchkiln.cli.run_summary import print_run_summary
 from batchkiln.cli.signals import Signals
 from batchkiln.clock import ServiceClock
 from batchkiln.core.errors import BatchkilnError, ExitStatus
@@ -28,37 +28,37 @@ _EVENTS_AT_ONCE: Final = 1000
 
 
 class RunDisplay:
-    """Shows a run while it goes, and lets signals stop it."""
+    """Runs the queue with a progress display, and stops it on a signal."""
 
-    def __init__(self, common: Common, run: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
-        """Begin to tell events behind `after_event`."""
+    def __init__(self, common: Common, active_run: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
+        """Print events whose id is greater than `after_event`."""
         self._common = common
-        self._run = run
-        self._engine = run.engine
+        self._run = active_run
+        self._engine = active_run.engine
         self._reader = reader
         self._signals = signals
         self._after_event = after_event
 
     async def run(self) -> ExitStatus:
-        """Run, tell, and return the exit status that the contract asks for."""
+        """Run to the end, print the summary, and return the exit status."""
         self._signals.stop = self._engine.control.stop
         try:
-            ending = await self._shown()
-            return await self._end(replace(ending, signal_status=self._signals.exit_status))
+            result = await self._run_with_display()
+            return await self._print_end(replace(result, signal_status=self._signals.exit_status))
         except BatchkilnError as error:
             if self._common.is_json:
                 print_json_lines([{"event": "run_ended", "exit": error.exit_status, "error": str(error), "jobs": []}])
             raise
 
-    # --- while it goes ---
+    # --- during the run ---
 
-    async def _shown(self) -> RunResult:
+    async def _run_with_display(self) -> RunResult:
         ended = asyncio.Event()
         with ExitStack() as stack:
             display = self._display(stack)
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._watch(display, ended), name="display")
+                    group.create_task(self._refresh(display, ended), name="display")
                     try:
                         return await self._run.run()
                     finally:
@@ -71,28 +71,28 @@ class RunDisplay:
         if self._common.is_quiet:
             return None
         if is_terminal(sys.stderr) and not self._common.is_json:
-            from batchkiln.cli.live import LiveDisplay  # noqa: PLC0415  Rich is not needed without a terminal
+            from batchkiln.cli.live_display import LiveDisplay  # noqa: PLC0415  Rich is slow to import
 
             return stack.enter_context(LiveDisplay())
         return PlainDisplay()
 
-    async def _watch(self, display: Display | None, ended: asyncio.Event) -> None:
-        """Tell events and progress a few times a second while there is something to see; else when there is news."""
-        ticker, pauses = ServiceClock(), Pauses(TICK_SECONDS)
+    async def _refresh(self, display: Display | None, ended: asyncio.Event) -> None:
+        """Print events and progress several times a second while items are active, otherwise on a change."""
+        ticker, backoff = ServiceClock(), RefreshBackoff(TICK_SECONDS)
         while not ended.is_set():
             await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
-            news = self._engine.news.next()  # before looking, so that none is missed
-            await self._tell_events()
-            is_moving = False
+            news = self._engine.news.next()  # before reading, so that no change is missed
+            await self._print_events()
+            has_active_items = False
             if display is not None and not ended.is_set():
                 state = await self._state()
                 display.show(state, ticker.monotonic())
-                is_moving = bool(state.under_way)
+                has_active_items = bool(state.under_way)
             if not ended.is_set():
-                await ticker.sleep_until(ticker.monotonic() + pauses.next(is_moving=is_moving), news)
-                pauses.heard(is_news=news.is_set())
+                await ticker.sleep_until(ticker.monotonic() + backoff.next(has_active_items=has_active_items), news)
+                backoff.heard(is_news=news.is_set())
 
-    async def _tell_events(self) -> None:
+    async def _print_events(self) -> None:
         while self._common.is_json:
             events = await self._reader.read(lambda reader: reader.events.after(self._after_event, _EVENTS_AT_ONCE))
             if not events:
@@ -109,15 +109,15 @@ class RunDisplay:
         workers = tuple(_worker_state(worker, overview) for worker in self._engine.workers)
         return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 
-    # --- when it has ended ---
+    # --- at its end ---
 
-    async def _end(self, ending: RunResult) -> ExitStatus:
-        await self._tell_events()
+    async def _print_end(self, result: RunResult) -> ExitStatus:
+        await self._print_events()
         if self._common.is_json:
-            jobs = [job_document(view) for view in ending.views]
-            print_json_lines([{"event": "run_ended", "exit": int(ending.exit_status), "jobs": jobs}])
-        say_ending(ending, self._common)
-        return ending.exit_status
+            jobs = [job_document(view) for view in result.views]
+            print_json_lines([{"event": "run_ended", "exit": int(result.exit_status), "jobs": jobs}])
+        print_run_summary(result, self._common)
+        return result.exit_status
 
 
 def _event_document(event: LoggedEvent) -> dict[str, Any]:
@@ -144,6 +144,6 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
         reads=worker.rates.reads.window.used(now.monotonic),
         reads_limit=worker.rates.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
-        trouble=worker.backoffs.trouble,
+        last_error=worker.backoffs.trouble,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )

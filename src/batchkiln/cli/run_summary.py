@@ -1,4 +1,4 @@
-"""What a run has come to: the exit status, and what a person is told, with the command to go on."""
+"""The summary of a run: its jobs, the necessary next steps, and the command that resumes."""
 
 import shlex
 from collections.abc import Iterator
@@ -15,27 +15,28 @@ from batchkiln.presentation.overview import JobView
 from batchkiln.presentation.unread_replies import misunderstanding
 
 
-def say_ending(ending: RunResult, common: Common) -> None:
-    """Tell a person: on standard output, or with --json what cannot wait on standard error."""
+def print_run_summary(result: RunResult, common: Common) -> None:
+    """Print the jobs to standard output, unless --json is set, and the next steps to standard error."""
     if not common.is_json:
-        _say_jobs(ending)
-    for line in _next_steps(ending, common):
+        _print_jobs(result)
+    for line in _next_steps(result, common):
         print_status(line)
 
 
-def _say_jobs(ending: RunResult) -> None:
-    from batchkiln.cli.text_tables import console, problem_lines  # noqa: PLC0415  Rich, once the work is done
+def _print_jobs(result: RunResult) -> None:
+    from batchkiln.cli.rich_console import console  # noqa: PLC0415  Rich is slow to import
+    from batchkiln.cli.status_text import problem_lines  # noqa: PLC0415  Rich is slow to import
 
     out = console()
-    if not ending.views:
+    if not result.views:
         out.print("There is nothing to do.")
-    for view in ending.views:
-        out.print(_sentence(view, did_anything=ending.did_anything))
+    for view in result.views:
+        out.print(_job_line(view, did_anything=result.did_anything))
         for line in problem_lines(view):
             out.print(line)
 
 
-def _sentence(view: JobView, *, did_anything: bool) -> str:
+def _job_line(view: JobView, *, did_anything: bool) -> str:
     summary = view.summary
     items, spent = summary.items, summary.credits
     parts = [f"{items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done"]
@@ -52,40 +53,41 @@ def _sentence(view: JobView, *, did_anything: bool) -> str:
     return f"{opening}{summary.name}: {', '.join(parts)}; {money}.{where}"
 
 
-def _next_steps(ending: RunResult, common: Common) -> Iterator[str]:
-    """Say what is to be done, and how to go on."""
-    for view in ending.views:
+def _next_steps(result: RunResult, common: Common) -> Iterator[str]:
+    """Yield the problems that need a person, and the command that resumes."""
+    for view in result.views:
         if waiting := waiting_in_pause(view):
             name = view.summary.name
-            yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` lets it go on."
-    for profile, account, trouble in ending.blocked:
+            yield f"{name} is paused with {plural(waiting, 'item')} queued: `batchkiln unpause {name}` resumes it."
+    for profile, account, trouble in result.blocked:
         said = sanitize(f"{trouble.error.code}: {trouble.error.message}")
         yield (
             f"The account {profile}/{account} cannot work: {ACCOUNT_ADVICE[trouble.problem]}. "
-            f"The service said: {said}. Nothing is lost; what is queued stays queued."
+            f"The service said: {said}. All data is safe; queued items stay queued."
         )
-    for profile, account, entry in ending.misunderstood:
+    for profile, account, entry in result.misunderstood:
         yield f"{misunderstanding(entry, f'{profile}/{account}')}."
-    if ending.left and WaitReason.HELD in ending.rests:
+    if result.left and WaitReason.HELD in result.rests:
         yield (
-            "An account's one place belongs to a held item whose API key is not configured: put that key back beside "
-            "the new one, or end the item with `batchkiln resolve`."
+            "A held item occupies an account's only slot, and its API key is not configured: configure that API key "
+            "beside the new one, or end the item with `batchkiln resolve`."
         )
-    if ending.left and WaitReason.NO_KEY in ending.rests:
+    if result.left and WaitReason.NO_KEY in result.rests:
         yield (
-            "An account has no API key, and was driven for what it had under way alone: put its key where the "
-            "configuration looks for it."
+            "An account has no API key, so only its active items were continued: put its API key where the "
+            "configuration expects it."
         )
-    status = ending.exit_status
-    if status is ExitStatus.ITEMS_NOT_DONE and ending.left:
-        reasons = {REASONS[reason] for reason in ending.rests if reason not in {WaitReason.NOTHING, WaitReason.NOW}}
-        yield f"{plural(ending.left, 'item')} cannot go on; waiting for {' and '.join(sorted(reasons)) or 'a person'}."
-    if ending.left or ending.signal_status is not None:
-        yield f"Everything is saved. To go on: {resume_command(common)}"
+    status = result.exit_status
+    if status is ExitStatus.ITEMS_NOT_DONE and result.left:
+        reasons = {REASONS[reason] for reason in result.rests if reason not in {WaitReason.NOTHING, WaitReason.NOW}}
+        waits = " and ".join(sorted(reasons)) or "a person"
+        yield f"{plural(result.left, 'item')} cannot continue; waiting for {waits}."
+    if result.left or result.signal_status is not None:
+        yield f"Everything is saved. To resume: {resume_command(common)}"
 
 
 def resume_command(common: Common) -> str:
-    """Return the command line that goes on; what came by standard input is in the queue already."""
+    """Return the command line that resumes. A manifest from standard input is in the queue, so `work` resumes it."""
     if "-" in common.arguments:
         return shlex.join(["batchkiln", "work", "--queue", str(common.queue)])
     return shlex.join(["batchkiln", *common.arguments])

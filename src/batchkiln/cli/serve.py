@@ -7,13 +7,13 @@ import click
 from batchkiln.cli.command import ServerCommand, set_up_logging
 from batchkiln.cli.options import Common, common_of
 from batchkiln.cli.output import print_json, print_json_lines, print_result, print_status
-from batchkiln.cli.streams import outlive_readers
+from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln_service import CommandError, HostProgram, serve_commands
 
 
 class ServeCommand(ServerCommand):
-    """A command of the service; its `CommandError` is raised as `InputError`."""
+    """A command of the local service. It raises `InputError` for a `CommandError` of the service."""
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's own
         """Run the command."""
@@ -25,17 +25,17 @@ class ServeCommand(ServerCommand):
 
 
 class ServeGroup(ServeCommand, click.Group):
-    """A group of such commands; `default_command` is run for a first argument that names no command."""
+    """A group of these commands. `default_command` runs if the first argument is not the name of a command."""
 
     def __init__(self, *args: Any, default_command: str | None = None, **kwargs: Any) -> None:  # noqa: ANN401
-        """Take click's arguments, and the default command."""
+        """Initialize with click's arguments and the default command."""
         super().__init__(*args, **kwargs)
         self.default_command = default_command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name, or the default one."""
+        """Return the command that the arguments name, or the default command."""
         is_argument = bool(args) and args[0] not in self.commands and not args[0].startswith("-")
         if self.default_command is not None and is_argument:
             args = [self.default_command, *args]
@@ -56,6 +56,6 @@ serve = serve_commands(
         print_json_lines=print_json_lines,
         say=print_result,
         tell=print_status,
-        ignore_closed_output=outlive_readers,
+        ignore_closed_output=ignore_closed_output,
     )
 )

@@ -1,4 +1,4 @@
-"""`batchkiln show`: one item's whole history, what it waits for, and what to do next."""
+"""`batchkiln show`: the state of one item, the reason, the next step, and the whole history."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ from batchkiln.store import AttemptDetail, EventRecord
     "--bundle",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write a zip for the service's support: ids, times, requests, history; no key and no signed link.",
+    help="Write a zip file for the service's support: ids, times, requests, history; no API key and no signed link.",
 )
 def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitStatus:
-    """Tell all of one ITEM of JOB: where it stands and why, what it has cost, what to do next, and its history."""
+    """Show one ITEM of JOB: its state and the reason, its cost, the next step, and its whole history."""
     return run_async(_show(common, job, item, bundle))
 
 
@@ -36,38 +36,41 @@ async def _show(common: Common, job: str, item: str, bundle: Path | None) -> Exi
     config = common.load_config()
     async with open_reader(common.queue) as queue:
         report = await queue.item(config, job, item)
-    document = story_document(report)
+    document = item_report_document(report)
     if bundle is not None:
-        from batchkiln.cli.bundle import write_bundle  # noqa: PLC0415  it needs the client, which is slow to import
+        from batchkiln.cli.support_bundle import write_bundle  # noqa: PLC0415  the client is slow to import
 
         document["bundle"] = await asyncio.to_thread(write_bundle, bundle, report, document, config)
     if common.is_json:
         print_json(document)
     elif bundle is not None:
-        print_result(f"{job}/{item}: {bundle} holds what the service's support needs; look into it before you send it.")
+        print_result(
+            f"{job}/{item}: wrote {bundle} for the service's support. "
+            "It contains prompts and metadata: check it before you send it."
+        )
     else:
-        for line in story_lines(report):
+        for line in item_lines(report):
             print_result(line)
     return ExitStatus.OK
 
 
-def story_lines(report: ItemReport) -> Iterator[str]:
-    """Tell an item's story to a person."""
-    story, telling = report.detail, report.explanation
-    item, recipe = story.item, story.recipe
-    yield f"{story.job}/{item.name}: {item.state}"
-    yield f"  story: {telling.story}"
-    yield f"  charged: {telling.charged}"
-    yield f"  next: {telling.next}"
+def item_lines(report: ItemReport) -> Iterator[str]:
+    """Yield the text of `show`, line by line."""
+    detail, explanation = report.detail, report.explanation
+    item, recipe = detail.item, detail.recipe
+    yield f"{detail.job}/{item.name}: {item.state}"
+    yield f"  story: {explanation.story}"
+    yield f"  charged: {explanation.charged}"
+    yield f"  next: {explanation.next}"
     if item.error is not None:
         yield f"  error: {sanitize(item.error.code)}: {sanitize(item.error.message)}"
     yield f"  prompt: {sanitize(item.prompt)}"
     parameters = ", ".join(f"{name}={value}" for name, value in recipe.parameters)
     yield f"  request: {recipe.model}, {recipe.mode}{', ' + parameters if parameters else ''}"
     yield from (
-        f"  input: {sanitize(file.path)} ({file.media_type}, {file.size_bytes:,} bytes)" for file in story.inputs
+        f"  input: {sanitize(file.path)} ({file.media_type}, {file.size_bytes:,} bytes)" for file in detail.inputs
     )
-    quote = "not quoted yet" if story.quote_credits is None else f"quote {plural(story.quote_credits, 'credit')}"
+    quote = "not quoted yet" if detail.quote_credits is None else f"quote {plural(detail.quote_credits, 'credit')}"
     cap = "" if recipe.max_cost_credits is None else f", cap {recipe.max_cost_credits:,}"
     yield f"  credits: {item.credits:,} spent; {quote}{cap}"
     if item.metadata:
@@ -76,15 +79,15 @@ def story_lines(report: ItemReport) -> Iterator[str]:
         f"  file: {sanitize(output.path)} ({output.media_type}, {output.size_bytes:,} bytes, sha256 {output.sha256})"
         for output in item.outputs
     )
-    for attempt in story.attempts:
+    for attempt in detail.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
-    if story.arrival is not None:
-        # The counts beside it are the whole manifest's, and `enqueue` has report them.
-        manifest = sanitize(str(story.arrival.detail.get("manifest", "")))
-        yield f"  {format_second(story.arrival.at)}  {story.arrival.kind}  {manifest}".rstrip()
-    for event in story.events:
+    if detail.arrival is not None:
+        # The event's counts are left out, because they describe the whole manifest.
+        manifest = sanitize(str(detail.arrival.detail.get("manifest", "")))
+        yield f"  {format_second(detail.arrival.at)}  {detail.arrival.kind}  {manifest}".rstrip()
+    for event in detail.events:
         state = f" -> {event.state}" if event.state is not None else ""
-        yield f"  {format_second(event.at)}  {event.kind}{state}  {_detail(event)}".rstrip()
+        yield f"  {format_second(event.at)}  {event.kind}{state}  {_event_text(event)}".rstrip()
 
 
 def _attempt_line(attempt: AttemptDetail) -> str:
@@ -97,20 +100,20 @@ def _attempt_line(attempt: AttemptDetail) -> str:
     return ", ".join(parts)
 
 
-def _detail(event: EventRecord) -> str:
+def _event_text(event: EventRecord) -> str:
     return sanitize(", ".join(f"{key}={value}" for key, value in event.detail.items()))
 
 
-def story_document(report: ItemReport) -> dict[str, Any]:
-    """Give an item's story as `show --json` prints it."""
-    story, telling = report.detail, report.explanation
-    recipe = story.recipe
-    return item_document(story.item) | {
-        "job": story.job,
-        "story": telling.story,
-        "charged": telling.charged,
-        "next": telling.next,
-        "commands": telling.commands,
+def item_report_document(report: ItemReport) -> dict[str, Any]:
+    """Return an item as `show --json` prints it."""
+    detail, explanation = report.detail, report.explanation
+    recipe = detail.recipe
+    return item_document(detail.item) | {
+        "job": detail.job,
+        "story": explanation.story,
+        "charged": explanation.charged,
+        "next": explanation.next,
+        "commands": explanation.commands,
         "waits_for": _wait_document(report.context.wait),
         "request": {
             "model": recipe.model,
@@ -118,16 +121,16 @@ def story_document(report: ItemReport) -> dict[str, Any]:
             "parameters": dict(recipe.parameters),
             "inputs": [
                 {"path": file.path, "sha256": file.sha256, "bytes": file.size_bytes, "type": file.media_type}
-                for file in story.inputs
+                for file in detail.inputs
             ],
         },
-        "priority": story.priority,
-        "failures": story.failures,
-        "quote_credits": story.quote_credits,
+        "priority": detail.priority,
+        "failures": detail.failures,
+        "quote_credits": detail.quote_credits,
         "max_cost_credits": recipe.max_cost_credits,
-        "attempts_made": [_attempt_document(attempt) for attempt in story.attempts],
-        "arrival": None if story.arrival is None else _event_document(story.arrival),
-        "events": [_event_document(event) for event in story.events],
+        "attempts_made": [_attempt_document(attempt) for attempt in detail.attempts],
+        "arrival": None if detail.arrival is None else _event_document(detail.arrival),
+        "events": [_event_document(event) for event in detail.events],
     }
 
 

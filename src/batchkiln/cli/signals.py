@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first finishes what is in hand, the second stops at once (contract, section 4)."""
+"""SIGINT and SIGTERM: the first signal stops after the current work, the second stops immediately."""
 
 import asyncio
 import os
@@ -8,29 +8,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from batchkiln.cli.output import print_status
-from batchkiln.cli.streams import outlive_readers
+from batchkiln.cli.streams import ignore_closed_output
 
-_FIRST = "Stopping: finishing what is in hand, and beginning nothing new; again to stop at once."
+_FIRST = "Stopping: finishing the current work, and starting nothing new. A second signal stops immediately."
 
 
 class Signals:
-    """What was received. Until `stop` is set there is nothing in hand, and the first signal ends at once."""
+    """The received signal, and the callback that stops the work. Without a callback, a signal exits immediately."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without a signal and without a callback."""
         self.received: signal.Signals | None = None
         self.stop: Callable[[], None] | None = None
 
     @property
     def exit_status(self) -> int | None:
-        """The exit status that a signal asks for: 128 and its number."""
+        """128 plus the number of the received signal, or None."""
         return None if self.received is None else 128 + self.received
 
     def receive(self, number: signal.Signals) -> None:
-        """Act on a signal: everything is on disk at any moment, so that leaving at once is as safe as any crash."""
+        """Stop gracefully on the first signal, and exit immediately on the second, which is as safe as a crash."""
         if self.stop is None or self.received is not None:
             print_status("Stopped; everything is saved.")
-            outlive_readers()
+            ignore_closed_output()
             sys.stdout.flush()
             os._exit(128 + number)
         self.received = number
@@ -40,7 +40,7 @@ class Signals:
 
 @contextmanager
 def handle_signals() -> Iterator[Signals]:
-    """Receive SIGINT and SIGTERM in the running loop."""
+    """Handle SIGINT and SIGTERM in the running event loop."""
     signals, loop = Signals(), asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     for number in numbers:

@@ -1,4 +1,4 @@
-"""`batchkiln status`."""
+"""`batchkiln status`: the progress of the jobs."""
 
 import click
 
@@ -14,10 +14,10 @@ from batchkiln.presentation.overview import Overview
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json")
 @click.argument("job", required=False, type=JOB)
 def status(common: Common, job: str | None) -> ExitStatus:
-    """Tell how far JOB has come, what it waits for, and when it will end.
+    """Show the progress of JOB, its problems, and its estimated end.
 
-    Without JOB: all jobs, what the accounts have used today, and who drives the queue. Only reads; works while
-    another process drives the queue.
+    Without JOB: all jobs, today's usage of the accounts, and the process that runs the queue. Only reads the queue.
+    Works while another process runs it.
     """
     return run_async(_status(common, job))
 
@@ -34,7 +34,7 @@ async def _status(common: Common, job: str | None) -> ExitStatus:
 
 
 def _show(overview: Overview, *, is_one: bool) -> None:
-    from batchkiln.cli.text_tables import show_job, show_overview  # noqa: PLC0415  Rich takes longer than the rest
+    from batchkiln.cli.status_text import show_job, show_overview  # noqa: PLC0415  Rich is slow to import
 
     if is_one:
         show_job(overview)

@@ -1,7 +1,7 @@
-"""The standard streams: each is there, none raises for what it cannot spell, and a reader may go away.
+"""Robust standard streams: always open, without encoding errors, and tolerant of a closed pipe.
 
-Without this a descriptor that the shell has closed is given to the next file opened, such as the queue; a name that
-the locale cannot spell ends a run after its item was paid; and `--json | head -1` ends a run in the middle.
+Otherwise the next opened file, such as the queue, could get the descriptor of a closed stream; a name that the
+locale cannot encode could end a run after a charge; and `--json | head -1` could end a run in the middle.
 """
 
 import errno
@@ -10,15 +10,15 @@ import os
 import sys
 from typing import Any, Final, TextIO
 
-_LOST: Final = frozenset({errno.EPIPE, errno.EIO})  # the reader of a pipe, or the terminal, has gone
+_CLOSED: Final = frozenset({errno.EPIPE, errno.EIO})  # the pipe or the terminal was closed
 
 
-class ReaderGone(Exception):
-    """Whoever read standard output has gone; a command that only prints ends there, and well."""
+class OutputClosed(Exception):
+    """The reader closed standard output. A command that only prints ends successfully then."""
 
 
 class _Descriptor(io.FileIO):
-    """A standard stream's descriptor. Where `is_optional`, what cannot be written is dropped from then on."""
+    """The descriptor of a standard stream. If `is_optional`, output after the reader has closed it is discarded."""
 
     def __init__(self, number: int, name: str, *, is_optional: bool) -> None:
         super().__init__(number, "wb", closefd=False)
@@ -29,16 +29,16 @@ class _Descriptor(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno not in _LOST:
+            if error.errno not in _CLOSED:
                 raise
             if not self.is_optional:
-                raise ReaderGone from error
-            drop_output(self.fileno())
+                raise OutputClosed from error
+            discard_output(self.fileno())
             return memoryview(data).nbytes
 
 
 def prepare_streams() -> None:
-    """Put something in the place of closed streams, and let the others spell everything; once, at the start."""
+    """Open closed streams on /dev/null, and wrap the others so that they can write any text. Call once at start."""
     _fill_descriptors()
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  it stays open
@@ -46,40 +46,40 @@ def prepare_streams() -> None:
     sys.stderr = _writer(2, "<stderr>", sys.stderr, is_optional=True)
 
 
-def outlive_readers() -> None:
-    """Let nothing that is printed from here on end the command: it drives a queue, whoever watches."""
+def ignore_closed_output() -> None:
+    """Discard output after the reader closes it, for a command that runs the queue and must not end because of it."""
     if (descriptor := _descriptor(sys.stdout)) is not None:
         descriptor.is_optional = True
 
 
-def end_streams() -> bool:
-    """Write what is left in the buffers, while an error can still be told; return whether all could be written."""
-    outlive_readers()
+def flush_streams() -> bool:
+    """Flush standard output while an error can still be reported. Return whether that succeeded."""
+    ignore_closed_output()
     try:
         sys.stdout.flush()
     except OSError as error:
-        drop_output(1)
+        discard_output(1)
         sys.stderr.write(f"batchkiln: standard output cannot be written: {error.strerror}\n")
         return False
     return True
 
 
-def drop_output(number: int) -> None:
-    """Let what is written to a descriptor go nowhere."""
+def discard_output(number: int) -> None:
+    """Redirect a descriptor to /dev/null."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
     os.close(nowhere)
 
 
 def _fill_descriptors() -> None:
-    """Open nothing at each of the first three descriptors that is closed, so that no file gets its number."""
+    """Open /dev/null at each closed descriptor from 0 to 2, so that no other file gets its number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004  standard error
         os.set_inheritable(number, True)  # noqa: FBT003  its only argument
     os.close(number)
 
 
 def _writer(number: int, name: str, given: TextIO | None, *, is_optional: bool) -> TextIO:
-    """Return a stream like the one that Python opened; what its encoding cannot spell is written as an escape."""
+    """Return a stream like the one that Python opened. It escapes characters that its encoding lacks."""
     if given is not None:
         given.flush()
     has_no_buffer = getattr(given, "write_through", False)
@@ -93,6 +93,6 @@ def _writer(number: int, name: str, given: TextIO | None, *, is_optional: bool) 
 
 
 def _descriptor(stream: TextIO) -> _Descriptor | None:
-    """Return what is below a stream of ours; a test puts others in its place."""
+    """Return the `_Descriptor` below a stream, or None for another kind of stream, as in tests."""
     raw = getattr(getattr(stream, "buffer", None), "raw", None)
     return raw if isinstance(raw, _Descriptor) else None

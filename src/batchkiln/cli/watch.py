@@ -1,4 +1,4 @@
-"""`batchkiln watch`."""
+"""`batchkiln watch`: run manifests that appear in a folder."""
 
 import asyncio
 import io
@@ -16,15 +16,15 @@ from batchkiln.api.run import Run
 from batchkiln.api.run_options import RunOptions, Until
 from batchkiln.api.run_result import RunResult
 from batchkiln.cli.command import command, run_async
-from batchkiln.cli.dashboard import dashboard_beside
+from batchkiln.cli.dashboard import dashboard_during_run
 from batchkiln.cli.enqueue import applied_document
 from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_status
-from batchkiln.cli.run import driving_options
+from batchkiln.cli.run import run_control_options
 from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.signals import Signals, handle_signals
-from batchkiln.cli.streams import outlive_readers
+from batchkiln.cli.streams import ignore_closed_output
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.queue_types import Scope
@@ -40,18 +40,18 @@ _CONFIGURATION: Final = "batchkiln.yaml"
 
 
 class QueueSink:
-    """Brings manifests to the queue, on a connection of its own: a large one does not hold up what is driven."""
+    """Enqueues manifests through a separate store, so that a large manifest does not delay the run."""
 
     def __init__(self, store: Store, setting: AppContext, engine: Engine) -> None:
-        """Wake the engine after each manifest."""
+        """Write to `store`, and notify `engine` after each manifest."""
         self._store = store
         self._setting = setting
         self._engine = engine
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
-        """Enqueue a manifest. Raises `InputError` with its mistakes.
+        """Enqueue a manifest and return its job and result document. Raises `InputError` with its errors.
 
-        One whose results could not be written would end the drive of all others, once it is paid.
+        The output folder is checked first: an unwritable one would end the whole run after a charge.
         """
         await check_output_folder(self._setting, str(path))
         applied = await apply_manifests(
@@ -61,21 +61,21 @@ class QueueSink:
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
     async def open_jobs(self) -> frozenset[str]:
-        """Return the jobs that have anything queued or under way."""
+        """Return the jobs with queued or active items."""
         return await self._store.read(lambda reader: reader.jobs.unfinished())
 
     async def known_jobs(self, names: Collection[str]) -> frozenset[str]:
-        """Return those of these jobs that the queue has."""
+        """Return which of these jobs are in the queue."""
         return await self._store.read(lambda reader: reader.jobs.known(names))
 
     async def ended(self, job: str) -> Mapping[str, Any]:
-        """Return a job as `status JOB --json` tells it, with the exit code that `run` would have."""
+        """Return a job as `status JOB --json` prints it, with the exit code that `run` would have."""
         overview = await self._store.read(read_overview, self._setting.config, [job], machine_now())
         exit_status = RunResult(views=overview.jobs).exit_status
         return {"at": iso(machine_now()), "exit": int(exit_status)} | job_document(overview.jobs[0])
 
     def refused(self, error: InputError) -> Mapping[str, Any]:
-        """Return the mistakes with their places."""
+        """Return the errors of a manifest with their positions."""
         mistakes = [
             {
                 "message": mistake.reason,
@@ -95,8 +95,8 @@ class QueueSink:
     logs=True,
 )
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--once", "is_once", is_flag=True, help="Take what lies there now, run it to its end, and stop.")
-@driving_options
+@click.option("--once", "is_once", is_flag=True, help="Run the manifests that are in the folder now, then stop.")
+@run_control_options
 def watch(
     common: Common,
     folder: Path,
@@ -104,21 +104,21 @@ def watch(
     is_once: bool,
     until: Until,
     max_credits: int | None,
-    is_agreed: bool,
+    assume_yes: bool,
     has_dashboard: bool,
 ) -> ExitStatus:
-    """Take each manifest that appears in DIR, and drive the queue, until a signal.
+    """Enqueue each manifest that appears in DIR, and run the queue, until a signal.
 
-    NAME.yaml is answered by NAME.result.json beside it: accepted with counts, or refused with the mistakes and their
-    places; and again when its job has ended. A restart goes on from there.
+    The result of NAME.yaml is NAME.result.json beside it: accepted with counts, or refused with the errors and their
+    positions. The file is updated when the job has ended. A restart continues from there.
     """
-    del is_agreed  # no question is asked
-    wishes = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once)
-    return run_async(_watch(common, folder, wishes, has_dashboard=has_dashboard))
+    del assume_yes  # `watch` asks nothing
+    run_options = RunOptions(until=until, max_credits=max_credits, is_forever=not is_once)
+    return run_async(_watch(common, folder, run_options, has_dashboard=has_dashboard))
 
 
-async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashboard: bool) -> ExitStatus:
-    outlive_readers()
+async def _watch(common: Common, folder: Path, run_options: RunOptions, *, has_dashboard: bool) -> ExitStatus:
+    ignore_closed_output()
     with handle_signals() as signals:
         setting = AppContext(common.queue, common.load_config(), common.profile)
         async with opened(setting) as queue, queue.driving(RunState(), command="watch") as engine:
@@ -126,40 +126,40 @@ async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashbo
             try:
                 sink = QueueSink(intake, setting, engine)
                 watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
-                run = Run(engine, queue.reader, wishes, jobs=None)
-                play = _forever if wishes.is_forever else _once
-                async with dashboard_beside(engine, is_wanted=has_dashboard):
-                    return await play(common, run, queue.reader, signals, watcher)
+                active_run = Run(engine, queue.reader, run_options, jobs=None)
+                play = _forever if run_options.is_forever else _once
+                async with dashboard_during_run(engine, is_wanted=has_dashboard):
+                    return await play(common, active_run, queue.reader, signals, watcher)
             finally:
                 await intake.close()
 
 
-async def _once(common: Common, run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
-    """Run what lies in the folder to its end; a manifest that was refused makes the exit status of one."""
+async def _once(common: Common, active_run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+    """Run the manifests in the folder to their end. A refused manifest makes the exit status 2."""
     newest = await reader.read(lambda reader: reader.events.last_id())
     await watcher.drain()
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
         ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
-        run.engine.control.scope = Scope(frozenset(ids))
-        run.jobs = jobs
-        status = await RunDisplay(common, run, reader, signals, after_event=newest).run()
+        active_run.engine.control.scope = Scope(frozenset(ids))
+        active_run.jobs = jobs
+        status = await RunDisplay(common, active_run, reader, signals, after_event=newest).run()
     await watcher.report_ended()
     if watcher.refused:
-        print_status(f"{plural(watcher.refused, 'manifest')} refused: each *.result.json says why.")
+        print_status(f"{plural(watcher.refused, 'manifest')} refused; the errors are in the *.result.json files.")
         return ExitStatus.USAGE if status in {ExitStatus.OK, ExitStatus.ITEMS_NOT_DONE} else status
     return status
 
 
-async def _forever(common: Common, run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
-    """Run the queue and watch the folder beside it, until the drive ends."""
+async def _forever(common: Common, active_run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+    """Run the queue and watch the folder until the run ends."""
     newest = await reader.read(lambda reader: reader.events.last_id())
-    display = RunDisplay(common, run, reader, signals, after_event=newest)
+    display = RunDisplay(common, active_run, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(watcher.run(), name="watcher"),
-                group.create_task(watcher.report_as_they_end(run.engine.news.next), name="ends"),
+                group.create_task(watcher.report_as_they_end(active_run.engine.news.next), name="ends"),
                 group.create_task(watch_events(watcher), name="news"),
             ]
             status = await display.run()
@@ -172,6 +172,6 @@ async def _forever(common: Common, run: Run, reader: Store, signals: Signals, wa
 
 
 def _ignored(common: Common) -> frozenset[str]:
-    """Return what looks like a manifest and is the configuration."""
+    """Return the names of configuration files, which must not be read as manifests."""
     named = {common.config_path.name} if common.config_path else set()
     return frozenset(named | {_CONFIGURATION})

@@ -1,1 +1,1 @@
-"""The web page of one queue: looks at it, and lets a person do what the commands do. On loopback, for one person."""
+"""The web dashboard of one queue: its state, and the actions of the commands. It serves one person on loopback."""

@@ -1,8 +1,8 @@
-"""Who may see the dashboard: whoever has the token that lies beside the queue.
+"""Access to the dashboard, by a token in a file beside the queue.
 
-Any page that a browser shows can send requests to loopback, and a name that resolves to 127.0.0.1 makes such a
-page look like ours. So three things have to be right: the host by which we were called, a cookie that no other
-site's request carries, and for a change also the origin and a mark that only our own forms have.
+Any web page can send requests to loopback, and a host name that resolves to 127.0.0.1 gives another site the same
+origin as the dashboard. A request therefore needs a loopback `Host` and a strict same-site cookie. A change also
+needs the dashboard's `Origin` and the CSRF token of its forms.
 """
 
 import hmac
@@ -21,59 +21,59 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Access:
-    """The token and what is derived from it; nothing of it is ever shown, but for the link on standard error."""
+    """The access token, and the cookie and CSRF token derived from it. None is logged; only links contain the token."""
 
     def __init__(self, token: str) -> None:
-        """Take a token of `read_token`."""
+        """Derive the cookie and the CSRF token from a token of `read_token`."""
         self._token = token
         self._cookie = self._derived("cookie")
-        self._once: set[str] = set()
-        self.mark = self._derived("form")
-        self.cookie_name = f"batchkiln-{self._derived('name')[:8]}"  # cookies of two ports of a host are not apart
+        self._one_time_codes: set[str] = set()
+        self.csrf_token = self._derived("form")
+        self.cookie_name = f"batchkiln-{self._derived('name')[:8]}"  # two ports of a host share their cookies
 
     def __repr__(self) -> str:
         return "Access()"
 
     @property
     def query(self) -> str:
-        """The query that lets a person in, for the link."""
+        """The query of a link that signs a person in."""
         return f"token={self._token}"
 
     @property
     def cookie(self) -> str:
-        """What a person who is in carries."""
+        """The value of the cookie of a person who is signed in."""
         return self._cookie
 
-    def once(self) -> str:
-        """Return a query that lets one person in once: a command line is no place for the token itself."""
+    def one_time_query(self) -> str:
+        """Return a query that signs in once. Other users can read a command line, so it must not contain the token."""
         code = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._once.add(code)
+        self._one_time_codes.add(code)
         return f"once={code}"
 
-    def lets_in(self, query: Mapping[str, str]) -> bool:
-        """Tell whether a link's query lets a person in."""
-        if (code := query.get("once", "")) in self._once:
-            self._once.discard(code)
+    def accepts_link(self, query: Mapping[str, str]) -> bool:
+        """Return whether a link's query signs a person in, and invalidate a one-time code."""
+        if (code := query.get("once", "")) in self._one_time_codes:
+            self._one_time_codes.discard(code)
             return True
         return _equal(query.get("token", ""), self._token)
 
-    def is_known(self, *, cookie: str, authorization: str) -> bool:
-        """Tell whether a request comes from who is in: by the cookie, or by `Authorization: Bearer` for programs."""
+    def is_authenticated(self, *, cookie: str, authorization: str) -> bool:
+        """Return whether a request has the cookie, or the token as `Authorization: Bearer`, as programs send it."""
         scheme, _, token = authorization.partition(" ")
         return _equal(cookie, self._cookie) or (scheme.lower() == "bearer" and _equal(token.strip(), self._token))
 
-    def is_ours(self, *, origin: str, host: str, mark: str) -> bool:
-        """Tell whether a form was ours, and sent from our own page."""
-        return origin == f"http://{host}" and _equal(mark, self.mark)
+    def is_own_form(self, *, origin: str, host: str, csrf_token: str) -> bool:
+        """Return whether a form was sent from the dashboard's own page."""
+        return origin == f"http://{host}" and _equal(csrf_token, self.csrf_token)
 
     def _derived(self, purpose: str) -> str:
         return hmac.new(self._token.encode(), purpose.encode(), sha256).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a request was sent to this machine by a name that no other machine can take.
+    """Return whether a `Host` header names this machine by a loopback name, which no other site can use.
 
-    Any port will do: who forwards one through ssh calls us by another.
+    Any port is accepted, because port forwarding through ssh changes it.
     """
     name, separator, port = host.rpartition(":")
     if not separator or host.endswith("]"):
@@ -82,15 +82,15 @@ def is_loopback(host: str) -> bool:
 
 
 def token_file(queue: Path) -> Path:
-    """Return where the token of a queue lies."""
+    """Return the path of the token file of a queue."""
     return Path(f"{queue}.dashboard")
 
 
 def read_token(queue: Path) -> str:
-    """Return the token of a queue's dashboard, made if there is none that only its owner can read.
+    """Return the token of a queue's dashboard; create it unless a file that only its owner can read contains one.
 
-    It stays the same, so that a bookmark, a cookie or a scraper's configuration outlives a restart. Where the
-    folder takes no file, it is good for this process.
+    The token stays the same, so that bookmarks, cookies and scrapers work after a restart. If the file cannot be
+    written, the token is valid for this process only.
     """
     path = token_file(queue)
     try:
@@ -120,5 +120,5 @@ def _private(path: str, flags: int) -> int:
 
 
 def _equal(left: str, right: str) -> bool:
-    # What a browser sends need not be text: bytes that are none come as halves of characters.
+    # A request may contain bytes that are not valid text; aiohttp decodes them to lone surrogates.
     return hmac.compare_digest(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))

@@ -1,6 +1,6 @@
-"""Plots as inline SVG: shapes with classes only, so that the page's style decides their colours. Words stand beside.
+"""Plots as inline SVG. The shapes have CSS classes, so that the style sheet sets their colors.
 
-A plot is stretched to its place, so it holds no text: text in it would be stretched as well.
+A plot is stretched to its container. It therefore contains no text, which would be stretched too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from batchkiln.store import Hour
 
 HEIGHT: Final = 100.0
 _GAP: Final = 0.16
-_LEAST: Final = 0.6  # so that one item of a million can be seen
+_MIN_SHARE: Final = 0.6  # so that one item in a million is visible
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A plot, and what is written at its sides."""
+    """A plot, and the labels of its axes: the maximum, the first and the last time."""
 
     svg: Markup
     highest: str
@@ -31,11 +31,13 @@ class Chart:
 
 
 def state_bar(items: Mapping[ItemState, int]) -> Markup:
-    """Draw how the items of a job are spread over the states."""
+    """Draw the shares of the states among the items of a job."""
     total = sum(items.values())
     pieces, at = [], 0.0
     shares = (
-        {state: max(_LEAST, 100 * items[state] / total) if items[state] else 0.0 for state in STYLES} if total else {}
+        {state: max(_MIN_SHARE, 100 * items[state] / total) if items[state] else 0.0 for state in STYLES}
+        if total
+        else {}
     )
     scale = 100 / sum(shares.values()) if total else 1.0
     for state, share in shares.items():
@@ -49,13 +51,13 @@ def state_bar(items: Mapping[ItemState, int]) -> Markup:
 
 
 def gauge_bar(share: float, *, is_nearly_full: bool, label: str) -> Markup:
-    """Draw how full a window is."""
+    """Draw the used share of a limit, from 0 to 1."""
     kind = "g-full" if is_nearly_full else "g-used"
     return _svg("gauge", 10, label, [_rect(0, 0, 100, 10, "g-room"), _rect(0, 0, 100 * share, 10, kind)])
 
 
 def day_chart(calendar: Calendar) -> Chart:
-    """Draw a profile's credits by day, used and expected, under the line of the daily budget."""
+    """Draw a profile's used and expected credits by day, with a line for the daily limit."""
     days = calendar.days
     most = max(calendar.credits_per_day, *(day.credits + day.credits_ahead for day in days))
     step = 100 / len(days)
@@ -77,7 +79,7 @@ def day_chart(calendar: Calendar) -> Chart:
 
 
 def day_words(calendar: Calendar, day: Day) -> str:
-    """Say a day in one line."""
+    """Return a day's usage and forecast as one line of text."""
     parts = [f"{day_name(calendar, day)}: {plural(day.credits, 'credit')} used"]
     if day.items_ahead:
         parts.append(f"{plural(day.items_ahead, 'item')} for {plural(day.credits_ahead, 'credit')} expected")
@@ -85,13 +87,13 @@ def day_words(calendar: Calendar, day: Day) -> str:
 
 
 def day_name(calendar: Calendar, day: Day) -> str:
-    """Name a day by its date; with the hour where the service's days are shorter, as in a rehearsal."""
+    """Return a day's date, with the time if the service's days are shorter than 24 hours, as in a rehearsal."""
     is_whole = calendar.days[1].starts_at - calendar.days[0].starts_at >= timedelta(days=1)
     return f"{day.starts_at:%a %Y-%m-%d}" if is_whole else f"{day.starts_at:%a %Y-%m-%d %H:%M}"
 
 
 def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, number: int) -> Chart:
-    """Draw what ended in each of the last hours: results up, other ends on top, and credits as a line."""
+    """Draw the items that ended in each of the last hours, done below the others, and the credits as a line."""
     by_start = {hour.starts_at: hour for hour in hours}
     starts = [until - length * back for back in reversed(range(number))]
     row = [by_start.get(at, Hour(at, 0, 0, 0)) for at in starts]
@@ -101,7 +103,7 @@ def hour_chart(hours: Sequence[Hour], *, until: datetime, length: timedelta, num
     for place, hour in enumerate(row):
         good, bad = HEIGHT * hour.succeeded / most, HEIGHT * hour.otherwise / most
         x, width = step * (place + _GAP / 2), step * (1 - _GAP)
-        title = f"{hour.starts_at:%Y-%m-%d %H:%M}: {hour.succeeded:,} made, {hour.otherwise:,} not, "
+        title = f"{hour.starts_at:%Y-%m-%d %H:%M}: {hour.succeeded:,} succeeded, {hour.otherwise:,} ended otherwise, "
         title += plural(hour.credits, "credit")
         pieces.append(_rect(x, HEIGHT - good, width, good, "c-done", title))
         pieces.append(_rect(x, HEIGHT - good - bad, width, bad, "c-bad", title))

@@ -1,4 +1,4 @@
-"""Files and their small pictures. A file is named by its key in the queue, never by a path."""
+"""Responses with output files and thumbnails. A URL names a file by its id in the queue, never by a path."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.dashboard.context import context_of
 from batchkiln.store import OutputFile
 
-SHOWN: Final = frozenset(
+DISPLAYED_TYPES: Final = frozenset(
     {
         "image/png",
         "image/jpeg",
@@ -23,7 +23,7 @@ SHOWN: Final = frozenset(
         "video/quicktime",
     }
 )
-"""What a browser may take for what it is; anything else is only handed out to be saved."""
+"""Media types that a browser may display; other types are sent as downloads."""
 
 _KEPT: Final = "private, max-age=31536000, immutable"
 _NO_PICTURE: Final = (
@@ -32,8 +32,8 @@ _NO_PICTURE: Final = (
 )
 
 
-async def thumb(request: web.Request) -> web.StreamResponse:
-    """Give a small picture."""
+async def thumbnail(request: web.Request) -> web.StreamResponse:
+    """Return a file's thumbnail."""
     file = await _file(request)
     picture = await context_of(request).thumbnails.of(Path(file.path), file.sha256, file.media_type)
     if picture is None:
@@ -42,12 +42,12 @@ async def thumb(request: web.Request) -> web.StreamResponse:
 
 
 async def media(request: web.Request) -> web.StreamResponse:
-    """Give a file, or the part of it that was asked for."""
+    """Return a file, or the requested range of it."""
     file = await _file(request)
     path = Path(file.path)
     if not await asyncio.to_thread(path.is_file):
-        raise InputError("the file is gone from its place")
-    is_shown = file.media_type in SHOWN
+        raise InputError("the file was moved or deleted")
+    is_shown = file.media_type in DISPLAYED_TYPES
     headers = {
         "Content-Type": file.media_type if is_shown else "application/octet-stream",
         "Cache-Control": "private, no-cache",
@@ -60,5 +60,5 @@ async def media(request: web.Request) -> web.StreamResponse:
 async def _file(request: web.Request) -> OutputFile:
     file = await context_of(request).store.read(lambda reader: reader.items.output_file(int(request.match_info["id"])))
     if file is None or not file.sha256.startswith(request.match_info["sha"]):
-        raise InputError("there is no such file")
+        raise InputError("the queue has no such file")
     return file

@@ -1,4 +1,4 @@
-"""What a person may do from a page: the same functions as the commands', after the same words about the cost."""
+"""The actions of the dashboard: each form states the possible cost, as the command does, and then performs it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,60 +12,58 @@ from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.dashboard.context import Context, context_of
 from batchkiln.dashboard.rendering import item_url, job_url
-from batchkiln.presentation.confirmations import (
-    cost_of_resolve,
-)
+from batchkiln.presentation.confirmations import cost_of_resolve
 from batchkiln.store import Decision, ItemDetail, Store, check_resolvable
 
 _DIGITS_MAX: Final = 18
 
 
-CHANGED: Final = "The item has gone on since you were asked. This is how it stands now. Nothing was changed."
+CHANGED: Final = "The item changed after you opened this page. This is its current state. Nothing was changed."
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """An action of a form: `name` is its path, `button` the word on its button."""
+    """An action of a form: the last part of its path, and the label of its button."""
 
     name: str
     button: str
 
 
 ACTIONS: Final = {
-    Action.RETRY.value: Button("retry", "Queue again"),
+    Action.RETRY.value: Button("retry", "Retry"),
     Action.CANCEL.value: Button("cancel", "Cancel"),
     Action.PAUSE.value: Button("pause", "Pause"),
-    Action.UNPAUSE.value: Button("unpause", "Let it go on"),
+    Action.UNPAUSE.value: Button("unpause", "Unpause"),
 }
 
 
 async def ask(request: web.Request) -> web.Response:
-    """Show what an action would do and cost."""
+    """Show the effect and the possible cost of an action."""
     context = context_of(request)
-    action, job, items = _named(request)
-    store = await Store.open_for_reading(context.queue)  # counting a million items must not hold other pages up
+    action, job, items = _target(request)
+    store = await Store.open_for_reading(context.queue)  # counting a million items must not delay other pages
     try:
         question = await store.read(question_of, action, job, items)
     finally:
         await store.close()
-    return _asked(context, action, job, items, question)
+    return _question_page(context, action, job, items, question)
 
 
 async def act(request: web.Request) -> web.Response:
-    """Do what was asked for and agreed to, if it still is what it was."""
+    """Perform an action whose question was confirmed; ask again if its figures have grown."""
     context = context_of(request)
-    action, job, items = _named(request)
+    action, job, items = _target(request)
     agreed = (await request.post()).get("agreed")
     async with open_changes(context.queue, context.machine_now) as changes:
         question = await changes.question(action, job, items)
         if not question.is_covered_by(agreed):
-            return _asked(context, action, job, items, question, is_changed=True)
+            return _question_page(context, action, job, items, question, is_changed=True)
         number = await _change(changes, action, job, items)
     raise web.HTTPSeeOther(_back(job, items, action, number))
 
 
 async def _change(changes: Changes, action: Action, job: str, items: Sequence[str]) -> int | None:
-    """Do an action; return how many items it changed, None for one that changes the job."""
+    """Perform an action. Return the number of changed items, or None if it changes the job."""
     match action:
         case Action.RETRY:
             return sum((await changes.retry(job, items)).requeued.values())
@@ -78,13 +76,13 @@ async def _change(changes: Changes, action: Action, job: str, items: Sequence[st
     return None
 
 
-def _named(request: web.Request) -> tuple[Action, str, tuple[str, ...]]:
+def _target(request: web.Request) -> tuple[Action, str, tuple[str, ...]]:
     action = Action(request.match_info["action"])
     items = request.query.getall("id", [])
     return action, request.match_info["job"], tuple(items)
 
 
-def _asked(
+def _question_page(
     context: Context, action: Action, job: str, items: Sequence[str], question: Question, *, is_changed: bool = False
 ) -> web.Response:
     return context.page(
@@ -106,63 +104,63 @@ def _back(job: str, items: Sequence[str], done: str | None = None, number: int |
     return page + (("&" if "?" in page else "?") + query if query else "")
 
 
-# --- resolve: names the item once more, since it may cost credits -----------------------------------------
+# --- resolve: needs the item's id again, because it may cost credits -----------------------------------------
 
 
 async def ask_resolve(request: web.Request) -> web.Response:
-    """Show what can be said of a held item, and what each may cost."""
+    """Show the possible decisions about a held item, each with its possible cost."""
     context = context_of(request)
-    story = await context.store.read(
+    detail = await context.store.read(
         lambda reader: reader.items.detail(request.match_info["job"], request.query.get("id", ""))
     )
-    return _resolve_page(context, story)
+    return _resolve_page(context, detail)
 
 
 async def act_resolve(request: web.Request) -> web.Response:
-    """End a held item by what a person said."""
+    """End a held item by a person's decision."""
     context = context_of(request)
     job, item = request.match_info["job"], request.query.get("id", "")
     form = await request.post()
     fields = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
     async with open_changes(context.queue, context.machine_now) as changes:
-        story = await changes.item(job, item)
-        problem = _problem(story, fields)
+        detail = await changes.item(job, item)
+        problem = _form_problem(detail, fields)
         if problem is None:
             decision, generation_id = Decision(fields["decision"]), fields.get("generation_id") or None
-            check_resolvable(item, story.item.state, is_undriven=False)
+            check_resolvable(item, detail.item.state, is_undriven=False)
             try:
-                await changes.resolve(story, decision, generation_id=generation_id)
+                await changes.resolve(detail, decision, generation_id=generation_id)
             except ItemChangedError:
-                story, problem = await changes.item(job, item), CHANGED
+                detail, problem = await changes.item(job, item), CHANGED
     if problem is not None:
-        return _resolve_page(context, story, problem=problem)
+        return _resolve_page(context, detail, problem=problem)
     raise web.HTTPSeeOther(_back(job, [item], "resolve"))
 
 
-def _problem(story: ItemDetail, fields: Mapping[str, str]) -> str | None:
-    if fields.get("agreed") != story.hold_asked:
+def _form_problem(detail: ItemDetail, fields: Mapping[str, str]) -> str | None:
+    if fields.get("agreed") != detail.hold_asked:
         return CHANGED
     if fields.get("decision") not in {decision.value for decision in Decision}:
-        return "Choose what you know of the item. Nothing was changed."
-    if fields.get("confirm") != story.item.name:
-        return f"Type the item's id, {story.item.name}, to say that it may cost credits. Nothing was changed."
+        return "Choose a decision. Nothing was changed."
+    if fields.get("confirm") != detail.item.name:
+        return f"Type the item's id, {detail.item.name}, to accept that this may cost credits. Nothing was changed."
     if (fields["decision"] == Decision.GENERATION) != bool(fields.get("generation_id")):
-        return "The generation's id belongs to the answer to fetch it, which needs it. Nothing was changed."
+        return "Enter a generation id for the decision to download it, and for no other. Nothing was changed."
     return None
 
 
-def _resolve_page(context: Context, story: ItemDetail, *, problem: str | None = None) -> web.Response:
-    if story.item.state is not ItemState.HELD:
-        raise InputError(f"the item {story.item.name!r} is {story.item.state}: only a held item can be resolved")
+def _resolve_page(context: Context, detail: ItemDetail, *, problem: str | None = None) -> web.Response:
+    if detail.item.state is not ItemState.HELD:
+        raise InputError(f"the item {detail.item.name!r} is {detail.item.state}: only a held item can be resolved")
     return context.page(
         "resolve.html",
         status=409 if problem else 200,
-        story=story,
+        detail=detail,
         problem=problem,
-        agreed=story.hold_asked,
+        agreed=detail.hold_asked,
         costs={
-            decision: cost_of_resolve(decision, story)
+            decision: cost_of_resolve(decision, detail)
             for decision in Decision
-            if decision is not Decision.SAVED or story.item.outputs
+            if decision is not Decision.SAVED or detail.item.outputs
         },
     )

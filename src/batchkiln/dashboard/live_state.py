@@ -1,4 +1,4 @@
-"""What the process that drives the queue can tell beyond the queue, where the dashboard runs inside it."""
+"""The state of an engine in this process that the queue does not contain: service times, waits and errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,48 +14,48 @@ from batchkiln.worker.account_worker import AccountWorker
 
 @dataclass(frozen=True, slots=True)
 class AccountLive:
-    """An account, as its worker knows it: what its slot waits for, what went wrong last, and what blocks it."""
+    """The state of an account's worker: the wait of its slot, the latest error, and the reason for a block."""
 
     wait: Wait | None
-    said: str | None
+    last_error: str | None
     blocked: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """All that was known at a moment: the service time of the profiles in use, and the accounts by their id."""
+    """The state of an engine: the service time by profile, and the accounts by id."""
 
     times: Mapping[str, datetime] = field(default_factory=dict)
-    told: Mapping[int, AccountLive] = field(default_factory=dict)
+    accounts: Mapping[int, AccountLive] = field(default_factory=dict)
 
 
 class EngineProbe:
-    """Looks at a engine in this process; changes nothing of it."""
+    """Reads the state of an engine in this process."""
 
     def __init__(self, engine: Engine) -> None:
-        """Look at this one."""
+        """Read from this engine."""
         self._engine = engine
 
     @property
     def meter(self) -> RequestMeter:
-        """How long the service's replies took."""
+        """The durations and the statuses of the service's replies."""
         return self._engine.meter
 
-    def facts(self) -> LiveState:
-        """Return what is known now; for the event loop's thread, which alone reads the services' clocks."""
+    def live_state(self) -> LiveState:
+        """Return the current state. Call it in the event loop's thread only, because it reads the services' clocks."""
         clocks = {name: service.clock for name, service in self._engine.services.items()}
         return LiveState(
             times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
-            told={worker.account_id: _told(worker) for worker in self._engine.workers},
+            accounts={worker.account_id: _account_live(worker) for worker in self._engine.workers},
         )
 
 
-def _told(worker: AccountWorker) -> AccountLive:
+def _account_live(worker: AccountWorker) -> AccountLive:
     due = worker.control.slot_rest(worker.account_id)
     blocked = worker.control.blocked.get(worker.account_id)
-    said = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
+    message = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
         wait=None if due is None else wait_of(due, worker.ports.clock.now()),
-        said=sanitize(worker.backoffs.trouble) if worker.backoffs.trouble else None,
-        blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
+        last_error=sanitize(worker.backoffs.trouble) if worker.backoffs.trouble else None,
+        blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {message}",
     )

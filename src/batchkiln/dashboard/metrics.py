@@ -1,4 +1,4 @@
-"""What Prometheus reads, in its text format: few metrics, of which none grows with the number of items."""
+"""Metrics in the text format of Prometheus. Their number does not depend on the number of items."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric with its samples; a sample's name is the metric's with a suffix."""
+    """One metric with its samples, each a name suffix, labels and a value."""
 
     name: str
     kind: str
@@ -34,22 +34,24 @@ class Metric:
 
 
 async def metrics(request: web.Request) -> web.Response:
-    """Give all metrics."""
+    """Return all metrics."""
     context = context_of(request)
-    now = await context.moment()
-    meter = context.beside.meter if context.beside is not None else None
-    text = exposition([*of_moment(now), *of_requests(meter)])
+    now = await context.snapshot()
+    meter = context.engine.meter if context.engine is not None else None
+    text = exposition([*queue_metrics(now), *request_metrics(meter)])
     return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
 
-def of_moment(now: PageSnapshot) -> Iterator[Metric]:
-    """Give what the queue tells."""
-    # A label `job` would be Prometheus' own, which renames ours unless it is told not to.
+def queue_metrics(now: PageSnapshot) -> Iterator[Metric]:
+    """Yield the metrics of the queue."""
+    # Prometheus sets a label `job` itself, and would rename ours.
     items = Metric("batchkiln_items", "gauge", "Items of a job by state.")
-    problems = Metric("batchkiln_problems", "gauge", "Items that ended badly or are held, by state and error code.")
+    problems = Metric(
+        "batchkiln_problems", "gauge", "Items that failed, were rejected, expired or are held, by state and error code."
+    )
     money = Metric("batchkiln_job_credits", "gauge", "Credits of a job: reserved, charged and refunded.")
     paused = Metric("batchkiln_job_paused", "gauge", "Whether a job is paused.")
-    ends = Metric("batchkiln_job_end_timestamp_seconds", "gauge", "When a job is expected to end, in service time.")
+    ends = Metric("batchkiln_job_end_timestamp_seconds", "gauge", "Estimated end of a job, in service time.")
     for view in now.overview.jobs:
         job, summary = view.summary.name, view.summary
         for state in ItemState:
@@ -63,21 +65,19 @@ def of_moment(now: PageSnapshot) -> Iterator[Metric]:
         if view.estimated_end_at is not None:
             ends.add(view.estimated_end_at.timestamp(), job_name=job)
     yield from (items, problems, money, paused, ends)
-    yield from _of_slots(now.slots)
-    driven = Metric("batchkiln_driven", "gauge", "Whether a process drives the queue.")
+    yield from _slot_metrics(now.slots)
+    driven = Metric("batchkiln_driven", "gauge", "Whether a process runs the queue.")
     driven.add(now.overview.lease is not None)
-    help_needed = Metric("batchkiln_needs_person", "gauge", "Whether something stays as it is until a person acts.")
+    help_needed = Metric("batchkiln_needs_person", "gauge", "Whether something waits for a person.")
     help_needed.add(headline(now).level is Level.HELP)
     yield from (driven, help_needed)
 
 
-def _of_slots(slots: Iterable[Slot]) -> Iterator[Metric]:
-    used = Metric("batchkiln_window_used", "gauge", "What is used of an account's window.")
-    limit = Metric("batchkiln_window_limit", "gauge", "What an account's window holds.")
-    busy = Metric(
-        "batchkiln_slot_busy", "gauge", "Whether an account's one generation is under way; idle is 1 less it."
-    )
-    waits = Metric("batchkiln_slot_waits", "gauge", "What an account's slot waits for: 1 for the present reason.")
+def _slot_metrics(slots: Iterable[Slot]) -> Iterator[Metric]:
+    used = Metric("batchkiln_window_used", "gauge", "Usage of an account's limit in its current window.")
+    limit = Metric("batchkiln_window_limit", "gauge", "An account's limit per window.")
+    busy = Metric("batchkiln_slot_busy", "gauge", "Whether an account's slot has an active generation.")
+    waits = Metric("batchkiln_slot_waits", "gauge", "The wait of an account's slot: 1 for the current reason.")
     for slot in slots:
         whose = {"profile": slot.view.summary.profile, "account": slot.view.summary.name}
         for gauge in (*((slot.credits,) if slot.credits else ()), *slot.gauges):
@@ -89,11 +89,13 @@ def _of_slots(slots: Iterable[Slot]) -> Iterator[Metric]:
     yield from (used, limit, busy, waits)
 
 
-def of_requests(meter: RequestMeter | None) -> Iterator[Metric]:
-    """Give what this process saw of the service, where it is the one that drives."""
+def request_metrics(meter: RequestMeter | None) -> Iterator[Metric]:
+    """Yield the metrics of the requests of this process, if it runs the queue."""
     if meter is None:
         return
-    durations = Metric("batchkiln_request_duration_seconds", "histogram", "How long replies took, in service time.")
+    durations = Metric(
+        "batchkiln_request_duration_seconds", "histogram", "Durations of requests until the reply, in service time."
+    )
     for endpoint, latencies in sorted(meter.latencies.items()):
         below = 0
         for bound, number in zip((*BOUNDS_SECONDS, None), latencies.counts, strict=True):
@@ -108,7 +110,7 @@ def of_requests(meter: RequestMeter | None) -> Iterator[Metric]:
 
 
 def exposition(found: Iterable[Metric]) -> str:
-    """Write metrics as Prometheus reads them."""
+    """Return metrics in the text format of Prometheus."""
     lines = []
     for metric in found:
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]

@@ -1,4 +1,4 @@
-"""The pages that only show. Each is a function from the summaries of the queue to HTML."""
+"""The pages that only read the queue."""
 
 from typing import Final
 
@@ -17,21 +17,21 @@ from batchkiln.store import Filter, JobSummary, Reader
 
 TILES: Final = 48
 _DIGITS_MAX: Final = 9
-_KEY_DIGITS_MAX: Final = 18  # a key has 63 bits
-_NOTES: Final = {
+_KEY_DIGITS_MAX: Final = 18  # an id has 63 bits
+_DONE_WORDS: Final = {
     "retry": "queued again",
     "cancel": "canceled",
     "pause": "paused",
-    "unpause": "going on",
+    "unpause": "unpaused",
     "resolve": "resolved",
 }
 
 
 async def overview(request: web.Request) -> web.Response:
-    """Show everything at a glance."""
+    """Show the overview of the queue."""
     context = context_of(request)
     parts, now = await sections(context, None)
-    return context.page("overview.html", parts=parts, headline=headline(now), note=note_of(request))
+    return context.page("overview.html", parts=parts, headline=headline(now), note=done_message(request))
 
 
 async def job(request: web.Request) -> web.Response:
@@ -40,32 +40,32 @@ async def job(request: web.Request) -> web.Response:
     name = request.match_info["job"]
     parts, now = await sections(context, name)
     return context.page(
-        "job.html", parts=parts, headline=headline(now), view=now.overview.jobs[0], note=note_of(request)
+        "job.html", parts=parts, headline=headline(now), view=now.overview.jobs[0], note=done_message(request)
     )
 
 
 async def failures(request: web.Request) -> web.Response:
-    """Show what ended otherwise than done, and what is held, by cause."""
+    """Show the failed, rejected, expired and held items by cause."""
     context = context_of(request)
-    now = await context.moment()
+    now = await context.snapshot()
     return context.page("failures.html", now=now, headline=headline(now), jobs=now.overview.jobs)
 
 
 async def days(request: web.Request) -> web.Response:
-    """Show the days that were, and those to come."""
+    """Show past and coming days with their credits."""
     context = context_of(request)
-    calendars = await context.store.read(_calendars, context, context.facts())
+    calendars = await context.store.read(_calendars, context, context.live_state())
     charts = [(calendar, day_chart(calendar)) for calendar in calendars]
     return context.page("days.html", charts=charts, day_name=day_name)
 
 
-def _calendars(reader: Reader, context: Context, facts: LiveState) -> list[Calendar]:
-    accounts, times = read_accounts(reader, context.config, context.machine_now(), facts.times)
+def _calendars(reader: Reader, context: Context, live: LiveState) -> list[Calendar]:
+    accounts, times = read_accounts(reader, context.config, context.machine_now(), live.times)
     return read_calendars(reader, context.config, times, accounts)
 
 
 async def gallery(request: web.Request) -> web.Response:
-    """Show a page of a job's items with their pictures."""
+    """Show a page of a job's items with their thumbnails."""
     context = context_of(request)
     name, query = request.match_info["job"], request.query
     meta = query.get("meta", "").strip()
@@ -86,7 +86,7 @@ async def gallery(request: web.Request) -> web.Response:
 
 def _key_of(word: str) -> int:
     if not word.isdecimal() or len(word) > _KEY_DIGITS_MAX:
-        raise web.HTTPBadRequest(text="A place among the items is the key of one.\n")
+        raise web.HTTPBadRequest(text="`after` and `before` must be ids of items.\n")
     return int(word)
 
 
@@ -107,13 +107,13 @@ async def item(request: web.Request) -> web.Response:
     """Show one item and its whole history."""
     job_name, name = request.match_info["job"], request.query.get("id", "")
     parts = await item_sections(context_of(request), job_name, name)
-    return context_of(request).page("item.html", parts=parts, job=job_name, name=name, note=note_of(request))
+    return context_of(request).page("item.html", parts=parts, job=job_name, name=name, note=done_message(request))
 
 
-def note_of(request: web.Request) -> str | None:
-    """Say what was done just now, by words of our own only."""
+def done_message(request: web.Request) -> str | None:
+    """Return a sentence about the action that led to this page. It never repeats text from the URL."""
     done, number = request.query.get("done", ""), request.query.get("n", "")
-    if done not in _NOTES:
+    if done not in _DONE_WORDS:
         return None
     has_number = number.isdecimal() and len(number) <= _DIGITS_MAX
-    return f"{plural(int(number), 'item')} {_NOTES[done]}." if has_number else f"{_NOTES[done].capitalize()}."
+    return f"{plural(int(number), 'item')} {_DONE_WORDS[done]}." if has_number else f"{_DONE_WORDS[done].capitalize()}."

@@ -1,4 +1,4 @@
-"""The parts of the live pages, each of which is sent anew when it has changed."""
+"""The parts of the live pages. Each part is rendered separately, and sent again after a change."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,18 +17,18 @@ _HOUR: Final = timedelta(hours=1)
 NEWEST_SHOWN: Final = 14
 
 EVENTS_SHOWN: Final = 300
-"""An item that is sent again for days has thousands of events; the newest are what a person needs."""
+"""The newest events on an item's page. An item that is resent for days has thousands."""
 
 _OVERVIEW: Final = ("headline", "slots", "jobs", "troubles", "newest", "hours")
 _JOB: Final = ("headline", "job", "troubles", "newest")
 
 
 async def sections(context: Context, job: str | None) -> tuple[dict[str, str], PageSnapshot]:
-    """Render the parts of the overview, or of a job's page, from what the queue holds now.
+    """Render the parts of the overview, or of a job's page, from the current state of the queue.
 
-    Raises `InputError` for a job that is not there.
+    Raises `InputError` for an unknown job.
     """
-    now = await context.moment(job)
+    now = await context.snapshot(job)
     newest = await context.store.read(_newest, job)
     chart = await context.store.read(_hours, now) if job is None else None
     values = {
@@ -51,7 +51,7 @@ def _newest(reader: Reader, job: str | None) -> list[tuple[str, ItemSummary]]:
 
 
 def _hours(reader: Reader, now: PageSnapshot) -> Chart | None:
-    """Draw the last day; None while nothing has ended in it."""
+    """Draw the last 24 hours, or return None if no item ended in them."""
     if not now.overview.accounts:
         return None
     latest = max(view.now for view in now.overview.accounts)
@@ -61,20 +61,20 @@ def _hours(reader: Reader, now: PageSnapshot) -> Chart | None:
 
 
 async def item_sections(context: Context, job: str, name: str) -> dict[str, str]:
-    """Render an item's page, which is one part; nothing on it grows older by itself.
+    """Render an item's page as one part. It shows no ages, so it changes only with the queue.
 
-    Raises `InputError` for what is not there.
+    Raises `InputError` for an unknown job or item.
     """
     report = await context.store.read(read_item_report, context.config, job, name, context.machine_now())
-    story, telling = report.detail, report.explanation
-    events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
+    detail, explanation = report.detail, report.explanation
+    events = ([detail.arrival] if detail.arrival is not None else []) + list(detail.events)
     html = context.render(
         "sections/item.html",
-        story=story,
+        detail=detail,
         events=list(reversed(events))[:EVENTS_SHOWN],
         events_total=len(events),
-        telling=telling,
-        actions=_actions(story.item.state),
+        explanation=explanation,
+        actions=_actions(detail.item.state),
     )
     return {"item": html}
 

@@ -1,4 +1,4 @@
-"""Templates to HTML: everything is escaped but what our own modules mark as markup."""
+"""The Jinja environment with its filters, and the URLs of the pages. Everything but `Markup` is escaped."""
 
 import json
 import re
@@ -26,7 +26,7 @@ _KILO: Final = 1024
 
 
 def environment() -> Environment:
-    """Return the templates with the words that they use."""
+    """Return the templates with their filters and functions."""
     made = Environment(
         loader=PackageLoader("batchkiln.dashboard"),
         autoescape=True,
@@ -37,11 +37,11 @@ def environment() -> Environment:
     made.filters |= {
         "age": format_age,
         "as_text": as_text,
-        "ahead": ahead,
+        "time_until": time_until,
         "code": code,
-        "count": plural,
+        "plural": plural,
         "detail": detail,
-        "moment": format_minute,
+        "minute": format_minute,
         "one_line": sanitize,
         "second": format_second,
         "sentence": sentence,
@@ -58,32 +58,32 @@ def environment() -> Environment:
         "action_url": action_url,
     }
     for name in made.list_templates():
-        made.get_template(name)  # compiled now, so that the first page is as fast as any
+        made.get_template(name)  # compiled now, so that the first page is as fast as the others
     return made
 
 
 def code(text: str) -> Markup:
-    """Show what stands in backquotes as something to type."""
+    """Return escaped text with its parts in backquotes as `<code>`."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704  escaped just now
 
 
 def sentence(text: str) -> str:
-    """Make a sentence of a clause, which may end with one already."""
+    """Return a clause with a capital letter and a final period."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", "…")) else ".")
 
 
 def as_text(value: object) -> str:
-    """Give a metadata value as a filter by it is written."""
+    """Return a metadata value in the form of the gallery's filter."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def ahead(instant: datetime, now: datetime) -> str:
-    """Say in how long something will be."""
+def time_until(instant: datetime, now: datetime) -> str:
+    """Return the time until an instant, as text."""
     return format_duration((instant - now).total_seconds())
 
 
 def detail(facts: Mapping[str, Any]) -> str:
-    """Give what an event tells beyond its kind, on one line."""
+    """Return the details of an event on one line."""
     words = {True: "yes", False: "no", None: "none"}
     return ", ".join(
         f"{name.replace('_', ' ')} {sanitize(words[value] if isinstance(value, bool | None) else str(value))}"
@@ -92,7 +92,7 @@ def detail(facts: Mapping[str, Any]) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Give a size in the unit that a person would choose."""
+    """Return a size in bytes, KiB, MiB or GiB."""
     amount = float(size_bytes)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if amount < _KILO or unit == "GiB":
@@ -102,31 +102,31 @@ def size(size_bytes: int) -> str:
 
 
 def job_url(job: str) -> str:
-    """Return the page of a job."""
+    """Return the URL of a job's page."""
     return f"/jobs/{quote(job, safe='')}"
 
 
 def item_url(job: str, item: str) -> str:
-    """Return the page of an item; its name may hold anything, so it stands in the query."""
+    """Return the URL of an item's page. The id is in the query, because it may contain slashes."""
     return f"{job_url(job)}/item?{urlencode({'id': item})}"
 
 
 def items_url(job: str, **wanted: Any) -> str:  # noqa: ANN401  texts, numbers and None
-    """Return a job's gallery with filters."""
+    """Return the URL of a job's gallery with filters."""
     given = {name: value for name, value in wanted.items() if value not in (None, "")}
     return f"{job_url(job)}/items" + (f"?{urlencode(given)}" if given else "")
 
 
 def action_url(job: str, action: str, item: str | None = None) -> str:
-    """Return the page that asks before something is done."""
+    """Return the URL of the page that asks for confirmation of an action."""
     return f"{job_url(job)}/{action}" + (f"?{urlencode({'id': item})}" if item is not None else "")
 
 
 def thumb_url(output: OutputSummary) -> str:
-    """Return where a file's small picture is; with its hash, so that a browser may keep it for good."""
+    """Return the URL of a thumbnail. It contains the file's hash, so that a browser can cache it permanently."""
     return f"/thumbs/{output.id}/{output.sha256[:16]}"
 
 
 def media_url(output: OutputSummary) -> str:
-    """Return where a file itself is."""
+    """Return the URL of an output file."""
     return f"/media/{output.id}/{output.sha256[:16]}"

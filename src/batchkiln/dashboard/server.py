@@ -1,4 +1,4 @@
-"""The dashboard as a server on loopback."""
+"""The dashboard's HTTP server on loopback."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
 from batchkiln.dashboard.live_state import EngineProbe
 from batchkiln.dashboard.metrics import metrics
-from batchkiln.dashboard.middleware import add_headers, guard, tell_errors
+from batchkiln.dashboard.middleware import add_headers, authorize, error_pages
 from batchkiln.store import Store
 
 HOST: Final = "127.0.0.1"
@@ -36,46 +36,46 @@ _STATIC: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A dashboard that is served. Its links let in whoever has them: they are for the person who started it."""
+class ServedDashboard:
+    """A running dashboard. Its links grant access, so they are only for the person who started it."""
 
     url: str
     access: Access
 
     @property
     def link(self) -> str:
-        """The link with the token."""
+        """The link with the access token."""
         return f"{self.url}/?{self.access.query}"
 
-    def link_for_once(self) -> str:
-        """Return a link that works once, for a browser's command line."""
-        return f"{self.url}/?{self.access.once()}"
+    def one_time_link(self) -> str:
+        """Return a link that works once, for the command line of a browser."""
+        return f"{self.url}/?{self.access.one_time_query()}"
 
 
 @asynccontextmanager
-async def serving(
+async def serving_dashboard(
     queue: Path,
     config: Config,
     *,
     port: int | None = None,
-    beside: EngineProbe | None = None,
+    engine: EngineProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
-) -> AsyncIterator[Served]:
-    """Serve the dashboard of a queue; without a port, at the usual one or else at any.
+) -> AsyncIterator[ServedDashboard]:
+    """Serve the dashboard of a queue. Without a port, use the default port, or a free one if that is taken.
 
-    Raises `QueueUnusable` where no queue is, and `InputError` where the port cannot be had.
+    Raises `QueueUnusable` if there is no usable queue, and `InputError` if the port is not available.
     """
     store = await Store.open_for_reading(queue)
     try:
         access = Access(read_token(queue))
-        context = Context(queue, config, store, access, clock, beside)
+        context = Context(queue, config, store, access, clock, engine)
         runner = web.AppRunner(
             application(context), access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
         )
         await runner.setup()
         try:
             await _listen(runner, port)
-            yield Served(f"http://{HOST}:{runner.addresses[0][1]}", access)
+            yield ServedDashboard(f"http://{HOST}:{runner.addresses[0][1]}", access)
         finally:
             context.stopping.set()
             await runner.cleanup()
@@ -92,15 +92,15 @@ async def _listen(runner: web.AppRunner, port: int | None) -> None:
             if number == wanted[-1]:
                 raise InputError(
                     f"the dashboard cannot be served at {HOST}:{number}: {error.strerror}; nothing was changed. "
-                    "Name another port with --port"
+                    "Choose another port with --port"
                 ) from error
         else:
             return
 
 
 def application(context: Context) -> web.Application:
-    """Return the dashboard's application."""
-    app = web.Application(middlewares=[tell_errors, guard], client_max_size=FORM_MAX_BYTES)
+    """Return the web application of the dashboard."""
+    app = web.Application(middlewares=[error_pages, authorize], client_max_size=FORM_MAX_BYTES)
     app[CONTEXT] = context
     app.on_response_prepare.append(add_headers)
     names = "|".join(forms.ACTIONS)
@@ -116,7 +116,7 @@ def application(context: Context) -> web.Application:
             web.post("/jobs/{job}/resolve", forms.act_resolve),
             web.get(f"/jobs/{{job}}/{{action:{names}}}", forms.ask),
             web.post(f"/jobs/{{job}}/{{action:{names}}}", forms.act),
-            web.get(r"/thumbs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.thumb),
+            web.get(r"/thumbs/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.thumbnail),
             web.get(r"/media/{id:\d{1,18}}/{sha:[0-9a-fA-F]{16}}", file_responses.media),
             web.get("/events", sse.events),
             web.get("/metrics", metrics),

@@ -1,4 +1,4 @@
-"""The queue at a moment, as the pages show it: the overview, each account's slot and windows, and the headline."""
+"""The state of the queue at one moment, for the pages: the overview, the accounts with their limits, the headline."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _NEARLY_FULL: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """How much of a window is used. `window` is the limit's name in the configuration."""
+    """The usage of a limit. `window` is the limit's name in the configuration."""
 
     window: str
     name: str
@@ -36,70 +36,70 @@ class Gauge:
 
     @property
     def text(self) -> str:
-        """Give the numbers as a person reads them."""
+        """The usage and the limit as text."""
         if self.is_bytes:
             return f"{self.used // MIB:,} / {self.limit // MIB:,} MiB"
         return f"{self.used:,} / {self.limit:,}"
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """The used share, from 0 to 1."""
         return min(1.0, self.used / self.limit) if self.limit else 1.0
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether little is left."""
+        """Whether at least 90 % is used."""
         return self.share >= _NEARLY_FULL
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One account: its gauges, what has its slot or what it waits for, and what a person has to mend."""
+    """One account: its gauges, its active items, its wait, and its errors."""
 
     view: AccountView
     credits: Gauge | None
     gauges: tuple[Gauge, ...]
-    under_way: tuple[tuple[str, UnderWay], ...]  # with the job of each
+    under_way: tuple[tuple[str, UnderWay], ...]  # each with the name of its job
     wait: Wait | None
-    said: str | None
+    last_error: str | None
     blocked: str | None
     resets_at: datetime | None
 
     @property
     def name(self) -> str:
-        """Profile and account."""
+        """The account's name as PROFILE/ACCOUNT."""
         return f"{self.view.summary.profile}/{self.view.summary.name}"
 
     @property
     def is_busy(self) -> bool:
-        """Whether the service is at work for it."""
+        """Whether the slot has an item that the service is still working on."""
         return any(entry.state is not ItemState.DOWNLOADING for _, entry in self.under_way)
 
     @property
     def waits_for(self) -> str:
-        """Say what it waits for; empty where a person would not wonder."""
+        """The reason for the wait as text, or empty if it is not worth showing."""
         return REASONS[self.wait.reason] if self.wait is not None and self.wait.is_worth_saying else ""
 
 
 @dataclass(frozen=True, slots=True)
 class PageSnapshot:
-    """All that the live parts of the pages show."""
+    """The content of the live parts of the pages."""
 
     overview: Overview
     slots: tuple[Slot, ...]
-    is_all: bool  # whether every job of the queue is in it
+    is_all: bool  # whether it contains every job of the queue
 
     @property
-    def is_moving(self) -> bool:
-        """Whether something is under way, whose age grows."""
+    def shows_ages(self) -> bool:
+        """Whether the page shows the age of an active item."""
         return any(slot.under_way for slot in self.slots)
 
 
-_NEED_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
+_PERSON_WAITS: Final = frozenset({WaitReason.HELD, WaitReason.NOT_UNDERSTOOD})
 
 
 class Level(StrEnum):
-    """Whether a person is needed."""
+    """How urgently a person is needed."""
 
     FINE = "fine"
     LOOK = "look"
@@ -108,29 +108,29 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The one line that a person reads first, and what it is about."""
+    """The first line of a page, with its details."""
 
     level: Level
     text: str
     more: tuple[str, ...] = ()
 
 
-def read_moment(
-    reader: Reader, config: Config, machine_now: datetime, facts: LiveState, job: str | None = None
+def read_snapshot(
+    reader: Reader, config: Config, machine_now: datetime, live: LiveState, job: str | None = None
 ) -> PageSnapshot:
-    """Read one job, or those at work and the newest, from one snapshot. Raises `InputError` for an unknown job."""
+    """Read one job, or the unfinished and the newest jobs, from one snapshot. Raises `InputError` if it is unknown."""
     names, is_all = ([job], False) if job is not None else _names(reader)
-    overview = read_overview(reader, config, names, machine_now, facts.times)
+    overview = read_overview(reader, config, names, machine_now, live.times)
     is_driven = overview.lease is not None
     slots = tuple(
-        _slot(reader, view, overview.jobs, config, facts.told.get(view.summary.id), is_driven=is_driven)
+        _slot(reader, view, overview.jobs, config, live.accounts.get(view.summary.id), is_driven=is_driven)
         for view in overview.accounts
     )
     return PageSnapshot(overview, slots, is_all)
 
 
 def _names(reader: Reader) -> tuple[list[str], bool]:
-    """Return the jobs to show, the newest first: those at work, then others, as far as there is room."""
+    """Return up to `JOBS_SHOWN` jobs with unfinished jobs preferred, newest first, and whether these are all."""
     every = list(reversed(reader.jobs.names()))
     if len(every) <= JOBS_SHOWN:
         return every, True
@@ -144,19 +144,19 @@ def _slot(
     view: AccountView,
     jobs: Sequence[JobView],
     config: Config,
-    told: AccountLive | None,
+    account_live: AccountLive | None,
     *,
     is_driven: bool,
 ) -> Slot:
     summary = view.summary
     profile = config.profiles.get(summary.profile)
-    look = account_status(reader, view, profile) if profile is not None else None
-    wait = look.wait if look is not None else None
-    if told is not None and told.wait is not None:
-        wait = told.wait
-    elif wait is not None and not is_driven and wait.until is None and wait.reason not in _NEED_A_PERSON:
-        wait = None  # nothing is under way that could be waited for, unless somebody drives
-    gauges = tuple(_gauges(view, view.limits, look)) if view.limits and look else ()
+    status = account_status(reader, view, profile) if profile is not None else None
+    wait = status.wait if status is not None else None
+    if account_live is not None and account_live.wait is not None:
+        wait = account_live.wait
+    elif wait is not None and not is_driven and wait.until is None and wait.reason not in _PERSON_WAITS:
+        wait = None  # without a running process, nothing waits
+    gauges = tuple(_gauges(view, view.limits, status)) if view.limits and status else ()
     return Slot(
         view=view,
         credits=_credits(view),
@@ -168,8 +168,8 @@ def _slot(
             if job.summary.profile == summary.profile and entry.account == summary.name
         ),
         wait=wait,
-        said=told.said if told is not None else None,
-        blocked=told.blocked if told is not None else None,
+        last_error=account_live.last_error if account_live is not None else None,
+        blocked=account_live.blocked if account_live is not None else None,
         resets_at=profile.day.reset_after(view.now) if profile is not None else None,
     )
 
@@ -177,37 +177,43 @@ def _slot(
 def _credits(view: AccountView) -> Gauge | None:
     if view.limits is None:
         return None
-    return Gauge("credits_per_day", "Credits, day", view.usage.credits, view.limits.credits_per_day)
+    return Gauge("credits_per_day", "Credits today", view.usage.credits, view.limits.credits_per_day)
 
 
-def _gauges(view: AccountView, limits: Limits, look: AccountStatus) -> Iterator[Gauge]:
-    usage, minute = view.usage, look.minute
-    yield Gauge("creates_per_minute", "Creates, minute", minute.creates, limits.creates_per_minute)
-    yield Gauge("reads_per_minute", "Reads, minute", minute.reads, limits.reads_per_minute)
-    yield Gauge("requests_per_minute_per_ip", "Machine, minute", minute.machine, limits.requests_per_minute_per_ip)
-    yield Gauge("creates_per_day", "Creates, day", usage.creates, limits.creates_per_day)
-    yield Gauge("reads_per_day", "Reads, day", usage.reads, limits.reads_per_day)
-    yield Gauge("upload_files_per_day", "Files, day", usage.upload_files, limits.upload_files_per_day)
-    yield Gauge("upload_bytes_per_day", "Uploads, day", usage.upload_bytes, limits.upload_bytes_per_day, is_bytes=True)
+def _gauges(view: AccountView, limits: Limits, status: AccountStatus) -> Iterator[Gauge]:
+    usage, minute = view.usage, status.minute
+    yield Gauge("creates_per_minute", "Creates this minute", minute.creates, limits.creates_per_minute)
+    yield Gauge("reads_per_minute", "Reads this minute", minute.reads, limits.reads_per_minute)
+    yield Gauge(
+        "requests_per_minute_per_ip", "All requests this minute", minute.machine, limits.requests_per_minute_per_ip
+    )
+    yield Gauge("creates_per_day", "Creates today", usage.creates, limits.creates_per_day)
+    yield Gauge("reads_per_day", "Reads today", usage.reads, limits.reads_per_day)
+    yield Gauge("upload_files_per_day", "Files uploaded today", usage.upload_files, limits.upload_files_per_day)
+    yield Gauge(
+        "upload_bytes_per_day", "Uploaded today", usage.upload_bytes, limits.upload_bytes_per_day, is_bytes=True
+    )
 
 
 def headline(now: PageSnapshot) -> Headline:
-    """Say in one line whether a person is needed, and for what."""
-    needs = tuple(_needs(now))
-    if needs:
+    """Return the headline: whether a person is needed, and for what."""
+    problems = tuple(_open_problems(now))
+    if problems:
         return Headline(
-            Level.HELP, needs[0] if len(needs) == 1 else f"{len(needs)} things need you", needs[1:] and needs
+            Level.HELP,
+            problems[0] if len(problems) == 1 else f"{len(problems)} problems need your attention",
+            problems[1:] and problems,
         )
     bad = sum(view.summary.items[state] for view in now.overview.jobs for state in NOT_DELIVERED)
-    text = _course(now)
+    text = _progress_text(now)
     if bad:
-        more = f"{plural(bad, 'item')} failed, rejected or expired: nothing is lost by waiting"
+        more = f"{plural(bad, 'item')} failed, rejected or expired. You can retry them at any time"
         return Headline(Level.LOOK, text, (more,))
     return Headline(Level.FINE, text)
 
 
-def _needs(now: PageSnapshot) -> Iterator[str]:
-    """Give what stays as it is, or is lost, unless a person acts."""
+def _open_problems(now: PageSnapshot) -> Iterator[str]:
+    """Yield the problems that only a person can solve."""
     for slot in now.slots:
         if slot.blocked is not None:
             yield f"The account {slot.name} cannot work: {slot.blocked}"
@@ -215,18 +221,18 @@ def _needs(now: PageSnapshot) -> Iterator[str]:
             yield misunderstanding(entry, slot.name)
     for view in now.overview.jobs:
         if held := view.summary.items[ItemState.HELD]:
-            verb = "is held and waits" if held == 1 else "are held and wait"
-            yield f"{plural(held, 'item')} of {view.summary.name} {verb} for you"
+            verb = "is held and needs" if held == 1 else "are held and need"
+            yield f"{plural(held, 'item')} of {view.summary.name} {verb} your decision"
         for warning in alerts_of(view):
             yield f"{view.summary.name}: {warning}"
     left = _left(now)
     if left and now.overview.lease is None:
         verb = "is" if left == 1 else "are"
-        yield f"No process drives this queue, and {plural(left, 'item')} {verb} left: `batchkiln work` drives it"
+        yield f"No process runs this queue, and {plural(left, 'item')} {verb} left: `batchkiln work` starts one"
 
 
 def _left(now: PageSnapshot) -> int:
-    """Count the items that a driver would move on."""
+    """Return the number of items that a run would continue."""
     return sum(
         view.summary.items[state]
         for view in now.overview.jobs
@@ -235,17 +241,17 @@ def _left(now: PageSnapshot) -> int:
     )
 
 
-def _course(now: PageSnapshot) -> str:
-    """Say how it goes where nobody is needed."""
+def _progress_text(now: PageSnapshot) -> str:
+    """Return the progress of the queue as text."""
     jobs = now.overview.jobs
     if not jobs:
         return "The queue is empty"
     if not _left(now):
         paused = sum(view.summary.is_paused and view.summary.items[ItemState.QUEUED] > 0 for view in jobs)
-        return f"All that is left is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
+        return f"All remaining work is paused ({plural(paused, 'job')})" if paused else "Everything has ended"
     ends = [view.estimated_end_at for view in jobs if not view.summary.is_finished]
     known = [at for at in ends if at is not None]
-    end = f"; ends about {format_minute(max(known))}" if known and len(known) == len(ends) else ""
+    end = f"; estimated end {format_minute(max(known))}" if known and len(known) == len(ends) else ""
     waits = [slot.wait for slot in now.slots if slot.wait is not None and slot.wait.is_worth_saying]
     if any(slot.is_busy for slot in now.slots) or not waits:
         return f"Working: {plural(_left(now), 'item')} left{end}"

@@ -1,4 +1,4 @@
-"""Server-sent events: the parts of a live page that have changed, once a second at most."""
+"""Server-sent events with the changed parts of a live page, at most once a second."""
 
 from typing import Final
 
@@ -13,31 +13,31 @@ from batchkiln.dashboard.partials import item_sections, sections
 log = structlog.get_logger()
 
 TICK_SECONDS: Final = 1.0
-STILL_TICKS: Final = 5
-"""After so many ticks a part is rendered although the queue has no news: waits end, and days begin."""
+IDLE_TICKS: Final = 5
+"""The number of ticks after which parts are rendered without a change in the queue, because waits and days end."""
 
 STREAMS_MAX: Final = 32
 
-_Of = tuple[str | None, str | None]  # a job's page, an item's, or the overview
+_PageKey = tuple[str | None, str | None]  # the job and the item of a page; both are None for the overview
 
 
 async def events(request: web.Request) -> web.StreamResponse:
-    """Tell a page what has changed, until it is closed or the dashboard ends."""
+    """Send the changed parts of a page until it is closed or the dashboard ends."""
     context = context_of(request)
     if context.streams >= STREAMS_MAX:
-        raise web.HTTPServiceUnavailable(text="Too many pages are open.\n", headers={"Retry-After": "60"})
+        raise web.HTTPServiceUnavailable(text="Too many dashboard pages are open.\n", headers={"Retry-After": "60"})
     of = (request.query.get("job"), request.query.get("item"))
     context.streams += 1
     try:
-        sent, is_moving = await _changed(context, of, {})  # what is not there is told before the stream begins
+        sent, shows_ages = await _changed(context, of, {})  # an unknown job or item fails before the stream starts
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
         try:
             await response.write(_message(sent))
-            await _follow(context, response, of, sent, is_moving=is_moving)
+            await _follow(context, response, of, sent, shows_ages=shows_ages)
         except ConnectionResetError:
             raise  # the page was closed
-        except Exception as error:  # noqa: BLE001  a second answer cannot be given: the page asks again, and is told
+        except Exception as error:  # noqa: BLE001  the response has started; the page reconnects and gets the error
             log.warning("dashboard_stream_failed", error=type(error).__name__)
     finally:
         context.streams -= 1
@@ -45,7 +45,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def _follow(
-    context: Context, response: web.StreamResponse, of: _Of, sent: dict[str, str], *, is_moving: bool
+    context: Context, response: web.StreamResponse, of: _PageKey, sent: dict[str, str], *, shows_ages: bool
 ) -> None:
     ticker, ticks = ServiceClock(), 0
     version = await context.store.data_version()
@@ -53,22 +53,24 @@ async def _follow(
         await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, context.stopping)
         ticks += 1
         known, version = version, await context.store.data_version()
-        if version == known and not is_moving and ticks % STILL_TICKS:
+        if version == known and not shows_ages and ticks % IDLE_TICKS:
             continue
-        changed, is_moving = await _changed(context, of, sent)
+        changed, shows_ages = await _changed(context, of, sent)
         sent |= changed
-        await response.write(_message(changed))  # also without news: a page that hears nothing knows that it is alone
+        await response.write(
+            _message(changed)
+        )  # also without a change: a page without messages shows that it is not connected
 
 
-async def _changed(context: Context, of: _Of, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
-    """Return the parts that differ from what was sent, and whether something on the page grows older."""
+async def _changed(context: Context, of: _PageKey, sent: dict[str, str]) -> tuple[dict[str, str], bool]:
+    """Return the parts that differ from those already sent, and whether the page shows ages."""
     job, item = of
     if job is not None and item is not None:
-        parts, is_moving = await item_sections(context, job, item), False
+        parts, shows_ages = await item_sections(context, job, item), False
     else:
         parts, now = await sections(context, job)
-        is_moving = now.is_moving
-    return {name: html for name, html in parts.items() if sent.get(name) != html}, is_moving
+        shows_ages = now.shows_ages
+    return {name: html for name, html in parts.items() if sent.get(name) != html}, shows_ages
 
 
 def _message(parts: dict[str, str]) -> bytes:

@@ -1,4 +1,4 @@
-"""Small pictures of what was made, drawn when they are first asked for, and kept in memory within a bound."""
+"""Thumbnails of output files, drawn on the first request, and cached in memory up to a maximum size."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,14 +10,14 @@ from batchkiln.outputs.thumbnails import NoThumbnail, Thumbnail, make_thumbnail
 EDGE_PIXELS: Final = 400
 KEPT_BYTES: Final = 24 * 1024 * 1024
 AT_ONCE: Final = 2
-"""A process that drives a queue has better things to do than to decode pictures."""
+"""The number of pictures decoded at a time, so that a run in the same process is not delayed."""
 
 
 class Thumbnails:
-    """Thumbnails by the file's hash. What could not be drawn is tried again: its disk may have come back."""
+    """A cache of thumbnails by the file's hash. A failure is not cached, because a disk may be mounted later."""
 
     def __init__(self, *, kept_bytes: int = KEPT_BYTES) -> None:
-        """Begin with none."""
+        """Start empty, with a maximum size of `kept_bytes`."""
         self._kept_bytes = kept_bytes
         self._kept: OrderedDict[str, Thumbnail] = OrderedDict()
         self._size = 0
@@ -25,14 +25,14 @@ class Thumbnails:
 
     @property
     def size_bytes(self) -> int:
-        """How much is kept."""
+        """The size of the cached thumbnails."""
         return self._size
 
     async def of(self, path: Path, sha256: str, media_type: str) -> Thumbnail | None:
-        """Return a small picture of a file, or None where it is gone or cannot be drawn."""
+        """Return the thumbnail of a file, or None if the file is missing or cannot be drawn."""
         if sha256 not in self._kept:
             async with self._places:
-                if sha256 not in self._kept:  # another request may have drawn it meanwhile
+                if sha256 not in self._kept:  # another request may have drawn it while this one waited
                     made = await asyncio.to_thread(make_thumbnail, path, media_type=media_type, edge=EDGE_PIXELS)
                     if isinstance(made, NoThumbnail):
                         return None

@@ -55,7 +55,7 @@ def test_a_person_is_asked_before_anything_is_paid_again(workspace: Workspace) -
     workspace.call("run", manifest)
 
     status, shown = on_a_terminal(
-        workspace, "run", manifest, "--queue", OTHER, answer="n", question="may be paid twice. Go on?"
+        workspace, "run", manifest, "--queue", OTHER, answer="n", question="may be charged a second time. Continue?"
     )
 
     assert status == 2

@@ -39,7 +39,7 @@ def test_it_shows_the_queue_until_a_signal(workspace: Workspace, number: signal.
     result = finished(process)
 
     assert "foxes" in page
-    assert "No process drives this queue" in page
+    assert "No process runs this queue" in page
     assert (result.exit, result.out) == (0, "")
 
 
@@ -73,7 +73,7 @@ def test_a_run_has_a_dashboard_that_knows_what_only_the_run_knows(workspace: Wor
         metrics = read(link, "/metrics")
     result = finished(process)
 
-    assert "Driven by process" in page
+    assert "runs this queue" in page
     assert 'batchkiln_request_duration_seconds_count{endpoint="images"}' in metrics
     assert result.exit == 0
 

@@ -92,8 +92,8 @@ def test_what_is_done_later_is_added(workspace: Workspace) -> None:
     later = workspace.call("export", "foxes", "--split", "train=0.5,test=0.5")
 
     assert (nothing.exit, first.exit, later.exit) == (3, 0, 0)
-    assert "no file yet" in nothing.out
-    assert "exports/foxes/jsonl (4 new, 2 there already)" in later.out
+    assert "no files yet" in nothing.out
+    assert "exports/foxes/jsonl (4 new, 2 unchanged)" in later.out
     tables = (workspace.folder / "exports/foxes/jsonl").glob("*.jsonl")
     rows = [json.loads(line) for table in tables for line in table.read_text("utf-8").splitlines()]
     assert sorted(row["item"] for row in rows) == [f"fox-{number}" for number in range(1, 7)]
@@ -102,11 +102,11 @@ def test_what_is_done_later_is_added(workspace: Workspace) -> None:
 @pytest.mark.parametrize(
     ("split", "reason"),
     [
-        ("train=0.9,test=0.2", "come to 1.1"),
+        ("train=0.9,test=0.2", "add up to 1.1"),
         ("train", "write NAME=SHARE"),
         ("train=x", "write NAME=SHARE"),
         ("../up=1", "write NAME=SHARE"),
-        ("a=0.5,a=0.5", "named twice"),
+        ("a=0.5,a=0.5", "appears twice"),
         ("a=nan,b=1", "write NAME=SHARE"),
     ],
 )
@@ -146,5 +146,5 @@ def test_a_signal_ends_an_export(done: Workspace, tmp_path: Path, number: signal
     result = finished(process)
 
     assert result.exit == 128 + number
-    assert "goes on from there" in result.err
+    assert "continues from there" in result.err
     assert [path.name for path in (copy.folder / "to").rglob("*")] == ["README.md"]

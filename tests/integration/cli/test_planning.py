@@ -50,7 +50,7 @@ def test_the_detailed_exit_code_tells_whether_there_is_something_to_do(workspace
     changed = workspace.call("plan", manifest, "--detailed-exitcode")
 
     assert (before.exit, after.exit, changed.exit) == (2, 0, 2)
-    assert "nothing is left to send" in after.out
+    assert "nothing to send" in after.out
     assert "+ fox-3" in changed.out
     assert workspace.call("plan", manifest).exit == 0
 
@@ -135,7 +135,7 @@ def test_nobody_is_asked_below_the_bound_or_with_yes(workspace: Workspace) -> No
     capped = on_a_terminal(workspace, "run", workspace.manifest("herons"), "--max-credits", "2", answer="n")
 
     assert (cheap[0], agreed[0], capped[0]) == (0, 0, 5)
-    assert "Go on?" not in cheap[1] + agreed[1] + capped[1]
+    assert "Continue?" not in cheap[1] + agreed[1] + capped[1]
     assert "Cost: 2 credits." in cheap[1]
     assert "Cost:" not in agreed[1]
 
@@ -147,7 +147,7 @@ def test_without_a_terminal_nobody_is_asked(workspace: Workspace) -> None:
     result = workspace.call("run", workspace.manifest())
 
     assert result.exit == 0
-    assert "Go on?" not in result.err
+    assert "Continue?" not in result.err
 
 
 def test_a_bound_that_is_no_number_is_a_mistake(workspace: Workspace) -> None:

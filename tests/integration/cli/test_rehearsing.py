@@ -59,7 +59,7 @@ def test_a_signal_ends_it_and_leaves_nothing(number: signal.Signals, status: int
     result = finished(process)
 
     assert (result.exit, result.out) == (status, "")
-    assert re.sub(r"\r\x1b\[K[^\r\n]* left", "", shown).strip() in {"", "Stopped; nothing is lost."}
+    assert re.sub(r"\r\x1b\[K[^\r\n]* left", "", shown).strip() in {"", "Stopped; all recorded data is safe."}
     assert list(temporary.glob("batchkiln-rehearsal-*")) == []
 
 

@@ -90,7 +90,7 @@ def test_max_credits_stops_with_work_left(workspace: Workspace) -> None:
 
     assert result.exit == 5
     assert "1 of 2 items done" in result.out
-    assert "To go on: batchkiln run foxes.yaml --max-credits 2" in result.err
+    assert "To resume: batchkiln run foxes.yaml --max-credits 2" in result.err
 
 
 def test_until_budget_stops_when_the_day_is_spent(workspace: Workspace) -> None:
@@ -165,7 +165,7 @@ def test_the_first_signal_saves_and_tells_how_to_resume(
     result = finished(process)
 
     assert result.exit == status
-    assert "finishing what is in hand" in result.err
+    assert "finishing the current work" in result.err
     assert f"batchkiln run {manifest} --json" in result.err
     assert json.loads(result.out.splitlines()[-1])["exit"] == status
     workspace.configure("profiles:\n  local:\n    time_scale: 600\n")

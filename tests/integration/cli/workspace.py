@@ -151,7 +151,7 @@ def on_a_terminal(
     workspace: Workspace,
     *arguments: str,
     answer: str,
-    question: str = "Go on?",
+    question: str = "Continue?",
     meanwhile: Callable[[], object] = lambda: None,
 ) -> tuple[int, str]:
     """Run a command with a terminal as its standard streams, and answer what it asks; return exit and output.

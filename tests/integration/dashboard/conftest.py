@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from batchkiln.config import Config, Profile
-from batchkiln.dashboard.server import Served, serving
+from batchkiln.dashboard.server import ServedDashboard, serving_dashboard
 from integration.dashboard.sample_queue import AT, Browser, fill, scene
 from support.queue_file import QueueFile
 
@@ -28,14 +28,14 @@ def queue(template: Path, tmp_path: Path) -> Iterator[QueueFile]:
 
 
 @pytest_asyncio.fixture
-async def served(queue: QueueFile) -> AsyncIterator[Served]:
+async def served(queue: QueueFile) -> AsyncIterator[ServedDashboard]:
     config = Config({"local": Profile("local")}, "local")
-    async with serving(queue.path, config, port=0, clock=lambda: AT) as started:
+    async with serving_dashboard(queue.path, config, port=0, clock=lambda: AT) as started:
         yield started
 
 
 @pytest_asyncio.fixture
-async def stranger(served: Served) -> AsyncIterator[Browser]:
+async def stranger(served: ServedDashboard) -> AsyncIterator[Browser]:
     """Give a browser that has no cookie."""
     jar = aiohttp.CookieJar(unsafe=True)  # addresses have cookies as well
     async with aiohttp.ClientSession(cookie_jar=jar) as session:

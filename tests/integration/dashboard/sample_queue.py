@@ -15,7 +15,7 @@ from PIL import Image
 
 from batchkiln.core.states import Event
 from batchkiln.core.timestamps import from_milliseconds
-from batchkiln.dashboard.server import Served
+from batchkiln.dashboard.server import ServedDashboard
 from support.queue_file import NOW, QueueFile, spec
 
 AT = from_milliseconds(NOW)
@@ -100,7 +100,7 @@ class Page:
 class Browser:
     """Asks a dashboard, and keeps its cookie."""
 
-    def __init__(self, served: Served, session: aiohttp.ClientSession) -> None:
+    def __init__(self, served: ServedDashboard, session: aiohttp.ClientSession) -> None:
         self.served = served
         self.session = session
 

@@ -120,8 +120,8 @@ async def test_the_driver_is_woken(browser: Browser, tmp_path: Path) -> None:
         ({"decision": "failed"}, "Type the item"),
         ({"decision": "wrong", "confirm": "held"}, "Choose"),
         ({"confirm": "held"}, "Choose"),
-        ({"decision": "generation", "confirm": "held"}, "answer to fetch it"),
-        ({"decision": "failed", "generation_id": "gen_1", "confirm": "held"}, "answer to fetch it"),
+        ({"decision": "generation", "confirm": "held"}, "Enter a generation id"),
+        ({"decision": "failed", "generation_id": "gen_1", "confirm": "held"}, "Enter a generation id"),
     ],
 )
 async def test_a_hold_is_not_ended_by_half_an_answer(

@@ -67,7 +67,7 @@ async def test_a_form_of_another_page_changes_nothing(
 
 async def test_a_form_without_our_mark_changes_nothing(browser: Browser, queue: QueueFile) -> None:
     """The origin alone is not enough either."""
-    answer = await browser.submit("/jobs/birds/pause", mark="wrong")
+    answer = await browser.submit("/jobs/birds/pause", csrf_token="wrong")
 
     assert answer.status == 403
     assert queue.one("SELECT is_paused FROM job") == 0
@@ -84,7 +84,7 @@ async def test_a_change_is_never_made_by_looking(browser: Browser, queue: QueueF
 
 async def test_what_is_posted_has_a_bound(browser: Browser) -> None:
     """A form of ours has a few hundred bytes."""
-    answer = await browser.submit("/jobs/birds/pause", mark="x" * 1_000_000)
+    answer = await browser.submit("/jobs/birds/pause", csrf_token="x" * 1_000_000)
 
     assert answer.status == 413
 

@@ -50,7 +50,7 @@ async def test_the_overview_shows_what_is_active_and_what_needs_a_person(browser
     """The account's generation, the held item, and the failures by cause."""
     page = await browser.get("/")
 
-    assert "Needs you" in page.text
+    assert "Action needed" in page.text
     assert "1 item of birds is held" in page.text
     assert re.search(r"active</span>\s*<a [^>]*>active</a>", page.text)
     assert "generation_failed" in page.text

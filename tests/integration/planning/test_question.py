@@ -77,7 +77,7 @@ async def test_what_a_person_bounded_below_the_limit_is_not_asked(
         on_a_terminal, place, "run", manifest, *options, "--until", "1970-01-01T00:00:00Z", answer="n"
     )
 
-    assert "Go on?" not in shown
+    assert "Continue?" not in shown
     assert "without a price" in shown
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.output import print_result, print_status
-from batchkiln.cli.text_tables import SafeConsole
+from batchkiln.cli.rich_console import SafeConsole
 
 EVIL = "a\x1b[2Jb\x9b31m\x07c\r\x08d\u202ee\u2028f"
 

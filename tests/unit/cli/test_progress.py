@@ -8,8 +8,15 @@ from math import inf
 import pytest
 from rich.console import Console
 
-from batchkiln.cli.live import panel
-from batchkiln.cli.progress import STILL_AFTER_SECONDS, Pauses, PlainDisplay, ProgressState, WorkerState, plain_line
+from batchkiln.cli.live_display import panel
+from batchkiln.cli.progress import (
+    LONGEST_PAUSE_SECONDS,
+    PlainDisplay,
+    ProgressState,
+    RefreshBackoff,
+    WorkerState,
+    plain_line,
+)
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS
@@ -57,7 +64,7 @@ def drawn(shown: ProgressState) -> str:
         "credits today 620/2,000",
         "creates 3/10",
         "reads 14/60",
-        "ends about 2030-01-02 12:00 UTC",
+        "estimated end: 2030-01-02 12:00 UTC",
     ],
 )
 def test_the_display_tells_each_figure(piece: str) -> None:
@@ -103,7 +110,7 @@ def test_the_ordinary_wait_for_the_next_poll_is_not_worth_a_line() -> None:
 
 def test_what_the_service_said_is_told_beside_the_wait() -> None:
     """A person reads why the service asked for a pause, and not of troubles long over."""
-    throttled = replace(worker(WaitReason.THROTTLED), trouble="429: rate_limited")
+    throttled = replace(worker(WaitReason.THROTTLED), last_error="429: rate_limited")
 
     assert "429: rate_limited" in (throttled.wait or "")
     assert "429" not in (replace(throttled, reason=WaitReason.DAY_CREDITS).wait or "")
@@ -154,24 +161,24 @@ def test_a_plain_line_names_the_accounts_where_there_are_several() -> None:
 
 
 def test_a_still_picture_is_drawn_ever_more_rarely_and_then_only_with_news() -> None:
-    pauses = Pauses(0.25)
+    backoff = RefreshBackoff(0.25)
 
-    seconds = [pauses.next(is_moving=False) for _ in range(12)]
+    seconds = [backoff.next(has_active_items=False) for _ in range(12)]
 
     assert seconds[:3] == [0.25, 0.5, 1.0]
-    assert sum(second for second in seconds if second != inf) < 2 * STILL_AFTER_SECONDS
+    assert sum(second for second in seconds if second != inf) < 2 * LONGEST_PAUSE_SECONDS
     assert seconds[-3:] == [inf, inf, inf]
 
 
-@pytest.mark.parametrize("is_moving", [True, False])
-def test_a_picture_with_something_to_see_is_drawn_often_again(*, is_moving: bool) -> None:
-    pauses = Pauses(0.25)
-    while pauses.next(is_moving=False) != inf:
+@pytest.mark.parametrize("has_active_items", [True, False])
+def test_a_picture_with_something_to_see_is_drawn_often_again(*, has_active_items: bool) -> None:
+    backoff = RefreshBackoff(0.25)
+    while backoff.next(has_active_items=False) != inf:
         pass
 
-    if is_moving:
-        assert pauses.next(is_moving=True) == 0.0
+    if has_active_items:
+        assert backoff.next(has_active_items=True) == 0.0
     else:
-        pauses.heard(is_news=True)
+        backoff.heard(is_news=True)
 
-    assert pauses.next(is_moving=False) == 0.25
+    assert backoff.next(has_active_items=False) == 0.25

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from batchkiln.api.run_options import Until
-from batchkiln.cli.until import UNTIL
+from batchkiln.cli.run import UNTIL
 from batchkiln.worker.run_state import RunState
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -56,7 +56,7 @@ def test_hours_without_anything_are_there() -> None:
     chart = hour_chart(hours, until=MIDNIGHT + timedelta(hours=2), length=timedelta(hours=1), number=24)
 
     assert chart.svg.count('class="c-done"') == 24
-    assert "3 made, 1 not, 20 credits" in chart.svg
+    assert "3 succeeded, 1 ended otherwise, 20 credits" in chart.svg
 
 
 def test_names_are_escaped_and_nothing_is_inline() -> None:

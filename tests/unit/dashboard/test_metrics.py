@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from batchkiln.client import RequestMeter
 from batchkiln.core.states import ItemState
-from batchkiln.dashboard.metrics import Metric, exposition, of_moment, of_requests
+from batchkiln.dashboard.metrics import Metric, exposition, queue_metrics, request_metrics
 from batchkiln.dashboard.snapshot import PageSnapshot
 from batchkiln.presentation.overview import Overview
 from batchkiln.store.jobs import Credits, Trouble
@@ -40,7 +40,7 @@ def test_jobs_are_told_by_state_cause_and_money() -> None:
     trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7, ItemState.HELD: 1}, troubles=[trouble], money=Credits(1, 20, 5))
 
-    found = samples(exposition(of_moment(PageSnapshot(Overview((view,), (), None), (), is_all=True))))
+    found = samples(exposition(queue_metrics(PageSnapshot(Overview((view,), (), None), (), is_all=True))))
 
     assert found["batchkiln_items", (("job_name", "birds"), ("state", "done"))] == 7
     assert found["batchkiln_items", (("job_name", "birds"), ("state", "expired"))] == 0
@@ -57,7 +57,7 @@ def test_latencies_are_cumulative_and_end_at_infinity() -> None:
     meter.record("/generations/gen_other", "200", 99.0)
     meter.record("/images", "no_reply", 30.0)
 
-    text = exposition(of_requests(meter))
+    text = exposition(request_metrics(meter))
 
     found = samples(text)
     assert found["batchkiln_request_duration_seconds_bucket", (("endpoint", "generations"), ("le", "0.25"))] == 1
@@ -69,7 +69,7 @@ def test_latencies_are_cumulative_and_end_at_infinity() -> None:
 
 def test_without_a_driver_beside_it_nothing_is_made_up() -> None:
     """Another process's latencies are not known, and are left out."""
-    assert list(of_requests(None)) == []
+    assert list(request_metrics(None)) == []
 
 
 def documented() -> dict[str, set[str]]:
@@ -87,7 +87,7 @@ def test_the_manual_names_the_metrics_that_are_there() -> None:
     meter.record("/images", "202", 1.0)
     trouble = Trouble(ItemState.HELD, "key_missing", 1, None)
     view = job_view({ItemState.DONE: 7}, troubles=[trouble], ends_at=NOW)
-    metrics = [*of_moment(PageSnapshot(Overview((view,), (), None), (), is_all=True)), *of_requests(meter)]
+    metrics = [*queue_metrics(PageSnapshot(Overview((view,), (), None), (), is_all=True)), *request_metrics(meter)]
 
     told = documented()
 

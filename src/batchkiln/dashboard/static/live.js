@@ -1,28 +1,28 @@
-// Replaces the parts of a page that the server says have changed. Without it the pages are whole, and stand still.
+// Replaces the changed parts of a page by server-sent events. Without this script the pages are complete but static.
 "use strict";
 
 const main = document.getElementById("main");
 const offline = document.getElementById("offline");
 const icons = { fine: "/static/icon.svg", look: "/static/icon-look.svg", help: "/static/icon-help.svg" };
-const held = new Map(); // parts that wait until nobody is copying from them
+const deferred = new Map(); // parts to replace after the person has ended a text selection in them
 let source = null;
-let heardAt = 0;
+let lastMessageAt = 0;
 
-function show(name, html) {
+function replacePart(name, html) {
   const part = main.querySelector(`[data-part="${name}"]`);
   if (!part) {
     return;
   }
   const selection = window.getSelection();
   if (!selection.isCollapsed && part.contains(selection.anchorNode)) {
-    held.set(name, html);
+    deferred.set(name, html);
     return;
   }
-  held.delete(name);
+  deferred.delete(name);
   const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const strip = part.querySelector(".strip");
   const scrolled = strip ? strip.scrollLeft : 0;
-  part.innerHTML = html; // the server's own template, in which everything foreign is escaped
+  part.innerHTML = html; // rendered by the server, which escapes all data
   if (focused !== null) {
     const again = part.querySelector(`a[href="${CSS.escape(focused)}"]`);
     if (again) {
@@ -41,54 +41,54 @@ function show(name, html) {
   }
 }
 
-function tell(isOffline) {
+function setOffline(isOffline) {
   offline.hidden = !isOffline;
   document.body.classList.toggle("is-offline", isOffline);
 }
 
-function listen() {
+function connect() {
   source = new EventSource(main.dataset.events);
-  heardAt = Date.now();
-  source.onopen = () => tell(false);
+  lastMessageAt = Date.now();
+  source.onopen = () => setOffline(false);
   source.onmessage = (event) => {
-    heardAt = Date.now();
+    lastMessageAt = Date.now();
     for (const [name, html] of Object.entries(JSON.parse(event.data))) {
-      show(name, html);
+      replacePart(name, html);
     }
   };
   source.onerror = () => {
-    tell(true);
+    setOffline(true);
     if (source.readyState === EventSource.CLOSED) {
       source = null;
-      setTimeout(() => !document.hidden && !source && listen(), 5000);
+      setTimeout(() => !document.hidden && !source && connect(), 5000);
     }
   };
 }
 
-// A tunnel may lose its other end without a word; the server says something every five seconds.
-function watch() {
-  if (source && Date.now() - heardAt > 20000) {
-    tell(true);
+// A tunnel can lose its connection without an error. The server sends a message at least every five seconds.
+function checkConnection() {
+  if (source && Date.now() - lastMessageAt > 20000) {
+    setOffline(true);
     source.close();
-    listen();
+    connect();
   }
 }
 
-// A hidden page lets go of its connection, of which a browser has six for a host.
-function follow() {
+// A hidden page closes its connection, because a browser opens at most six per host.
+function connectWhileVisible() {
   if (document.hidden && source) {
     source.close();
     source = null;
   } else if (!document.hidden && !source) {
-    listen();
+    connect();
   }
 }
 
 if (main && main.dataset.events) {
-  document.addEventListener("visibilitychange", follow);
-  document.addEventListener("selectionchange", () => held.forEach((html, name) => show(name, html)));
-  setInterval(watch, 5000);
+  document.addEventListener("visibilitychange", connectWhileVisible);
+  document.addEventListener("selectionchange", () => deferred.forEach((html, name) => replacePart(name, html)));
+  setInterval(checkConnection, 5000);
   window.addEventListener("pagehide", () => source && source.close());
-  window.addEventListener("pageshow", (event) => event.persisted && ((source = null), follow()));
-  follow();
+  window.addEventListener("pageshow", (event) => event.persisted && ((source = null), connectWhileVisible()));
+  connectWhileVisible();
 }

@@ -1,4 +1,4 @@
-"""`batchkiln init` and `batchkiln schema`."""
+"""`batchkiln init`, `schema` and `completion`: a first manifest, and support for editors and shells."""
 
 import sys
 from contextlib import suppress
@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 import orjson
+from click.shell_completion import get_completion_class
 
 from batchkiln.cli.command import command
 from batchkiln.cli.options import Common
@@ -14,14 +15,16 @@ from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus, InputError
 
 SCHEMA_NAME: Final = "batchkiln.schema.json"
+COMPLETION_VARIABLE: Final = "_BATCHKILN_COMPLETE"
 
 
 @command("init", example="batchkiln init\nbatchkiln init jobs/birds.yaml")
 @click.argument("path", default="manifest.yaml", type=click.Path(path_type=Path))
 def init(common: Common, path: Path) -> ExitStatus:
-    """Write a first manifest to PATH (default: manifest.yaml). Never writes over a file.
+    """Write a first manifest to PATH (default: manifest.yaml). Never overwrites a file.
 
-    Beside it comes its JSON Schema, which the first line names: editors that know YAML complete and check by it.
+    Also writes the JSON Schema beside it. The first line of the manifest names the schema, so that an editor can
+    complete fields and mark errors.
     """
     from batchkiln.manifest import example_manifest  # noqa: PLC0415  the package imports YAML and templates
 
@@ -32,20 +35,20 @@ def init(common: Common, path: Path) -> ExitStatus:
         with suppress(FileExistsError), path.with_name(SCHEMA_NAME).open("x", encoding="utf-8") as file:
             file.write(_schema())
     except FileExistsError:
-        raise InputError(f"{path} is there already, and is left as it is; name another file") from None
+        raise InputError(f"{path} already exists, and was not changed; name another file") from None
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
     if common.is_json:
         print_json({"manifest": str(path), "schema": str(path.with_name(SCHEMA_NAME))})
     else:
-        print_result(f"Wrote {path}, and {SCHEMA_NAME} for editors. Try it, at no cost: batchkiln run {path}")
+        print_result(f"Wrote {path}, and {SCHEMA_NAME} for editors. Try it at no cost: batchkiln run {path}")
     return ExitStatus.OK
 
 
 @command("schema", example="batchkiln schema > batchkiln.schema.json")
 def schema(common: Common) -> ExitStatus:
-    """Print the manifest's JSON Schema; an editor that knows it completes and checks as you type."""
-    del common  # it is JSON with or without --json
+    """Print the JSON Schema of the manifest, with which an editor completes fields and marks errors."""
+    del common  # the output is JSON with or without --json
     sys.stdout.write(_schema())
     return ExitStatus.OK
 
@@ -54,3 +57,20 @@ def _schema() -> str:
     from batchkiln.manifest import json_schema  # noqa: PLC0415  as above
 
     return orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+@command(
+    "completion",
+    example="batchkiln completion bash >> ~/.bashrc\n"
+    "batchkiln completion fish > ~/.config/fish/completions/batchkiln.fish",
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(common: Common, shell: str) -> ExitStatus:
+    """Print the completion script for SHELL. It completes commands, options and the queue's jobs."""
+    from batchkiln.cli.main import program  # noqa: PLC0415  `main` imports this module
+
+    del common  # the script is the same with or without --json
+    found = get_completion_class(shell)
+    assert found is not None, "click knows these shells"
+    print_result(found(program, {}, "batchkiln", COMPLETION_VARIABLE).source())
+    return ExitStatus.OK

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 
 from batchkiln.api.reading import read_item_report
-from batchkiln.cli.bundle import write_bundle
-from batchkiln.cli.show import story_document
+from batchkiln.cli.show import item_report_document
+from batchkiln.cli.support_bundle import write_bundle
 from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
@@ -77,7 +77,7 @@ def bundle(queue: QueueFile, config: Config, path: Path) -> dict[str, bytes]:
     told = read_item_report(
         Reader(queue.connection), config, "birds", "fox", from_milliseconds(NOW) + timedelta(hours=2)
     )
-    write_bundle(path, told, story_document(told), config)
+    write_bundle(path, told, item_report_document(told), config)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         return {name: archive.read(name) for name in archive.namelist()}
@@ -161,7 +161,7 @@ def test_an_item_that_was_never_sent_has_a_bundle(queue: QueueFile, tmp_path: Pa
 
     files = bundle(queue, Config({}, "local"), tmp_path / "support.zip")
 
-    assert "none: it was never sent" in files["README.txt"].decode()
+    assert "none: the item was never sent" in files["README.txt"].decode()
     assert json.loads(files["configuration.json"]) == {"profile": "elsewhere", "configured": False}
 
 

@@ -1,14 +1,11 @@
-"""Tables and short paragraphs of `status`, for people."""
+"""The text of `status`: tables, counts, problems and warnings."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from batchkiln.cli.output import printable
+from batchkiln.cli.rich_console import console
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.alerts import alerts_of
@@ -20,29 +17,11 @@ from batchkiln.store import Trouble
 _LONGEST_MESSAGE = 160
 
 
-class SafeConsole(Console):
-    """A console for texts of others: they are no markup, are not highlighted, and move no cursor."""
-
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  rich's own
-        """Take rich's settings."""
-        super().__init__(highlight=False, markup=False, emoji=False, **settings)
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as rich does, and make each piece of text fit for a terminal."""
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-
-def console() -> Console:
-    """Return a console on standard output."""
-    return SafeConsole(soft_wrap=True)
-
-
 def show_overview(overview: Overview) -> None:
-    """Print all jobs, the accounts, and who drives the queue."""
+    """Print all jobs, the accounts, and the process that runs the queue."""
     out = console()
     if not overview.jobs:
-        out.print("The queue is empty. `batchkiln init` writes a first manifest, `batchkiln run` runs it.")
+        out.print("The queue is empty. `batchkiln init` writes a first manifest, and `batchkiln run` runs it.")
         return
     out.print(_job_table(overview.jobs))
     if overview.accounts:
@@ -50,7 +29,7 @@ def show_overview(overview: Overview) -> None:
         out.print(_account_table(overview.accounts))
     out.print()
     out.print(_driver(overview))
-    for line in _misunderstandings(overview.accounts):
+    for line in _unread_reply_lines(overview.accounts):
         out.print(line)
     for view in overview.jobs:
         for warning in alerts_of(view):
@@ -58,7 +37,7 @@ def show_overview(overview: Overview) -> None:
 
 
 def show_job(overview: Overview) -> None:
-    """Print one job: counts, credits, what is under way, its problems, what to do next."""
+    """Print one job: counts, credits, active items, problems, estimated end, and warnings."""
     view = overview.jobs[0]
     summary = view.summary
     out = console()
@@ -69,13 +48,13 @@ def show_job(overview: Overview) -> None:
     out.print(_counts(view))
     for line in job_lines(view):
         out.print(line)
-    for line in _misunderstandings(each for each in overview.accounts if each.summary.profile == summary.profile):
+    for line in _unread_reply_lines(each for each in overview.accounts if each.summary.profile == summary.profile):
         out.print(line)
     out.print(_driver(overview))
 
 
 def job_lines(view: JobView) -> Iterator[Text]:
-    """Give what stands below a job's counts."""
+    """Yield the text below the counts of a job."""
     summary = view.summary
     spent = summary.credits
     money = f"credits: {spent.charged - spent.refunded:,} spent ({spent.charged:,} charged, "
@@ -88,7 +67,7 @@ def job_lines(view: JobView) -> Iterator[Text]:
         yield Text(f"{entry.state}: {entry.item} for {format_age(entry.since, view.now)}{status}", style="cyan")
     yield from problem_lines(view)
     if summary.is_paused:
-        yield Text(f"paused: `batchkiln unpause {summary.name}` lets it go on", style="yellow")
+        yield Text(f"paused: `batchkiln unpause {summary.name}` resumes it", style="yellow")
     elif summary.is_finished:
         yield Text(f"finished; the files are in {summary.output_dir}")
     elif view.estimated_end_at is not None:
@@ -98,7 +77,7 @@ def job_lines(view: JobView) -> Iterator[Text]:
 
 
 def problem_lines(view: JobView) -> Iterator[Text]:
-    """Give each kind of trouble with an example and the command that tells more."""
+    """Yield each group of failed or held items, with the command that shows an example."""
     name = view.summary.name
     for trouble in view.summary.troubles:
         yield Text(_problem(trouble), style=STYLES[trouble.state])
@@ -161,7 +140,7 @@ def _account_table(views: tuple[AccountView, ...]) -> Table:
     table.add_column("ACCOUNT", no_wrap=True)
     for heading in ("CREDITS TODAY", "CREATES TODAY", "READS TODAY"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("WAITS", overflow="fold")
+    table.add_column("WAITING", overflow="fold")
     for view in views:
         limits, usage = view.limits, view.usage
         table.add_row(
@@ -187,8 +166,8 @@ def _waits(view: AccountView) -> str:
     return "; ".join([*waits, *(f"not understood: {CALLS[entry.call]}" for entry in view.summary.misunderstood)])
 
 
-def _misunderstandings(views: Iterable[AccountView]) -> Iterator[Text]:
-    """Say what is not understood, and what that means."""
+def _unread_reply_lines(views: Iterable[AccountView]) -> Iterator[Text]:
+    """Yield a warning for each reply that was not understood."""
     for view in views:
         for entry in view.summary.misunderstood:
             said = misunderstanding(entry, f"{view.summary.profile}/{view.summary.name}")
@@ -199,8 +178,9 @@ def _driver(overview: Overview) -> Text:
     lease = overview.lease
     if lease is None:
         is_finished = all(view.summary.is_finished for view in overview.jobs)
-        hint = "" if is_finished else "; `batchkiln work` would"
-        return Text(f"No process drives this queue now{hint}.", style="dim")
+        hint = "" if is_finished else "; `batchkiln work` starts one"
+        return Text(f"No process runs this queue{hint}.", style="dim")
     return Text(
-        f"Driven by process {lease.pid} on {lease.host} ({lease.command}, since {format_minute(lease.started_at)})."
+        f"Process {lease.pid} on {lease.host} runs this queue "
+        f"({lease.command}, since {format_minute(lease.started_at)})."
     )

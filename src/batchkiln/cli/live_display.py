@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchkiln.cli.progress import NOTHING_TO_DO, ProgressState, WorkerState, describe
-from batchkiln.cli.text_tables import SafeConsole
+from batchkiln.cli.rich_console import SafeConsole
 from batchkiln.presentation.formatting import format_minute, plural
 
 _BAR_WIDTH = 40
@@ -18,10 +18,10 @@ _ITEMS_SHOWN = 6
 
 
 class LiveDisplay:
-    """A few lines at the bottom of the terminal, drawn anew a few times a second; gone when the run has ended."""
+    """A few lines at the bottom of the terminal, redrawn several times a second and removed at the end of the run."""
 
     def __init__(self, console: Console | None = None) -> None:
-        """Draw on standard error, unless told otherwise."""
+        """Draw on `console`, by default on standard error."""
         self._console = console or SafeConsole(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
 
@@ -35,7 +35,7 @@ class LiveDisplay:
             self._live.stop()
 
     def show(self, state: ProgressState, real_seconds: float) -> None:
-        """Draw a moment; the display begins with the first."""
+        """Draw a state. The first call starts the display."""
         del real_seconds
         if not self._live.is_started:
             self._live.start()
@@ -43,7 +43,7 @@ class LiveDisplay:
 
 
 def panel(state: ProgressState) -> RenderableType:
-    """Lay out a moment; the bar begins at what was done before."""
+    """Return the layout of a state. The bar includes items that ended before this run."""
     lines: list[RenderableType] = [_head(state)]
     under_way = state.under_way
     lines += [Text(f"  {describe(entry, now)}", style="cyan") for entry, now in under_way[:_ITEMS_SHOWN]]
@@ -54,9 +54,9 @@ def panel(state: ProgressState) -> RenderableType:
         if worker.wait is not None:
             lines.append(Text(f"  {worker.wait}", style="yellow"))
     if state.is_stopping:
-        lines.append(Text("  stopping: finishing what is in hand", style="yellow"))
+        lines.append(Text("  stopping: finishing the current work", style="yellow"))
     elif state.estimated_end_at is not None:
-        lines.append(Text(f"  ends about {format_minute(state.estimated_end_at)}", style="dim"))
+        lines.append(Text(f"  estimated end: {format_minute(state.estimated_end_at)}", style="dim"))
     return Group(*lines)
 
 

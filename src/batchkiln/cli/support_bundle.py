@@ -1,7 +1,7 @@
-"""The support bundle of one item: what the service's support needs to find a generation (Service rule 4.5).
+"""The support bundle of one item, for the service's support to find a generation (Service rule 4.5).
 
-Law 8: API keys are named by their fingerprints, links are without what signs them, folders of this machine are left
-out. Each request is there to the byte, unless one of these stands in it; its hash is that of the bytes sent.
+Law 8: the bundle contains fingerprints instead of API keys, URLs without signatures, and no folders of this machine.
+Each request body is exact unless such a text had to be removed from it; its hash is that of the bytes sent.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from batchkiln.cli.output import iso
-from batchkiln.cli.redaction import known_keys, redacted, strip_query
+from batchkiln.cli.redaction import known_keys, redact, strip_query
 from batchkiln.client import fingerprint
 from batchkiln.config import Config
 from batchkiln.core.errors import InputError
@@ -30,30 +30,33 @@ if TYPE_CHECKING:
 
 _LIBRARIES: Final = ("batchkiln", "aiohttp", "aiosqlite", "pydantic", "yarl")
 _README: Final = """\
-{name}: what batchkiln knows of it, at {now}.
+{name}: the records of batchkiln at {now}.
 
 {sentences}
 
-Attempts, each with the idempotency key under which it was sent, and sent again where needed:
+Attempts. Each was sent, and resent if necessary, with its idempotency key:
 
 {attempts}
 
-item.json           the item, its attempts with all ids and times, what the service said, and the whole history
+item.json           the item, its attempts with all ids and times, the service's messages, and the whole history
 request-N.json      the body of attempt N; its hash in item.json is that of the bytes sent
 configuration.json  the service's address, the accounts and their limits
-versions.json       the programs
+versions.json       the versions of the programs
 
-API keys are named by a fingerprint that batchkiln makes of them, and are not here; neither are signed links.
+The bundle contains no API keys and no signed links. A fingerprint that batchkiln computes identifies each API key.
 """
 
 
 def write_bundle(path: Path, report: "ItemReport", document: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """Write the zip whole, and say what was written. Raises `InputError` where a file stands there, or none can."""
+    """Write the zip file atomically, and return its path and size.
+
+    Raises `InputError` if the file exists or cannot be written.
+    """
     keys = known_keys(config, report.summary.profile)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if os.path.lexists(path):
-            raise InputError(f"{path} exists, and is not written over; name another file with --bundle")
+            raise InputError(f"{path} already exists, and is not overwritten; name another file with --bundle")
         try:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 _write(file, _entries(report, document, config, keys), report)
@@ -80,19 +83,19 @@ def _write(file: Any, entries: Iterator[tuple[str, bytes]], report: "ItemReport"
 def _entries(
     report: "ItemReport", document: Mapping[str, Any], config: Config, keys: Sequence[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Give each file's name and content."""
+    """Yield the name and the content of each file in the bundle."""
     bodies = {request.number: _body(request, keys) for request in report.requests}
     requests = {request.number: request for request in report.requests}
     attempts = [
         attempt | _request_document(requests[attempt["number"]], is_exact=bodies[attempt["number"]][1])
         for attempt in document["attempts_made"]
     ]
-    item = redacted({**document, "attempts_made": attempts, "now": iso(report.context.now)}, keys)
+    item = redact({**document, "attempts_made": attempts, "now": iso(report.context.now)}, keys)
     yield "README.txt", _readme(report, item).encode("utf-8", "replace")
     yield "item.json", _json(item)
     for number, (body, _) in bodies.items():
         yield f"request-{number}.json", body
-    yield "configuration.json", _json(redacted(_configuration(config, report.summary.profile, keys), keys))
+    yield "configuration.json", _json(redact(_configuration(config, report.summary.profile, keys), keys))
     yield "versions.json", _json(_versions())
 
 
@@ -107,9 +110,9 @@ def _request_document(request: RequestRecord, *, is_exact: bool) -> dict[str, An
 
 
 def _body(request: RequestRecord, keys: Sequence[str]) -> tuple[bytes, bool]:
-    """Give the bytes of a request, and whether they are those that were sent: links lose what may sign them."""
+    """Return the body of a request without API keys and signatures, and whether it is still exactly what was sent."""
     body = request.body
-    with suppress(ValueError, TypeError, KeyError, AttributeError):  # a damaged disk may give anything
+    with suppress(ValueError, TypeError, KeyError, AttributeError):  # a damaged disk can return any bytes
         for url in [entry["url"] for entry in json.loads(body).get("inputs", ())]:
             written, plain = (json.dumps(link, ensure_ascii=False).encode() for link in (url, strip_query(url)))
             body = body.replace(written, plain)
@@ -124,7 +127,7 @@ def _readme(report: "ItemReport", item: Mapping[str, Any]) -> str:
         name=f"{report.detail.job}/{report.detail.item.name} ({report.detail.item.state})",
         now=iso(report.context.now),
         sentences="\n".join(f"{name}: {item[name]}." for name in ("story", "charged")),
-        attempts="\n".join(attempts) or "  none: it was never sent",
+        attempts="\n".join(attempts) or "  none: the item was never sent",
     )
 
 
@@ -143,7 +146,7 @@ def _attempt_line(attempt: Mapping[str, Any]) -> str:
 
 
 def _configuration(config: Config, name: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Give the profile of the item's job; where its keys are found, and their fingerprints, never a key."""
+    """Return the profile of the item's job, with the sources and fingerprints of its API keys, but no API key."""
     profile = config.profiles.get(name)
     if profile is None:
         return {"profile": name, "configured": False}

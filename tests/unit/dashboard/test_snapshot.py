@@ -9,7 +9,8 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
 from batchkiln.core.waits import WaitReason
-from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
+from batchkiln.dashboard.rendering import environment
+from batchkiln.dashboard.snapshot import Headline, Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview
 from batchkiln.store.accounts import AccountSummary
@@ -27,27 +28,27 @@ def slot(
     return Slot(view, None, (), (), wait, None, blocked, None)
 
 
-def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> PageSnapshot:
+def snapshot(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = DRIVEN) -> PageSnapshot:
     return PageSnapshot(Overview(jobs, (), lease), slots, is_all=True)
 
 
 @pytest.mark.parametrize(
     ("now", "level", "piece"),
     [
-        (moment(), Level.FINE, "empty"),
-        (moment(job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
-        (moment(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
-        (moment(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
-        (moment(job_view({ItemState.QUEUED: 3}, is_paused=True), lease=None), Level.FINE, "paused"),
-        (moment(job_view({ItemState.QUEUED: 1, ItemState.HELD: 1})), Level.HELP, "held"),
-        (moment(job_view({ItemState.QUEUED: 1, ItemState.FAILED: 2})), Level.LOOK, "Working"),
+        (snapshot(), Level.FINE, "empty"),
+        (snapshot(job_view({ItemState.DONE: 3}), lease=None), Level.FINE, "ended"),
+        (snapshot(job_view({ItemState.QUEUED: 3})), Level.FINE, "Working: 3 items left"),
+        (snapshot(job_view({ItemState.QUEUED: 3}), lease=None), Level.HELP, "batchkiln work"),
+        (snapshot(job_view({ItemState.QUEUED: 3}, is_paused=True), lease=None), Level.FINE, "paused"),
+        (snapshot(job_view({ItemState.QUEUED: 1, ItemState.HELD: 1})), Level.HELP, "held"),
+        (snapshot(job_view({ItemState.QUEUED: 1, ItemState.FAILED: 2})), Level.LOOK, "Working"),
         (
-            moment(job_view({ItemState.QUEUED: 1}), slots=(slot(blocked="its API key is refused"),)),
+            snapshot(job_view({ItemState.QUEUED: 1}), slots=(slot(blocked="its API key is refused"),)),
             Level.HELP,
             "its API key is refused",
         ),
         (
-            moment(
+            snapshot(
                 job_view({ItemState.QUEUED: 1}),
                 slots=(slot(misunderstood=(Misunderstood(Call.QUOTE, NOW, "names no price", "{}", 200),)),),
             ),
@@ -55,14 +56,14 @@ def moment(*jobs: JobView, slots: tuple[Slot, ...] = (), lease: Lease | None = D
             "Not understood on account local/main",
         ),
         (
-            moment(
+            snapshot(
                 job_view({ItemState.QUEUED: 1}), slots=(slot(Wait(WaitReason.DAY_CREDITS, NOW + timedelta(hours=12))),)
             ),
             Level.FINE,
             "Waiting until 2030-01-02 00:00 UTC",
         ),
         (
-            moment(
+            snapshot(
                 job_view(
                     {ItemState.DOWNLOADING: 1},
                     under_way=[under_way(ItemState.DOWNLOADING, retention_ends_at=NOW + timedelta(days=1))],
@@ -79,3 +80,13 @@ def test_a_person_is_called_for_what_only_a_person_can_mend(now: PageSnapshot, l
 
     assert found.level is level
     assert piece in " ".join([found.text, *found.more])
+
+
+@pytest.mark.parametrize(
+    ("level", "words"), [(Level.FINE, "No problems"), (Level.LOOK, "Some items failed"), (Level.HELP, "Action needed")]
+)
+def test_each_level_has_its_words_on_the_page(level: Level, words: str) -> None:
+    """The template names each level."""
+    page = environment().get_template("sections/headline.html").render(headline=Headline(level, "Working"))
+
+    assert words in page

@@ -6,7 +6,7 @@ import pytest
 
 from batchkiln.api.run_result import RunResult
 from batchkiln.cli.options import Common
-from batchkiln.cli.run_summary import resume_command, say_ending
+from batchkiln.cli.run_summary import print_run_summary, resume_command
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
@@ -68,7 +68,7 @@ def test_a_charge_above_the_maximum_is_four_and_says_how_to_go_on(capsys: pytest
     overcharged = ("studio", "main", AccountBlocked(AccountProblem.OVERCHARGED, said))
     ending = RunResult((job_view({ItemState.DONE: 1, ItemState.QUEUED: 2}, is_paused=True),), blocked=(overcharged,))
 
-    say_ending(ending, common("run", "birds.yaml"))
+    print_run_summary(ending, common("run", "birds.yaml"))
 
     told = capsys.readouterr().err
     assert ending.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK
@@ -96,7 +96,7 @@ def test_a_paused_job_with_items_queued_is_three_and_says_how_to_go_on(capsys: p
     """A paused job cannot end: 3, and the command that lets it go on."""
     ending = RunResult((job_view({ItemState.QUEUED: 2}, is_paused=True),))
 
-    say_ending(ending, common("run", "birds.yaml"))
+    print_run_summary(ending, common("run", "birds.yaml"))
 
     assert ending.exit_status is ExitStatus.ITEMS_NOT_DONE
     assert "batchkiln unpause birds" in capsys.readouterr().err
@@ -110,23 +110,23 @@ def test_a_signal_wins(status: int) -> None:
 
 def test_a_refused_account_is_told_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     """An old key is named as what it is, with the way out, and the command to go on. Service rule 5.4."""
-    say_ending(RunResult((LEFT,), blocked=(REFUSED,)), common("run", "my birds.yaml"))
+    print_run_summary(RunResult((LEFT,), blocked=(REFUSED,)), common("run", "my birds.yaml"))
 
     told = capsys.readouterr().err
     assert "studio/main" in told
     assert "api_key_upgrade_required" in told
     assert "make a new key" in told
-    assert "Nothing is lost" in told
+    assert "All data is safe" in told
     assert "batchkiln run 'my birds.yaml'" in told
 
 
 def test_json_keeps_words_off_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     """With --json standard output has no sentence."""
-    say_ending(RunResult((LEFT,)), common("run", "birds.yaml", is_json=True))
+    print_run_summary(RunResult((LEFT,)), common("run", "birds.yaml", is_json=True))
 
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "To go on" in captured.err
+    assert "To resume" in captured.err
 
 
 def test_a_manifest_from_standard_input_is_gone_on_with_by_work() -> None:
@@ -139,7 +139,7 @@ def test_what_is_not_understood_is_four_with_the_shape_and_the_remedy(capsys: py
     entry = Misunderstood(Call.QUOTE, EPOCH, "names no price", '{"amount": string}', 200, "replies: {quote: /amount}")
     ending = RunResult((LEFT,), rests=(WaitReason.NOT_UNDERSTOOD,), misunderstood=(("studio", "main", entry),))
 
-    say_ending(ending, common("work"))
+    print_run_summary(ending, common("work"))
 
     said = capsys.readouterr().err
     assert ending.exit_status is ExitStatus.ACCOUNT_CANNOT_WORK

@@ -8,7 +8,7 @@ from batchkiln.dashboard.auth import Access, is_loopback, read_token, token_file
 
 
 @pytest.mark.parametrize(
-    ("host", "is_ours"),
+    ("host", "is_own_form"),
     [
         ("127.0.0.1:8642", True),
         ("localhost:9000", True),
@@ -22,9 +22,9 @@ from batchkiln.dashboard.auth import Access, is_loopback, read_token, token_file
         ("", False),
     ],
 )
-def test_only_names_of_this_machine_are_answered(host: str, *, is_ours: bool) -> None:
+def test_only_names_of_this_machine_are_answered(host: str, *, is_own_form: bool) -> None:
     """A name that somebody else's DNS points to 127.0.0.1 is not one of ours."""
-    assert is_loopback(host) is is_ours
+    assert is_loopback(host) is is_own_form
 
 
 def test_a_token_stays_and_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -61,39 +61,39 @@ def test_what_is_no_text_lets_nobody_in() -> None:
     """Bytes that are no UTF-8 reach us as halves of characters."""
     access = Access("t" * 43)
 
-    assert not access.is_known(cookie="\udcff", authorization="Bearer \udcff")
-    assert not access.lets_in({"token": "\udcff"})
-    assert not access.is_ours(origin="http://localhost", host="localhost", mark="\udcff")
+    assert not access.is_authenticated(cookie="\udcff", authorization="Bearer \udcff")
+    assert not access.accepts_link({"token": "\udcff"})
+    assert not access.is_own_form(origin="http://localhost", host="localhost", csrf_token="\udcff")
 
 
 def test_a_link_for_once_works_once() -> None:
     """Whoever reads it from a command line later is too late."""
     access = Access("t" * 43)
-    code = access.once().partition("=")[2]
+    code = access.one_time_query().partition("=")[2]
 
-    assert access.lets_in({"once": code})
-    assert not access.lets_in({"once": code})
+    assert access.accepts_link({"once": code})
+    assert not access.accepts_link({"once": code})
 
 
 def test_nothing_empty_lets_in() -> None:
     """Without a token, a cookie or a mark nobody is known."""
     access = Access("t" * 43)
 
-    assert not access.lets_in({})
-    assert not access.is_known(cookie="", authorization="")
-    assert not access.is_known(cookie="", authorization="Bearer ")
-    assert not access.is_ours(origin="http://127.0.0.1:1", host="127.0.0.1:1", mark="")
+    assert not access.accepts_link({})
+    assert not access.is_authenticated(cookie="", authorization="")
+    assert not access.is_authenticated(cookie="", authorization="Bearer ")
+    assert not access.is_own_form(origin="http://127.0.0.1:1", host="127.0.0.1:1", csrf_token="")
 
 
 def test_the_cookie_is_not_the_token_nor_the_mark() -> None:
     """What a page holds, or a browser, tells nothing of the link."""
     access = Access("t" * 43)
 
-    assert len({access.cookie, access.mark, "t" * 43}) == 3
+    assert len({access.cookie, access.csrf_token, "t" * 43}) == 3
     assert "t" * 43 not in repr(access)
-    assert access.is_known(cookie=access.cookie, authorization="")
-    assert not access.is_known(cookie=access.mark, authorization="")
-    assert access.is_known(cookie="", authorization="Bearer " + "t" * 43)
+    assert access.is_authenticated(cookie=access.cookie, authorization="")
+    assert not access.is_authenticated(cookie=access.csrf_token, authorization="")
+    assert access.is_authenticated(cookie="", authorization="Bearer " + "t" * 43)
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_a_form_from_elsewhere_is_not_ours(origin: str, host: str) -> None:
     """Even with the mark: the browser says where a form was."""
     access = Access("t" * 43)
 
-    assert not access.is_ours(origin=origin, host=host, mark=access.mark)
-    assert access.is_ours(origin=f"http://{host}", host=host, mark=access.mark)
+    assert not access.is_own_form(origin=origin, host=host, csrf_token=access.csrf_token)
+    assert access.is_own_form(origin=f"http://{host}", host=host, csrf_token=access.csrf_token)
