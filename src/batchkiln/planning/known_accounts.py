@@ -1,4 +1,4 @@
-"""What the queue knows of each configured account, with which it may be asked for prices and the catalogue (Law 5)."""
+"""Each configured account's state in the queue, needed to request prices and catalogues within its limits (Law 5)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -11,7 +11,7 @@ from batchkiln.store import AccountSummary, Reader
 
 
 def known_accounts(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
-    """Return what there is of all accounts, by profile and name. For `Database.read`."""
+    """Return the state of all configured accounts, by profile and account name."""
     profiles = setting.config.profiles
     now = setting.surroundings.wall()
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
@@ -25,7 +25,10 @@ def known_of(
     profiles: Mapping[str, Profile],
     times: Mapping[str, datetime],
 ) -> dict[tuple[str, str], AccountState]:
-    """Return it at these times of the services; `accounts` are those that the queue has."""
+    """Return the state of all accounts at the given service times.
+
+    `accounts` are the accounts recorded in the queue; other accounts get an empty state.
+    """
     known = {
         (name, account): AccountState(times[name]) for name in profiles for account in profiles[name].account_names
     }

@@ -1,4 +1,4 @@
-"""What a service offers and what it costs, for `models`: its catalogue, and quotes for what a job would use."""
+"""A service's models and prices, for `batchkiln models`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ from batchkiln.store import JobRecipe, PriceQuestion, Reader
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one item of a kind costs; `cost_credits` is None for a `reason`. `items` are all of that kind."""
+    """The price of one recipe.
+
+    `cost_credits` is None if there is none; `reason` says why. `items` counts the items with this recipe.
+    """
 
     job: str
     recipe: Recipe
@@ -24,12 +27,12 @@ class Price:
 
     @property
     def title(self) -> str:
-        """The kind as a person tells it from others."""
+        """The recipe's name for people."""
         return title_of(self.recipe.model, self.recipe.mode, dict(self.recipe.parameters), self.recipe.inputs_count)
 
 
 def planned_prices(plan: Plan) -> Iterator[Price]:
-    """Give the prices of what manifests would send."""
+    """Yield the prices of the items that manifests would send."""
     for job in plan.jobs:
         reasons = {group.title: group.reason for group in job.unpriced}
         for entry in job.manifest.counts:
@@ -44,7 +47,7 @@ def planned_prices(plan: Plan) -> Iterator[Price]:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job of the queue: its profile, its account that is asked, and its recipes with what the queue knows."""
+    """A queued job's profile, the account to ask, and its recipes with their known prices."""
 
     name: str
     profile: str
@@ -52,7 +55,7 @@ class QueuedJob:
     recipes: tuple[JobRecipe, ...]
 
     def questions(self) -> list[PriceQuestion]:
-        """Give one question for each price that the queue does not know."""
+        """Return one question for each price that the queue does not know."""
         found: dict[str, PriceQuestion] = {}
         for each in self.recipes:
             if each.question is not None:
@@ -60,7 +63,7 @@ class QueuedJob:
         return list(found.values())
 
     def prices(self, book: Quotes) -> Iterator[Price]:
-        """Give the prices, those that were asked included."""
+        """Yield the prices of all recipes, including those in `book`."""
         hindered = next((each.reason for each in book.hindrances), "it was not asked")
         for each in self.recipes:
             place = (self.profile, each.price_key)
@@ -74,9 +77,9 @@ class QueuedJob:
 
 
 def queued_job(reader: Reader, name: str, profiles: Mapping[str, Profile]) -> QueuedJob:
-    """Read a job of the queue. For `Database.read`. Raises `InputError` for one that is not there."""
+    """Read a queued job. Raises `InputError` if the job does not exist or its profile is not configured."""
     firsts = {profile.name: profile.account_names[0] for profile in profiles.values()}
     profile, account, recipes = reader.plans.job_recipes(name, firsts)
     if profile not in profiles:
-        raise InputError(f"the job {name} is for the profile {profile}, which is not configured here")
+        raise InputError(f"the job {name} uses the profile {profile}, which is not configured")
     return QueuedJob(name, profile, account, recipes)

@@ -152,7 +152,7 @@ async def test_a_job_goes_on_though_the_catalogue_has_changed(make_ground: Groun
     changed = await asyncio.to_thread(Workspace(tmp_path).call, "enqueue", manifest)
 
     assert first.exit == 0
-    assert "were not held against the service's catalogue, which could not be read" in first.err
+    assert "were not checked against the service's catalogue, which could not be read" in first.err
     assert second.exit == 0, second.err
     assert "Warning: foxes.yaml:8:37: epsilon-2 offers no resolution 9x9" in second.err
     assert changed.exit == 2

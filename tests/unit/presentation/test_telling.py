@@ -479,6 +479,6 @@ def test_of_several_accounts_the_one_that_is_free_first_counts(queue: QueueFile)
 def test_commands_are_whole_whatever_an_item_is_called(name: str) -> None:
     """A backquote within a quoted name does not end the command."""
     command = f"batchkiln retry foxes {shlex.quote(name)}"
-    telling = Explanation("", "", f"`{command}` queues it again; `batchkiln work` lets it go on")
+    telling = Explanation("", "", f"`{command}` queues it again; `batchkiln work` resumes it")
 
     assert telling.commands == (command, "batchkiln work")
