@@ -1,4 +1,4 @@
-"""What every command works with: the queue, the configuration, and what is taken from the machine."""
+"""The context of every command: queue, configuration and environment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
 _KEPT_MINUTES: Final = 5.0
-"""How many of the limits' minutes the request log covers: more than a sliding minute and a request's time."""
+"""How many limit minutes the request log covers: more than a sliding minute plus one request's duration."""
 
 
 def kept_seconds(limits: Limits) -> float:
-    """Return for how long the queue's request log keeps what was sent under these limits."""
+    """Return how long the queue's request log keeps a request under these limits, in seconds."""
     return _KEPT_MINUTES * limits.minute_seconds
 
 
@@ -31,20 +31,21 @@ def _new_connector() -> "BaseConnector":
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the program takes from the machine and a simulation makes up: the clock on the wall, network, disk."""
+    """The environment that a simulation can replace: wall clock, network and disk."""
 
     wall: Callable[[], datetime] = machine_now
     connector: "Callable[[], BaseConnector]" = _new_connector
     files: Callable[[], FileSystem] = RealFiles
     suspended: Callable[[], float] | None = machine_suspended
-    seed: int | None = None  # of the draws that spread retries
+    seed: int | None = None  # seed of the random delays between retries
 
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """What every command works with. `profile` is --profile, which wins over a manifest's own.
+    """The context of every command.
 
-    `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
+    `profile` is --profile, which overrides a manifest's own. `output_root`, used by rehearsals, replaces the manifests'
+    output folders; it gets a folder for each job.
     """
 
     queue: Path

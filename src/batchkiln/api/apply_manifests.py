@@ -1,4 +1,4 @@
-"""Manifests on their way into the queue."""
+"""Applying manifests to the queue."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ from batchkiln.outputs.paths import taken_names
 from batchkiln.store import ApplyOptions, ApplyReport, Reader, Store, Writer
 
 CatalogueOf = Callable[[Profile, str], Awaitable[Catalogue | None]]
-"""Reads the catalogue of a profile's service by way of an account; None where it is not to be had."""
+"""Reads the catalogue of a profile's service through an account; returns None if it is not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """A manifest whose header is sound, the profile that it is for, and what that service offers, where it is known."""
+    """A manifest with a valid header, its profile, and the service's catalogue if known."""
 
     manifest: Manifest
     profile: Profile
@@ -34,16 +34,16 @@ class ReadManifest:
 
 
 _TAKEN_SHOWN: Final = 3
-TAKEN_REMEDY: Final = "where another queue has made them, name that with --queue; this one would pay for them again"
+TAKEN_REMEDY: Final = "if another queue created them, use that queue with --queue; this one would pay for them again"
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One manifest and what became of it.
+    """The result of applying one manifest.
 
-    `taken`: of the first new items, the names of files in the job's folder that have their names already.
+    `taken` lists files in the job's folder whose names the first new items would use.
     """
 
     job: JobSpec
@@ -63,20 +63,20 @@ async def apply_manifests(
     agreed: Mapping[str, str] | None = None,
     catalogue_of: CatalogueOf | None = None,
 ) -> list[Applied]:
-    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
+    """Enqueue manifests; if one of several is invalid, none is enqueued. `-` is `stdin`, called `stdin_name` in errors.
 
-    `agreed` are the digests of what a person saw of them, by path: nothing else is enqueued. With `catalogue_of` the
-    items are held against the catalogue of their service.
+    `agreed` maps paths to the digests of what a person confirmed: nothing else is enqueued. With `catalogue_of` the
+    items are checked against the service's catalogue.
 
-    Raises `InputError` with all mistakes of the first wrong manifest.
+    Raises `InputError` with all errors of the first invalid manifest.
     """
     if len(paths) != len(set(paths)):
-        raise InputError("the same manifest is named twice")
+        raise InputError("a manifest is named twice")
     if len(paths) > 1 and "-" in paths:
-        raise InputError("standard input can be the only manifest, not one of several")
+        raise InputError("standard input cannot be combined with other manifests")
     ready: list[tuple[ReadManifest, ApplyOptions]] = []
     for path in paths:
-        # In the store's thread: whoever interrupts a wait for standard input does not wait for its end.
+        # This runs in the store's thread, so that an interrupt does not wait for the end of standard input.
         found = await store.run_in_thread(read_manifest, setting, path, stdin, stdin_name=stdin_name)
         manifest = await with_catalogue(found, catalogue_of)
         wanted = replace(options, agreed=(agreed or {}).get(path))
@@ -97,7 +97,7 @@ async def apply_manifests(
 
 
 async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
-    """Give a manifest with its profile, and the catalogue of the account that its prices are asked of."""
+    """Return a manifest with its profile, and the catalogue of the account that supplies its prices."""
     manifest, profile = found
     if catalogue_of is None:
         return ReadManifest(manifest, profile)
@@ -106,9 +106,9 @@ async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: Catalogu
 
 
 def told_taken(job: JobSpec, taken: Sequence[str]) -> str:
-    """Say which files stand already where new items will have theirs: another queue may have made and paid them."""
+    """Return a warning about files that already use the names of new items; another queue may have paid for them."""
     some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")
-    return f"files by the names of new items are in {job.output_dir} already: {some}"
+    return f"files with the names of new items already exist in {job.output_dir}: {some}"
 
 
 def scope_of(applied: Sequence[Applied]) -> Scope:
@@ -117,21 +117,21 @@ def scope_of(applied: Sequence[Applied]) -> Scope:
 
 
 async def check_output_folder(setting: AppContext, path: str) -> None:
-    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
+    """Check that a manifest's output folder is writable before anything is enqueued.
 
-    Raises `InputError`, also for mistakes in the manifest's header.
+    Raises `InputError` if it is not, and for errors in the manifest's header.
     """
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
     try:
         await OutputFiles(setting.surroundings.files()).check_writable(Path(manifest.job.output_dir))
     except OutputDirNotWritable as error:
-        raise InputError([Diagnostic(f"the results could not be written: {error}", path)]) from error
+        raise InputError([Diagnostic(f"the output folder is not writable: {error}", path)]) from error
 
 
 def read_manifest(
     setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
-    """Open a manifest, and find the profile that it is for. Raises `InputError` for accounts or notifiers not there."""
+    """Open a manifest, and find its profile. Raises `InputError` for unknown accounts or notifiers."""
     manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]

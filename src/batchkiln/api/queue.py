@@ -1,4 +1,4 @@
-"""An open queue for a Python program: put prompts in, drive, wait, follow, look, and change."""
+"""An open queue for a Python program: enqueue, run, wait, follow, inspect and change."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from batchkiln.worker.run_state import RunState
 
 LOOK_SECONDS: Final = 1.0
-"""How often a queue that another process drives is looked at, in real seconds."""
+"""How often a queue that another process runs is checked, in seconds of real time."""
 
 _EVENTS_AT_ONCE: Final = 1000
 
@@ -47,20 +47,20 @@ T = TypeVar("T")
 
 
 class Queue:
-    """An open queue. Jobs and items go by their names; times are the service's."""
+    """An open queue. Jobs and items are identified by name; times are the service's."""
 
     def __init__(self, store: Store, reader: Store, setting: AppContext) -> None:
-        """Use `open_queue`."""
+        """Use `open_queue` instead."""
         self.setting = setting
         self.reader = reader
         self.writer = store
-        self._beside: Store | None = None  # for changes while the other one is busy with driving
+        self._beside: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
         self._driver: Engine | None = None
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
-    # --- putting in ---
+    # --- enqueueing ---
 
     async def enqueue(
         self,
@@ -71,18 +71,18 @@ class Queue:
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
 
-        Applying again is safe: known items are left alone, new ones are added. Raises `InputError` with all
-        mistakes; nothing was enqueued then.
+        Applying again is safe: known items are left alone, new ones are added. Raises `InputError` with all errors;
+        nothing is enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
         if isinstance(manifest, str) and "\n" in manifest:
-            raise InputError("this is a manifest's text and no path; `enqueue_text` takes it")
+            raise InputError("this is a manifest's text, not a path; use `enqueue_text`")
         if not isinstance(manifest, Mapping):
             return await self._apply(os.fspath(manifest), BytesIO(), "<stdin>", options)
         header = {name: value for name, value in manifest.items() if name != "items"}
         items = manifest.get("items")
         if not isinstance(items, Iterable) or isinstance(items, str | Mapping):
-            raise InputError("a manifest's `items` is a list of prompts; nothing was enqueued")
+            raise InputError("a manifest's `items` must be a list of prompts; nothing was enqueued")
         return await self._apply("-", as_stream(header, items), "<mapping>", options)
 
     async def enqueue_text(
@@ -102,7 +102,7 @@ class Queue:
     ) -> Applied:
         """Apply a manifest whose other fields are named arguments: `job`, `defaults`, `budget`, `output` and so on.
 
-        `items` is read once, in another thread, and never held whole: a generator of a million is fine.
+        `items` is read once, in another thread, and never kept in memory as a whole.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
         return await self._apply("-", as_stream({"version": 1} | header, items), "<items>", options)
@@ -117,7 +117,7 @@ class Queue:
         agreed: Mapping[str, str] | None = None,
         catalogue_of: CatalogueOf | None = None,
     ) -> list[Applied]:
-        """Apply manifests by their paths; where one of several is wrong, none is. `-` is `stdin`.
+        """Apply manifests by path; if one of several is invalid, none is applied. `-` is `stdin`.
 
         `agreed` and `catalogue_of`: see `apply_manifests`.
         """
@@ -136,13 +136,13 @@ class Queue:
     async def _apply(self, path: str, stdin: BinaryIO, stdin_name: str, options: ApplyOptions) -> Applied:
         return (await self.apply([path], options=options, stdin=stdin, stdin_name=stdin_name))[0]
 
-    # --- driving ---
+    # --- running ---
 
     @asynccontextmanager
     async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
-        """Hold the queue's lock for a drive of one's own making, as the commands do.
+        """Hold the queue's lock for a run that the caller controls, as the commands do.
 
-        Raises `QueueInUse` where anybody drives the queue already.
+        Raises `QueueInUse` if the queue is already being run.
         """
         from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the scheduler
 
@@ -161,24 +161,24 @@ class Queue:
         max_credits: int | None = None,
         forever: bool = False,
     ) -> None:
-        """Begin to drive, beside the caller: the jobs named, or whatever is in the queue.
+        """Start a run in the background: of the named jobs, or of everything in the queue.
 
-        `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
-        spent; `forever` waits for more. Raises `QueueInUse` where anybody drives the queue already, and
-        `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
+        `until="budget"` stops when today's credits are spent, `Until(at=…)` at a time; `max_credits` limits the
+        spending; `forever` waits for more work. Raises `QueueInUse` if the queue is already being run, and `InputError`
+        for an unknown job. If it is cancelled, nothing keeps running.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
-            raise InputError(f"until is done, budget, or Until(at=…), not {until!r}")
+            raise InputError(f"until must be done, budget or Until(at=…), not {until!r}")
         wanted = until if isinstance(until, Until) else Until(is_budget=until == "budget")
         if isinstance(wanted.at, datetime) and wanted.at.tzinfo is None:
             raise InputError("until: a datetime needs a time zone, as in datetime(…, tzinfo=UTC)")
         if max_credits is not None and max_credits < 0:
-            raise InputError("max_credits is a number of credits, 0 or more")
+            raise InputError("max_credits must be a number of credits, 0 or more")
         wishes = RunOptions(until=wanted, max_credits=max_credits, is_forever=forever)
         ids = await self.reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
         scope = Scope(frozenset(ids) if jobs else None)
-        if self._task is not None and not self._task.done():  # asked last: of two starts at once, one has begun then
-            raise QueueInUse(f"{self.setting.queue}: this queue is driven here already; `stop` ends that first")
+        if self._task is not None and not self._task.done():  # checked last: another start may have begun in between
+            raise QueueInUse(f"{self.setting.queue}: this program already runs this queue; call `stop` first")
         begun, self._is_failure_told = asyncio.Event(), False
         task = self._task = asyncio.create_task(self._drive(scope, wishes, jobs, begun), name="batchkiln-drive")
         task.add_done_callback(lambda _: begun.set())
@@ -200,20 +200,20 @@ class Queue:
             return await Run(driver, self.reader, wishes, jobs=jobs or None).run()
 
     async def join(self) -> RunResult:
-        """Wait until the drive has ended by itself, and tell what it has come to; raise what ended it otherwise."""
+        """Wait for the run to finish and return its result; re-raise the error that stopped it."""
         task = self._task
         if task is None:
-            raise NoDriver(f"{self.setting.queue}: nobody has begun to drive this queue here; `start` does")
+            raise NoDriver(f"{self.setting.queue}: this program does not run this queue; call `start` first")
         await asyncio.wait({task})
         if task.cancelled():
-            raise NoDriver(f"{self.setting.queue}: the drive was ended in the middle; `start` goes on")
+            raise NoDriver(f"{self.setting.queue}: the run was stopped; call `start` to continue")
         self._is_failure_told = True
         return task.result()
 
     async def stop(self) -> RunResult | None:
-        """End the drive as soon as what is in hand is recorded; None where there was none.
+        """Stop the run once work in progress is recorded; return None if there was none.
 
-        What the service is generating goes on there, and the next drive picks it up.
+        Generations under way continue at the service, and the next run picks them up.
         """
         if self._task is None:
             return None
@@ -228,7 +228,7 @@ class Queue:
         until: Until | Literal["done", "budget"] = "done",
         max_credits: int | None = None,
     ) -> RunResult:
-        """Run until the jobs named, or all of the queue, have ended; see `start`. A cancellation ends the drive."""
+        """Run until the named jobs, or the whole queue, have ended; see `start`. A cancellation stops the run."""
         await self.start(*jobs, until=until, max_credits=max_credits)
         try:
             return await self.join()
@@ -237,17 +237,17 @@ class Queue:
             raise
 
     async def abandon(self) -> None:
-        """End the drive at once, in the middle of whatever it does; as safe as any crash."""
+        """Stop the run at once; as safe as a crash."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
             if not task.cancelled():
-                task.exception()  # looked at, so that the loop does not report it as forgotten
+                task.exception()  # retrieved so that the loop does not report it
         await self._close_beside()
 
     async def close(self) -> None:
-        """End the drive in good order; raise what ended it otherwise, unless that was raised before.
+        """Stop the run in good order; raise the error that stopped it, unless it was raised before.
 
         Leaving `open_queue` does this.
         """
@@ -268,32 +268,32 @@ class Queue:
     # --- waiting and following ---
 
     async def wait_job(self, job: str) -> JobView:
-        """Wait until nothing of a job can change any more without a person, whoever drives the queue.
+        """Wait until a job cannot change without a person, whichever process runs the queue.
 
-        Raises `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
+        Raises `NoDriver` if no process runs it, and the run's own error if it failed here.
         """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 view = await self.status(job)
                 if view.summary.is_finished:
                     return view
-        raise NoDriver(f"{job} has not ended, and nobody drives {self.setting.queue} any more; `start` goes on")
+        raise NoDriver(f"{job} has not ended, and no process runs {self.setting.queue}; call `start` to continue")
 
     async def wait_item(self, job: str, item: str) -> ItemSummary:
-        """Wait until an item has ended, or needs a person; see `wait_job`."""
+        """Wait until an item has ended or is held; see `wait_job`."""
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))
                 if summary.state in ENDED_STATES:
                     return summary
         raise NoDriver(
-            f"{job}/{item} is {summary.state}, and nobody drives {self.setting.queue} any more; `start` goes on"
+            f"{job}/{item} is {summary.state}, and no process runs {self.setting.queue}; call `start` to continue"
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
-        """Give the history's events as they come, from now on, or those behind an event's id.
+        """Yield events as they are logged, from now on or after the event with the id `after`.
 
-        Ends when nobody drives the queue any more and all is told.
+        Ends when no process runs the queue and all events have been yielded.
         """
         seen = await self.reader.read(lambda reader: reader.events.last_id()) if after is None else after
         async with aclosing(self._turns()) as turns:
@@ -304,9 +304,9 @@ class Queue:
                         yield event
 
     async def results(self, job: str) -> AsyncGenerator[ItemSummary]:
-        """Give each item of a job when it has ended or needs a person; first those that did so before.
+        """Yield each item of a job when it has ended or is held, starting with those that already have.
 
-        Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
+        Ends when the job has ended or no process runs the queue. An item that is retried is yielded again.
         """
         results = Results(self.reader, await self.reader.read(lambda reader: reader.jobs.id_of(job)), job)
         async with aclosing(results.so_far()) as before:
@@ -314,7 +314,7 @@ class Queue:
                 yield item
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
-                is_finished = (await self.status(job)).summary.is_finished  # looked at first, so that none is missed
+                is_finished = (await self.status(job)).summary.is_finished  # read first, so that no item is missed
                 async with aclosing(results.further()) as further:
                     async for item in further:
                         yield item
@@ -322,30 +322,30 @@ class Queue:
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Give a turn now and after each change, and a last one when nobody drives the queue any more."""
+        """Yield now and after each change, and a last time when no process runs the queue any more."""
         ticker = ServiceClock()
         while True:
             if self._driver is not None:
-                news = self._driver.news.next()  # before looking, so that none is missed
+                news = self._driver.news.next()  # before reading, so that no change is missed
                 yield
                 await news.wait()
                 continue
             if self._task is not None and (not self._task.done() or self._task.exception() is not None):
-                await self.join()  # it is closing what it had opened, or tells what ended it
+                await self.join()  # the run is closing, or raises the error that stopped it
             is_driven = await self.reader.read(_is_driven)
             yield
             if not is_driven and self._driver is None:
                 return
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, asyncio.Event())
 
-    # --- looking ---
+    # --- inspecting ---
 
     async def status(self, job: str) -> JobView:
-        """Tell how far a job has come, and when it will end."""
+        """Return a job's progress and its estimated end."""
         return (await self._overview([job])).jobs[0]
 
     async def overview(self) -> Overview:
-        """Tell of all jobs, of what the accounts have used today, and of who drives the queue."""
+        """Return all jobs, the accounts' usage today, and the process that runs the queue."""
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
@@ -356,7 +356,7 @@ class Queue:
         return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Give a job's items in their order, page by page."""
+        """Yield a job's items in order, page by page."""
         after = 0
         while page := await self.reader.read(_page, job, state, after):
             for item in page:
@@ -364,35 +364,35 @@ class Queue:
             after = page[-1].id
 
     async def show(self, job: str, item: str) -> ItemDetail:
-        """Tell all of one item: its request, attempts, files and history."""
+        """Return an item's request, attempts, files and events."""
         return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
     # --- changing ---
 
     async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Tell what `retry` would do and may cost; changes nothing."""
+        """Return what `retry` would do and may cost; change nothing."""
         return await self.reader.read(Reader.preview_retry, job, items)
 
     async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid anew."""
+        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again."""
         return await self._change(Writer.retry, job, items)
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Take items that were never sent out of the queue: those named, or all. Costs nothing."""
+        """Cancel items that were never sent: the named ones, or all. This costs nothing."""
         return await self._change(Writer.cancel, job, items)
 
     async def pause(self, job: str) -> bool:
-        """Begin nothing new of a job; what was sent goes on. Returns whether that is news."""
+        """Pause a job: nothing new is started, and sent items continue. Return whether it was not paused before."""
         return await self._set_paused(Writer.pause, job)
 
     async def unpause(self, job: str) -> bool:
-        """Let a job go on. Returns whether that is news."""
+        """Resume a paused job. Return whether it was paused."""
         return await self._set_paused(Writer.unpause, job)
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Have asked again what was not understood: on an account (PROFILE/NAME), or on all. Returns what that was.
+        """Repeat calls whose replies were not understood, on one account (PROFILE/NAME) or on all; return these calls.
 
-        Where it was a create, the next queued item is sent, and may be charged. Raises `InputError`.
+        If one was a create, the next queued item is sent and may be charged. Raises `InputError`.
         """
         async with self._to_change() as store:
             return await store.write(Writer.ask_again, account)
@@ -407,9 +407,9 @@ class Queue:
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
-        """Give a connection for a change, one change at a time, and wake whoever drives the queue.
+        """Yield a store for one change at a time, and wake the process that runs the queue.
 
-        While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
+        During a run in this process it is a second store: a large manifest must not delay a poll.
         """
         async with self._changing:
             is_at_work = self._driver is not None and bool(self._driver.workers)
@@ -432,6 +432,6 @@ def _now(reader: Reader, job: str) -> int:
 
 
 def _is_driven(reader: Reader) -> bool:
-    """Tell whether a living process has written down that it drives the queue."""
+    """Return whether a living process has recorded that it runs the queue."""
     held = reader.lease()
     return held is not None and held.is_alive

@@ -1,4 +1,4 @@
-"""A job's ended items, each once for each time that it ended: those of before by pages, later ones by the history."""
+"""A job's ended items, each once for each time that it ended: earlier ones by pages, later ones from the event log."""
 
 from bisect import bisect_left
 from collections.abc import AsyncGenerator
@@ -11,18 +11,19 @@ _EVENTS_AT_ONCE: Final = 1000
 
 
 class Results:
-    """What was given already is known by the pages' bounds: a few numbers for a thousand items."""
+    """Remembers the bounds of the pages already returned: a few numbers for a thousand items."""
 
     def __init__(self, reader: Store, job_id: int, job: str) -> None:
-        """Begin with nothing given."""
+        """Start with nothing returned."""
         self._reader = reader
         self._job_id = job_id
         self._job = job
         self._after: int | None = None
-        self._pages: dict[ItemState, tuple[list[int], list[int]]] = {}  # last item ids, and newest events then
+        # last item ids, and the newest events at that time
+        self._pages: dict[ItemState, tuple[list[int], list[int]]] = {}
 
     async def so_far(self) -> AsyncGenerator[ItemSummary]:
-        """Give the items that have ended, state by state."""
+        """Yield the items that have already ended, state by state."""
         for state in ENDED_STATES:
             last_ids, newest = self._pages.setdefault(state, ([], []))
             is_over = False
@@ -38,8 +39,8 @@ class Results:
                     newest.append(event_id)
 
     async def further(self) -> AsyncGenerator[ItemSummary]:
-        """Give the items that have ended since, as far as the history goes now."""
-        assert self._after is not None, "those of before come first"
+        """Yield the items that have ended since, up to the end of the event log."""
+        assert self._after is not None, "`so_far` comes first"
         while True:
             items, last = await self._reader.read(self._ended_items, self._after)
             if last == self._after:
@@ -55,7 +56,7 @@ class Results:
         return [item for item in items if item.state is states[item.id]], last
 
     def _was_given(self, ended: ItemEnded) -> bool:
-        """Tell whether a page that was read after the event held the item."""
+        """Return whether a page that was read after the event contained the item."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)
         return page < len(newest) and ended.event_id <= newest[page]

@@ -1,6 +1,6 @@
-"""What stands around a worker's ports: passes every call on as it is, and tells the recorder of those it knows.
+"""Proxies around a worker's ports: they forward every call and inform the recorder about the relevant ones.
 
-A method that is not here is the port's own; `tests/unit/traces/test_around.py` holds those that are against the port.
+Methods that are not defined here are the port's own; a unit test compares the proxies with the ports.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from batchkiln.worker.ports import Clock, Outputs, Part, Queue, Service
 
 
 def around(ports: Ports, recorder: Recorder) -> Ports:
-    """Return the same ports with somebody who listens."""
+    """Return the ports wrapped in recording proxies."""
     return Ports(
         cast("Clock", HeardClock(ports.clock, recorder)),
         cast("Queue", HeardQueue(ports.queue, recorder)),
@@ -46,7 +46,7 @@ def around(ports: Ports, recorder: Recorder) -> Ports:
 
 
 class _Heard:
-    """Passes on whatever the class itself does not have."""
+    """Forwards every attribute that the class itself does not define."""
 
     def __init__(self, inner: object, recorder: Recorder) -> None:
         self._inner: Any = inner
@@ -57,10 +57,10 @@ class _Heard:
 
 
 class HeardClock(_Heard):
-    """Tells how long the slot waits, and for what."""
+    """Records how long the slot waits, and for what."""
 
     async def sleep_until(self, at: float, wake: asyncio.Event) -> None:
-        """Wait."""
+        """Wait until `at` or until `wake` is set."""
         due, start_ns = self._recorder.slot_due(), self._recorder.now_ns()
         await self._inner.sleep_until(at, wake)
         if due is not None:
@@ -68,7 +68,7 @@ class HeardClock(_Heard):
 
 
 class HeardService(_Heard):
-    """Takes the time of requests."""
+    """Records the duration of requests."""
 
     async def create(self, *, is_video: bool, body: bytes, idempotency_key: str, key_fingerprint: str) -> CreateReply:
         """Send a create."""
@@ -80,21 +80,21 @@ class HeardService(_Heard):
         return reply
 
     async def read_generation(self, generation_id: str, *, key_fingerprint: str) -> ReadReply:
-        """Read a generation: a poll, or a read for fresh links."""
+        """Read a generation, to poll it or to get fresh links."""
         with self._recorder.call("read") as call:
             reply: ReadReply = await self._inner.read_generation(generation_id, key_fingerprint=key_fingerprint)
             call.reply = reply
         return reply
 
     async def quote(self, body: bytes) -> QuoteReply:
-        """Ask a price."""
+        """Request a quote."""
         with self._recorder.call("quote") as call:
             reply: QuoteReply = await self._inner.quote(body)
             call.reply = reply
         return reply
 
     async def prepare_uploads(self, files: Sequence[tuple[str, str, int]]) -> PrepareReply:
-        """Announce files."""
+        """Announce files for upload."""
         with self._recorder.call("upload.prepare") as call:
             reply: PrepareReply = await self._inner.prepare_uploads(files)
             call.reply = reply
@@ -103,14 +103,14 @@ class HeardService(_Heard):
     async def put_upload(
         self, ticket: UploadTicket, content: Callable[[], AsyncIterator[bytes]], size_bytes: int
     ) -> PutReply:
-        """Put a file's bytes."""
+        """Upload a file's bytes."""
         with self._recorder.call("upload.put") as call:
             reply: PutReply = await self._inner.put_upload(ticket, content, size_bytes)
             call.reply = reply
         return reply
 
     async def complete_uploads(self, asset_ids: Sequence[str]) -> CompleteReply:
-        """Have files verified."""
+        """Complete uploads, so that the service verifies the files."""
         with self._recorder.call("upload.complete") as call:
             reply: CompleteReply = await self._inner.complete_uploads(asset_ids)
             call.reply = reply
@@ -120,7 +120,7 @@ class HeardService(_Heard):
     async def download(
         self, link: OutputLink, *, offset_bytes: int = 0, etag: str | None = None
     ) -> AsyncIterator[DownloadReply]:
-        """Fetch an output."""
+        """Download an output."""
         with self._recorder.call("download") as call:
             async with self._inner.download(link, offset_bytes=offset_bytes, etag=etag) as reply:
                 call.reply = reply
@@ -128,7 +128,7 @@ class HeardService(_Heard):
 
 
 class HeardOutputs(_Heard):
-    """Takes the time of saving."""
+    """Records the duration of saving files."""
 
     async def finish(
         self,
@@ -154,7 +154,7 @@ class HeardOutputs(_Heard):
 
 
 class HeardQueue(_Heard):
-    """Hears which attempt or item a call was for, and what became of it."""
+    """Records which attempt or item a call concerned, and its result."""
 
     async def record_attempt(self, new: NewAttempt) -> Attempt | None:
         """Record an attempt."""
@@ -165,7 +165,7 @@ class HeardQueue(_Heard):
         return attempt
 
     async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt | None:
-        """Count one more send."""
+        """Record one more send of an attempt."""
         attempt: Attempt | None = await self._inner.record_replay(attempt_id, request)
         if attempt is None:
             self._recorder.ended(attempt_id)
@@ -174,14 +174,14 @@ class HeardQueue(_Heard):
         return attempt
 
     async def note_read(self, attempt_id: int, request: RequestNote) -> None:
-        """Write a read down."""
+        """Record a poll that is about to be sent."""
         await self._inner.note_read(attempt_id, request)
         self._recorder.reading(attempt_id)
 
     async def record_accepted(
         self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
     ) -> Progress:
-        """Note the generation."""
+        """Record the generation that a create returned."""
         progress: Progress = await self._inner.record_accepted(attempt, record, now, look)
         self._recorder.seen(attempt, record, progress)
         return progress
@@ -195,40 +195,40 @@ class HeardQueue(_Heard):
         *,
         sighting: Observation | None = None,
     ) -> Progress:
-        """Take over what a poll said."""
+        """Record the result of a poll."""
         progress: Progress = await self._inner.record_generation(attempt, record, now, look, sighting=sighting)
         self._recorder.seen(attempt, record, progress)
         return progress
 
     async def record_lost(self, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> ItemState:
-        """Note that the service denies the id."""
+        """Record that the service denies the generation's id."""
         state: ItemState = await self._inner.record_lost(attempt, error, now)
         self._recorder.lost(attempt, error, state)
         return state
 
     async def record_withdrawn(self, attempt: Attempt, now: ClockReading) -> None:
-        """Note that an attempt is not sent again."""
+        """Record that an attempt is not sent again."""
         await self._inner.record_withdrawn(attempt, now)
         self._recorder.ended(attempt.id)
 
     async def record_answer(
         self, attempt: Attempt, answer: Answer, error: ErrorInfo, now: ClockReading, *, is_contact: bool
     ) -> ItemState:
-        """Note a reply that names no generation."""
+        """Record a reply without a generation."""
         state: ItemState = await self._inner.record_answer(attempt, answer, error, now, is_contact=is_contact)
         if state is not ItemState.SUBMITTING:
             self._recorder.ended(attempt.id, error)
         return state
 
     async def record_hold(self, attempt: Attempt, event: Event, error: ErrorInfo, now: ClockReading) -> ItemState:
-        """Note that a person has to decide."""
+        """Record that an item is held for a person's decision."""
         state: ItemState = await self._inner.record_hold(attempt, event, error, now)
         if state is not ItemState.SUBMITTING:
             self._recorder.ended(attempt.id, error)
         return state
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
-        """Return the body of a quote."""
+        """Return the body of a quote request."""
         self._recorder.preparing(item_id)
         body: bytes | None = await self._inner.quote_body(item_id, account_id)
         return body
@@ -240,12 +240,12 @@ class HeardQueue(_Heard):
         return wanted
 
     async def reject_item(self, item_id: int, error: ErrorInfo, now: ClockReading) -> None:
-        """End a queued item."""
+        """End a queued item as rejected."""
         await self._inner.reject_item(item_id, error, now)
         self._recorder.turned_away(item_id, error.code)
 
     async def reject_alike(self, candidate: Candidate, error: ErrorInfo, now: ClockReading) -> int:
-        """End the items of a recipe; the trace is of the one that was asked about."""
+        """End all items of a recipe; the trace belongs to the candidate."""
         count: int = await self._inner.reject_alike(candidate, error, now)
         self._recorder.turned_away(candidate.item_id, error.code)
         return count
@@ -253,18 +253,18 @@ class HeardQueue(_Heard):
     async def reject_unpayable(
         self, candidate: Candidate, obstacle: BudgetLimit, limit: int | None, now: ClockReading
     ) -> int:
-        """End the items of a recipe that can never be paid; the trace is of the first."""
+        """End all items of a recipe that can never be paid; the trace belongs to the candidate."""
         count: int = await self._inner.reject_unpayable(candidate, obstacle, limit, now)
         self._recorder.turned_away(candidate.item_id, obstacle.value)
         return count
 
     async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: ClockReading) -> None:
-        """Hold the items that need a file which is gone."""
+        """Hold the items whose input file is gone."""
         await self._inner.hold_for_input(candidate, input_id, message, now)
         self._recorder.turned_away(candidate.item_id, "input_missing")
 
     async def download_task(self, attempt_id: int) -> DownloadTask:
-        """Return what is to be fetched."""
+        """Return the outputs to download."""
         self._recorder.fetching(attempt_id)
         task: DownloadTask = await self._inner.download_task(attempt_id)
         return task
@@ -280,7 +280,7 @@ class HeardQueue(_Heard):
         is_last: bool,
         now: ClockReading,
     ) -> bool:
-        """Record a whole file."""
+        """Record a complete file."""
         is_recorded: bool = await self._inner.record_saved(
             task, saved, number=number, listed=listed, output_type=output_type, is_last=is_last, now=now
         )
@@ -291,23 +291,23 @@ class HeardQueue(_Heard):
         return is_recorded
 
     async def record_done(self, task: DownloadTask, now: ClockReading) -> None:
-        """End an item whose files are all here."""
+        """End an item whose files are all on disk."""
         await self._inner.record_done(task, now)
         self._recorder.ended(task.attempt.id)
 
     async def record_link_expired(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
-        """Note that a link no longer worked."""
+        """Record that a link has expired."""
         await self._inner.record_link_expired(task, reason, now)
         self._recorder.fetched(task.attempt.id)
 
     async def record_unusable(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
-        """Hold an item whose outputs cannot be had."""
+        """Hold an item whose outputs cannot be downloaded."""
         await self._inner.record_unusable(task, reason, now)
         self._recorder.fetched(task.attempt.id)
         self._recorder.ended(task.attempt.id, ErrorInfo("output_unusable", ""))
 
     async def record_retention_ended(self, task: DownloadTask, now: ClockReading) -> None:
-        """End an item whose paid outputs are gone."""
+        """End an item whose paid outputs the service has deleted."""
         await self._inner.record_retention_ended(task, now)
         self._recorder.fetched(task.attempt.id)
         self._recorder.ended(task.attempt.id, ErrorInfo("retention_ended", ""))

@@ -1,4 +1,4 @@
-"""Traces of a drive, from its beginning to its end."""
+"""Tracing of a run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from batchkiln.tracing.span_writer import Writer
 
 END_SECONDS: Final = 3.0
-"""How long the end of a drive waits for its last spans, in real seconds; what is left is lost."""
+"""How long the end of a run waits for the last spans, in seconds of real time; later spans are lost."""
 
 log = structlog.get_logger()
 
 
 class Listener:
-    """What a driver is given to have its workers heard."""
+    """Wraps workers' ports for an engine."""
 
     def __init__(self, driver: Engine, writer: "Writer", emitter: "Emitter") -> None:
-        """Use `tracing`."""
+        """Use `tracing` instead."""
         self.driver = driver
         self.writer = writer
         self.emitter = emitter
@@ -39,7 +39,7 @@ class Listener:
         self._task = asyncio.create_task(writer.run(), name="batchkiln-traces")
 
     def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
-        """Return a worker's ports with a recorder of its own around them."""
+        """Return a worker's ports wrapped in proxies with a recorder of their own."""
         control = self.driver.control
         recorder = Recorder(
             self.writer.put,
@@ -51,11 +51,11 @@ class Listener:
         return around(ports, recorder)
 
     def now_ns(self) -> int:
-        """Read the machine's clock."""
+        """Return the machine's clock in nanoseconds."""
         return nanoseconds(self._wall())
 
     async def close(self, error: str | None, *, seconds: float) -> None:
-        """Write what was told, send it, and wait for no longer than that; a drive that is cut off waits for nothing."""
+        """Write and send the recorded spans, and wait at most `seconds`; a cancelled run does not wait."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         self.writer.end()
@@ -68,7 +68,7 @@ class Listener:
 
 @asynccontextmanager
 async def tracing(driver: Engine, reader: Store, traces: Traces, *, jobs: Sequence[str] | None) -> AsyncIterator[None]:
-    """Trace a drive. Nothing that goes wrong with it reaches the drive."""
+    """Trace a run. Errors in tracing do not reach the run."""
     listener = await _begin(driver, reader, traces, jobs)
     if listener is None:
         yield
@@ -93,8 +93,8 @@ async def _begin(driver: Engine, reader: Store, traces: Traces, jobs: Sequence[s
     try:
         from batchkiln.tracing import exporter, span_writer  # noqa: PLC0415  an extra, and slow to import
     except ImportError:
-        tell = log.info if traces.endpoint is None else log.warning  # the environment speaks of all programs
-        tell("traces_unusable", reason="they need an extra", remedy="pip install 'batchkiln[traces]'")
+        tell = log.info if traces.endpoint is None else log.warning  # the environment's variables apply to all programs
+        tell("traces_unusable", reason="an extra is missing", remedy="pip install 'batchkiln[traces]'")
         return None
     try:
         uid = await reader.read(Reader.queue_uid)
