@@ -1,4 +1,4 @@
-"""Accounts: usage of a service day, waits that the service asked for, past days, and the time of their service."""
+"""Accounts: daily usage, waits that the service imposed, past days, and the service's time."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from batchkiln.store.usage import logged_requests, usages
 
 @dataclass(frozen=True, slots=True)
 class AccountSummary:
-    """What an account has used of the latest day that it worked in, and how long the service makes it wait."""
+    """An account's usage on its latest day, and the wait that the service imposed."""
 
     id: int
     profile: str
@@ -34,7 +34,7 @@ class AccountSummary:
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """The item that has the account's one place (Law 4)."""
+    """The item that occupies the account's only slot (Law 4)."""
 
     item_id: int
     job: str
@@ -44,7 +44,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True)
 class AccountStanding:
-    """One account. `is_ready`: it has all images of the item."""
+    """One account. `is_ready` is true if it has all images of the item."""
 
     account: str
     holder: SlotHolder | None
@@ -57,7 +57,7 @@ class AccountStanding:
 
 @dataclass(frozen=True, slots=True)
 class PastDay:
-    """What an account used in one service day."""
+    """An account's usage on one service day."""
 
     starts_at: datetime
     creates: int
@@ -73,12 +73,12 @@ class Accounts:
         self._connection = connection
 
     def summaries(self) -> tuple[AccountSummary, ...]:
-        """Give all accounts that the queue has worked with, by profile."""
+        """Return all accounts that the queue has used, by profile."""
         rows = self._connection.execute(query("account_usage")).fetchall()
         return tuple(_account(row, misunderstood(self._connection, row["id"])) for row in rows)
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
-        """Tell how an account stands on a service day; one that has not worked yet has used nothing."""
+        """Return an account's state on a service day; an unused account has used nothing."""
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
         item = self._connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
         inputs = input_ids_of(item["inputs"])
@@ -98,7 +98,7 @@ class Accounts:
         )
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
-        """Return an account's days from an instant on, without those in which it did nothing."""
+        """Return an account's days from an instant on, without those without activity."""
         place = {"account_id": account_id, "since": to_milliseconds(since)}
         return [
             PastDay(from_milliseconds(row["day_start_at"]), row["creates"], row["reads"], row["credits"])
@@ -106,7 +106,7 @@ class Accounts:
         ]
 
     def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
-        """Return a profile's requests of the seconds before its last one, oldest first."""
+        """Return a profile's requests within some seconds before its last one, oldest first."""
         return logged_requests(self._connection, profile, last_seconds)
 
     def misunderstood(self, account_id: int) -> tuple[Misunderstood, ...]:
@@ -122,7 +122,7 @@ class Accounts:
         return service_time(self._connection, profile)
 
     def service_time(self, profile: str, machine_now: datetime) -> datetime:
-        """Return the best guess at a service's time while nobody talks to it."""
+        """Return the best estimate of a service's time while no process talks to it."""
         known = latest_time(self._connection, profile)
         return machine_now if known is None else max(machine_now, known)
 
@@ -153,7 +153,7 @@ def _are_uploaded(connection: sqlite3.Connection, account_id: int, inputs: Seque
 
 
 def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:
-    """Return the latest instant that a profile's service is known to have reached: by what it said, or was asked."""
+    """Return the latest instant that a profile's service is known to have reached, from replies and requests."""
     place = {"profile": profile, "key": f"service_time/{profile}"}
     newest = connection.execute(query("latest_time"), place).fetchone()[0]
     return None if newest is None else from_milliseconds(int(newest))

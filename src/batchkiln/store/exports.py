@@ -1,8 +1,8 @@
 """Rows for datasets and reports, page by page.
 
-A dataset's pages are read each on a snapshot of its own (`Store.run`): a driver never waits for an export. Items that a
-manifest adds meanwhile are left for the next one. A report adds up the rows that it shows, so that its sums are those
-of its pictures also while the queue moves on.
+Each page of a dataset is read in its own snapshot (`Store.run`), so that a running process never waits for an export.
+Items that a manifest adds in the meantime belong to the next export. A report sums the rows that it shows, so its
+totals match its pictures even if the queue changes.
 """
 
 import json
@@ -24,7 +24,7 @@ from batchkiln.store.sql import query
 
 @dataclass(frozen=True, slots=True)
 class ItemShape:
-    """What decides a dataset's columns, of an item in whatever state."""
+    """What an item contributes to a dataset's columns, in any state."""
 
     makes_video: bool
     parameters: Mapping[str, Any]
@@ -36,7 +36,7 @@ _RESERVING = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """One item of a report. `inputs` are the paths of its images; `charges` has one entry an attempt."""
+    """One item of a report. `inputs` are the paths of its images; `charges` has one entry for each attempt."""
 
     item: ItemSummary
     recipe: Recipe
@@ -52,11 +52,11 @@ class Exports:
         self._connection = connection
 
     def item_count(self, job_name: str) -> int:
-        """Return how many items a job has had: all have an index below. Raises `InputError` for an unknown job."""
+        """Return a job's number of items, including canceled ones. Raises `InputError` for an unknown job."""
         return Jobs(self._connection).item_count(job_name)
 
     def shapes(self, job_name: str, *, below: int) -> Iterator[ItemShape]:
-        """Give the shape of each item with an index below, in the manifest's order."""
+        """Yield the shape of each item with an index below the bound, in the manifest's order."""
         for ids in _pages(self._connection, job_name, None):
             rows = self._connection.execute(query("export_shapes"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: int(row["id"])):
@@ -65,7 +65,7 @@ class Exports:
                     yield ItemShape(makes_video, _parameters(row["parameters"]), json.loads(row["metadata"] or "{}"))
 
     def rows(self, job_name: str, *, below: int) -> Iterator[DatasetRow]:
-        """Give the outputs of the items that are done and have an index below, by index and number."""
+        """Yield the outputs of done items with an index below the bound, by index and number."""
         for ids in _pages(self._connection, job_name, ItemState.DONE):
             rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
@@ -73,7 +73,7 @@ class Exports:
                     yield _row(row)
 
     def report_page(self, job_name: str, *, after_id: int = 0, limit: int = PAGE) -> list[ReportRow]:
-        """Give a page of a job's items, as `iter_items` does. Raises `InputError` for a job that is not there."""
+        """Return a page of a job's items, as `iter_items` does. Raises `InputError` for an unknown job."""
         items = Items(self._connection).page(job_name, after_id=after_id, limit=limit)
         place = {"ids": json.dumps([item.id for item in items])}
         recipes = {row["item_id"]: recipe_of(row) for row in self._connection.execute(query("report_recipes"), place)}

@@ -1,7 +1,7 @@
-"""Items: a page of a job's list, a search, and the whole history of one item.
+"""Items: pages of a job's list, searches, and the details of one item.
 
-A page takes the same time wherever it begins and however large the job is: it is found by key. A filter that few
-items pass would read a million rows to fill one page, so a search reads a bounded number of items a page.
+A page is found by key, so it takes the same time wherever it starts. A filter that few items pass would read a million
+rows for one page, so a search reads a limited number of items for each page.
 """
 
 import json
@@ -25,7 +25,7 @@ PAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class OutputSummary:
-    """One file that stands whole under its name; `sha256` is hex."""
+    """One complete file under its final name; `sha256` is hex."""
 
     id: int
     number: int
@@ -39,9 +39,9 @@ class OutputSummary:
 
 @dataclass(frozen=True, slots=True)
 class ItemSummary:
-    """One item for a list. `id` is the key to page by; `attempts` counts those made.
+    """One item of a list. `id` is the key for paging; `attempts` is their number.
 
-    `credits` is what its attempts cost, less what was refunded; `generation_id` the latest one known.
+    `credits` is the cost of its attempts minus refunds; `generation_id` is the latest one known.
     """
 
     id: int
@@ -60,7 +60,7 @@ class ItemSummary:
 
 @dataclass(frozen=True, slots=True)
 class AttemptDetail:
-    """One attempt, told to a person; the key is named by its fingerprint only (Law 8)."""
+    """One attempt for display; its API key is identified only by the fingerprint (Law 8)."""
 
     id: int
     number: int
@@ -83,13 +83,13 @@ class AttemptDetail:
 
     @property
     def made_at(self) -> datetime:
-        """When the service made its generation; before a record tells it, the earliest that it can have been."""
+        """When the service created the generation; the earliest possible instant until a record is known."""
         return self.generation_created_at or self.recorded_at
 
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One fact of the history. `state` is the item's after it, None where it did not change."""
+    """One event. `state` is the item's state after it, None if unchanged."""
 
     id: int
     at: datetime
@@ -101,7 +101,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class ItemDetail:
-    """All that the queue knows of one item. `arrival` is the job's event of the manifest that brought it."""
+    """Everything that the queue knows of one item. `arrival` is the job's event of the manifest that added it."""
 
     job: str
     item: ItemSummary
@@ -117,13 +117,13 @@ class ItemDetail:
 
     @property
     def hold_asked(self) -> str:
-        """Name the hold that a person is asked about: the same item may be held once more, and for what is paid."""
+        """Return an id of the current hold, so that a decision about an earlier hold does not apply to it."""
         return f"{len(self.events)},{self.quote_credits}"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """The request of one attempt, to the byte."""
+    """The exact request of one attempt."""
 
     number: int
     is_video: bool
@@ -131,12 +131,12 @@ class RequestRecord:
 
 
 LOOKED_AT: Final = 4000
-"""How many items a page of a filter looks at: some milliseconds."""
+"""How many items a page of a filtered list reads; it takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is wanted; None is anything. `value` None: any item that has the metadata `key`."""
+    """Conditions of a search; None matches everything. A `value` of None matches any item with the metadata `key`."""
 
     state: ItemState | None = None
     model: str | None = None
@@ -146,15 +146,15 @@ class Filter:
 
     @property
     def is_by_content(self) -> bool:
-        """Whether more than the index on states has to be looked at."""
+        """Whether the index on states is not sufficient."""
         return any(wish is not None for wish in (self.model, self.code, self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class GalleryPage:
-    """Some items, in the job's order. `next_after` begins the next page, `previous_before` ends the one before.
+    """Some items in the job's order. `next_after` starts the next page, `previous_before` ends the previous one.
 
-    `is_cut`: the page is short because only so many items were looked at, and there may be more.
+    `is_cut`: the page is short because the number of items read is limited, and there may be more.
     """
 
     items: tuple[ItemSummary, ...]
@@ -174,7 +174,7 @@ class OutputFile:
 
 
 NAMES_AT_MOST: Final = 10_000
-"""How many new items' names are given: whoever made some of a job before began with its first."""
+"""How many names of new items are returned; files of an earlier queue start with a job's first items."""
 
 
 class Items:
@@ -192,29 +192,28 @@ class Items:
         after_id: int = 0,
         limit: int = PAGE,
     ) -> list[ItemSummary]:
-        """Give a page of a job's items, in the order of their index: those whose id is above `after_id`.
+        """Return a page of a job's items in the order of their index: those with an id above `after_id`.
 
-        The last one's id is where the next page begins; an empty page is the end. Raises `InputError` for a
-        job that is not there.
+        The last id starts the next page; an empty page is the end. Raises `InputError` for an unknown job.
         """
         return self.of_ids(
             self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
         )
 
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
-        """Return the ids of a page of a job's items, all of them or those in one state, in the job's order."""
+        """Return the ids of a page of a job's items, in one state or in all, in the job's order."""
         params = {"job_id": job_id, "after": after_id, "limit": limit, "state": state}
         rows = self._connection.execute(query("item_ids" if state is None else "items_in_state"), params)
         return [row[0] for row in rows]
 
     def by_name(self, job_name: str, item_name: str) -> ItemSummary:
-        """Give one item. Raises `InputError` for a job or item that is not there."""
+        """Return one item. Raises `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
         return self.of_ids([item_id])[0]
 
     def detail(self, job_name: str, item_name: str) -> ItemDetail:
-        """Tell all of one item. Raises `InputError` for a job or item that is not there."""
+        """Return the details of one item. Raises `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
         place = {"job_id": job_id, "item_id": item_id}
@@ -235,12 +234,12 @@ class Items:
         )
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
-        """Give what each attempt of an item has sent."""
+        """Return the requests of an item's attempts."""
         rows = self._connection.execute(query("story_bodies"), {"item_id": item_id})
         return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
     def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:
-        """Give the items of these ids, in their order."""
+        """Return the items with these ids, in this order."""
         place = {"ids": json.dumps(ids)}
         outputs: dict[int, list[OutputSummary]] = {}
         for row in self._connection.execute(query("item_outputs"), place):
@@ -257,9 +256,9 @@ class Items:
         before_id: int | None = None,
         limit: int = 48,
     ) -> GalleryPage:
-        """Give the items that pass a filter, the next ones behind an item or the last ones before one.
+        """Return the items that pass a filter: the next ones after an item, or the last ones before it.
 
-        Raises `InputError` for a job that is not there.
+        Raises `InputError` for an unknown job.
         """
         most = LOOKED_AT if wanted.is_by_content else limit + 1
         name = "item_ids" if wanted.state is None else "items_in_state"
@@ -281,12 +280,12 @@ class Items:
         return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
-        """Give the last items of a job, in its order, that are done."""
+        """Return the last done items of a job, in its order."""
         place = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
         return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), place)])
 
     def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
-        """Give the items whose files were saved last, each with its job."""
+        """Return the items whose files were saved last, with their jobs."""
         rows = self._connection.execute(query("newest_outputs"), {"limit": limit})
         jobs = {row["item_id"]: row["job"] for row in rows}
         return [(jobs[item.id], item) for item in self.of_ids(list(jobs))]
@@ -297,9 +296,9 @@ class Items:
         return None if row is None else OutputFile(*row)
 
     def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
-        """Give the relative names of the outputs of the first of a job's newest `new` items, in order.
+        """Return the relative output names of the first of a job's `new` newest items, in order.
 
-        The extension is told by the bytes when they come; here it is any.
+        The extension depends on the content, so it matches any here.
         """
         place = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
         return output_names(job, self._connection.execute(query("first_new_items"), place).fetchall())
@@ -383,7 +382,7 @@ def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter
 
 
 def output_names(job: JobSpec, rows: Iterable[sqlite3.Row]) -> Iterator[str]:
-    """Give the relative names of items' first outputs, whatever their extension."""
+    """Return the relative names of the items' first outputs, with any extension."""
     for name, index, file_name, model in rows:
         pattern = file_name or job.filename
         yield render(pattern, job=job.name, item=name, index=index, output=1, model=model, ext="any")

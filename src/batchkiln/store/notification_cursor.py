@@ -1,6 +1,7 @@
-"""What notifications need of the queue: whom a job names, how far each notifier was told, what is about to expire.
+"""The queue's data for notifications: the notifiers of jobs, the position of each notifier, and expiring results.
 
-All of it stands in `meta`, a row a job that names notifiers and a row a notifier: names only, never an address.
+It is stored in `meta`, one row for each job that names notifiers and one for each notifier: names only, never an
+address.
 """
 
 import json
@@ -16,7 +17,7 @@ from batchkiln.store.events import Events
 from batchkiln.store.sql import query
 
 TOLD_KEPT: Final = 200
-"""Ids of notices that a notifier was told of: more than accounts and jobs have to tell at a time."""
+"""Maximum number of delivered ids kept for a notifier: more than accounts and jobs produce at a time."""
 
 
 EXPIRING_SHOWN: Final = 1000
@@ -24,23 +25,23 @@ EXPIRING_SHOWN: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class NotificationCursor:
-    """How far a notifier was told: the history up to an event; and notices, by their ids, the newest last."""
+    """A notifier's position: the last delivered event, and the ids of delivered notifications, the newest last."""
 
     cursor: int
     ids: tuple[str, ...] = ()
 
     def also(self, notice_id: str) -> "NotificationCursor":
-        """Return this with one more that was told."""
+        """Return a copy with one more delivered notification."""
         return NotificationCursor(self.cursor, (*self.ids, notice_id)[-TOLD_KEPT:])
 
     def at(self, cursor: int) -> "NotificationCursor":
-        """Return this with the history told up to an event."""
+        """Return a copy at a later event."""
         return NotificationCursor(cursor, self.ids)
 
 
 @dataclass(frozen=True, slots=True)
 class Expiring:
-    """A paid item that is not fetched yet."""
+    """A paid item that is not downloaded yet."""
 
     job: str
     item: str
@@ -48,14 +49,14 @@ class Expiring:
 
 
 class Notifications:
-    """Reads what notifications were delivered, and to whom."""
+    """Reads the deliveries and their recipients."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Read on this connection."""
         self._connection = connection
 
     def audience(self, jobs: Iterable[str]) -> frozenset[str] | None:
-        """Return the notifiers that any of these jobs names; None, all of them, where one of the jobs does not say."""
+        """Return the notifiers named by these jobs; None (all notifiers) if one of the jobs names none."""
         names: set[str] = set()
         for job in jobs:
             row = self._connection.execute(query("get_meta"), {"key": f"audience/{job}"}).fetchone()
@@ -65,7 +66,7 @@ class Notifications:
         return frozenset(names)
 
     def cursor(self, notifier: str) -> NotificationCursor:
-        """Return how far a notifier was told; a new one is told from now on."""
+        """Return a notifier's position; a new notifier starts at the current event."""
         row = self._connection.execute(query("get_meta"), {"key": f"told/{notifier}"}).fetchone()
         if row is None:
             return NotificationCursor(Events(self._connection).last_id())
@@ -73,7 +74,7 @@ class Notifications:
         return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
 
     def near_expiry(self, profile: str, ends_before: datetime) -> list[Expiring]:
-        """Return the paid items of a profile that are not fetched and whose retention ends before a moment."""
+        """Return a profile's paid items that are not downloaded and whose retention ends before an instant."""
         before = to_milliseconds(ends_before - RETENTION)
         place = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
         rows = self._connection.execute(query("near_expiry"), place)
@@ -81,7 +82,7 @@ class Notifications:
 
 
 def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str, ...] | None) -> None:
-    """Keep which notifiers a job names; None takes back what was kept. Inside the caller's transaction."""
+    """Store a job's notifiers; None deletes them. Runs inside the caller's transaction."""
     key = f"audience/{job}"
     if names is None:
         connection.execute(query("drop_meta"), {"key": key})
@@ -91,12 +92,12 @@ def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str
 
 
 def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
-    """Keep how far a notifier was told. For `Database.write`."""
+    """Store a notifier's position. For `Database.write`."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
     connection.execute(query("set_meta"), {"key": f"told/{notifier}", "value": value})
 
 
 def queue_uid(connection: sqlite3.Connection) -> str:
-    """Return the queue's own id, which makes ids of different queues different."""
+    """Return the queue's own id, which makes notification ids of different queues different."""
     uid: str = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()["value"]
     return uid

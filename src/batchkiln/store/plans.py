@@ -1,6 +1,6 @@
-"""What applying a manifest would come to: the differences, what it leaves to send, and what is still to be priced.
+"""Comparing a manifest with the queue: the differences, the items to send, and the missing prices.
 
-Nothing is changed: the staging is a file of its own, and the queue is read on a connection that cannot write.
+Nothing is changed: the staging is a separate file, and the queue's connection is read-only.
 """
 
 import json
@@ -26,23 +26,23 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 CHANGES_SHOWN: Final = 20
-"""How many items are named of each kind of change; the others are counted."""
+"""How many items of each kind of change are named; the others are only counted."""
 
 
 class ChangeKind(StrEnum):
-    """What applying does to an item."""
+    """How applying the manifest affects an item."""
 
     NEW = "new"
     UPDATED = "updated"
     REQUEUED = "requeued"
-    REFUSED = "refused"  # its request changed after it was sent: applying is refused, or it is kept as it was sent
+    REFUSED = "refused"  # its request changed after it was sent: applying is refused, or it is kept as sent
     PRUNED = "pruned"
-    LEFT_ALONE = "left_alone"  # not in the manifest any more
+    LEFT_ALONE = "left_alone"  # no longer in the manifest
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One item that is new, or differs. `fields` are what differs, `reason` is why it had ended."""
+    """One new or differing item. `fields` are the differences, `reason` is why it had ended."""
 
     kind: ChangeKind
     item: str
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
-    """Images that are still to be uploaded, each content once."""
+    """Images to upload, each content counted once."""
 
     files: int
     size_bytes: int
@@ -62,7 +62,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class PriceQuestion:
-    """A price that is not known: it is asked by way of one item. `urls` are as many of the account's assets."""
+    """A missing price and one item to ask with. `urls` are as many of the account's assets as the item has images."""
 
     profile: str
     account: str
@@ -76,13 +76,11 @@ class PriceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPlan:
-    """What a manifest comes to. `counts` is what it would leave to send, and what is under way already.
+    """The comparison of one manifest. `counts` are the items to send and those already under way.
 
-    `recipes` are those of what it would leave to send, by the id in `counts`.
-
-    `numbers` counts the changes, each item once, of which `changes` names the first few of each kind. `committed` is
-    what the job has cost so far, `taken` what it took of the present day. `new_names` are the
-    relative names that the first new items' outputs would have, whatever their extension.
+    `recipes` are those of the items to send, by the id in `counts`. `numbers` counts the changes, each item once;
+    `changes` names the first few of each kind. `committed` is the job's cost so far, `taken` its use of the current
+    day. `new_names` are the relative output names of the first new items, with any extension.
     """
 
     spec: JobSpec
@@ -101,7 +99,7 @@ class ManifestPlan:
     new_names: tuple[str, ...] = ()
 
     def priced(self, prices: Mapping[str, int]) -> "ManifestPlan":
-        """Return the plan with prices by price key; what was known already stays."""
+        """Return a copy with prices by price key; known prices remain."""
         counts = tuple(
             entry if entry.cost_credits is not None else replace(entry, cost_credits=prices.get(entry.price_key))
             for entry in self.counts
@@ -109,7 +107,7 @@ class ManifestPlan:
         return replace(self, counts=counts)
 
     def load(self, limits: Limits, *, is_new_day: bool = False) -> QueuedLoad:
-        """Return the job as the forecast takes it. `is_new_day`: `taken` was of the day before."""
+        """Return the job's load for the forecast. `is_new_day`: `taken` belongs to the day before."""
         budget = self.spec.budget_credits
         load = JobLoad(
             name=self.spec.name,
@@ -122,7 +120,7 @@ class ManifestPlan:
 
 
 class _Survey:
-    """One manifest, staged and compared: what would be queued, recipe by recipe."""
+    """One staged and compared manifest: the items to queue, by recipe."""
 
     def __init__(self, connection: sqlite3.Connection, *, profile: str, account: str) -> None:
         self._connection = connection
@@ -131,7 +129,7 @@ class _Survey:
         self._account = account
         self._queued: Counter[int] = Counter()
         self._under_way: list[RecipeCount] = []
-        self._examples: dict[int, int] = {}  # recipe -> a staged item that would have it
+        self._examples: dict[int, int] = {}  # recipe -> a staged item with it
         self._numbers: Counter[ChangeKind] = Counter()
         self._named: list[Change] = []
         self._recipes: dict[int, Recipe] = {}
@@ -139,7 +137,7 @@ class _Survey:
         self._quotes: dict[str, int] = {}
 
     def observe(self, difference: Difference) -> None:
-        """Count and name an item that the manifest has otherwise, and what it takes out of one recipe into another."""
+        """Record a differing item, and the recipes between which it moves."""
         change = _change_of(difference)
         if change is None or self._is_wished_back(difference):
             return
@@ -154,7 +152,7 @@ class _Survey:
             self._add(difference.new_recipe_id, 1, difference.seq)
 
     def count(self, report: ApplyReport) -> None:
-        """Work out how many items of each recipe would be queued, all differences being known."""
+        """Count the items to queue for each recipe after all differences are known."""
         self._report = report
         if report.job_id is not None:
             for entry in Loads(self._connection).recipe_counts(report.job_id, self._profile):
@@ -168,7 +166,7 @@ class _Survey:
         self._learn()
 
     def _is_wished_back(self, difference: Difference) -> bool:
-        """Tell whether the item is queued again for its new settings alone: it is counted with the moves."""
+        """Return whether only new settings queue the item again; it is counted with the transitions."""
         if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
             return False
         place = {"item_id": difference.item_id}
@@ -187,7 +185,7 @@ class _Survey:
         self._examples.setdefault(recipe_id, seq)
 
     def _learn(self) -> None:
-        """Look up the recipes that would be queued, and the quotes that are known."""
+        """Read the recipes of the items to queue, and their known quotes."""
         ids = [recipe_id for recipe_id, count in self._queued.items() if count > 0]
         for row in self._connection.execute(query("planned_recipes"), {"ids": json.dumps(ids)}):
             self._recipes[row["id"]] = recipe_of(row)
@@ -196,7 +194,7 @@ class _Survey:
         self._quotes.update(self._connection.execute(query("planned_quotes"), place).fetchall())
 
     def counts(self) -> tuple[RecipeCount, ...]:
-        """Give what is under way, then what would be queued."""
+        """Return what is under way, then what would be queued."""
         queued = [
             RecipeCount(
                 recipe_id=recipe_id,
@@ -213,7 +211,7 @@ class _Survey:
         return (*self._under_way, *queued)
 
     def questions(self) -> Iterator[PriceQuestion]:
-        """Give one question for each price that is not known."""
+        """Return one question for each missing price."""
         asked = set(self._quotes)
         for recipe_id, recipe in sorted(self._recipes.items(), key=_known_first):
             price_key = self._price_keys[recipe_id]
@@ -233,7 +231,7 @@ class _Survey:
                 )
 
     def _example(self, recipe_id: int) -> tuple[str, str, tuple[InputFile, ...]] | None:
-        """Give name, prompt and images of an item; None where the last one has just been sent."""
+        """Return name, prompt and images of an item; None if the last one has just been sent."""
         if recipe_id in self._examples:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
             found = "planned_inputs"
@@ -253,17 +251,17 @@ class _Survey:
 
     @property
     def recipes(self) -> Mapping[int, Recipe]:
-        """What would be queued, by the id that `counts` has."""
+        """The recipes of the items to queue, by the id in `counts`."""
         return self._recipes
 
     def uploads(self) -> Uploads:
-        """Tell what would be uploaded."""
+        """Return the images to upload."""
         place = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
         row = self._connection.execute(query("planned_uploads"), place).fetchone()
         return Uploads(row["files"], row["bytes"], row["largest"])
 
     def numbers(self) -> Mapping[ChangeKind, int]:
-        """Tell how many items there are of each kind of change."""
+        """Return the number of items for each kind of change."""
         report = self._report
         from_report = {
             ChangeKind.NEW: report.new,
@@ -273,7 +271,7 @@ class _Survey:
         return {kind: from_report.get(kind, self._numbers[kind]) for kind in ChangeKind}
 
     def changes(self) -> Iterator[Change]:
-        """Name the first few of each kind."""
+        """Return the first few changes of each kind."""
         place = {"job_id": self._report.job_id, "limit": CHANGES_SHOWN}
         for row in self._connection.execute(query("fresh_names"), place):
             yield Change(ChangeKind.NEW, row["name"], fields=(row["model"], row["mode"]))
@@ -288,7 +286,7 @@ class _Survey:
 
 @dataclass(frozen=True, slots=True)
 class JobRecipe:
-    """What items of a job have in common that the queue holds; `question` asks a price that it does not know."""
+    """A recipe of queued items; `question` asks for its price if that is missing."""
 
     recipe: Recipe
     price_key: str
@@ -298,7 +296,7 @@ class JobRecipe:
 
 
 class Plans:
-    """Compares manifests with the queue, and changes nothing."""
+    """Compares manifests with the queue without changing it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Read on this connection."""
@@ -315,10 +313,10 @@ class Plans:
         options: ApplyOptions,
         mistake_at: MistakeAt,
     ) -> ManifestPlan:
-        """Compare a manifest with its job, and change nothing. For `Database.run` on a connection for reading.
+        """Compare a manifest with its job without changes. For `Database.run` on a read-only connection.
 
-        `account` is the one whose uploads count, `day` the start of the service's present day. Raises
-        `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
+        `account` is the one whose uploads count, `day` the start of the current service day. Raises `InputError` as
+        `apply_manifest` does, except for items that changed after they were sent.
         """
         survey = _Survey(self._connection, profile=profile, account=account)
         with compared(
@@ -352,9 +350,9 @@ class Plans:
             )
 
     def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
-        """Return a job's profile, the account that its prices are asked of, and its recipes.
+        """Return a job's profile, the account to ask for its prices, and its recipes.
 
-        `first_accounts` names, by profile, the account that serves jobs which name none. Raises `InputError` for an
+        `first_accounts` names each profile's first account, for jobs without accounts. Raises `InputError` for an
         unknown job.
         """
         job_id = Jobs(self._connection).id_of(job)
@@ -366,7 +364,7 @@ class Plans:
 
 
 def _known_first(entry: tuple[int, Recipe]) -> tuple[bool, int]:
-    """Sort recipes as they would be numbered: those that the queue has, then new ones in their order."""
+    """Sort recipes in the order of their future ids: known ones first, then new ones in order."""
     recipe_id = entry[0]
     return recipe_id < 0, abs(recipe_id)
 
@@ -405,6 +403,6 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
 
 
 def names_of_staged(connection: sqlite3.Connection, job_id: int | None, job: JobSpec) -> Iterator[str]:
-    """Give the names that staged new items would have; as `names_of_new`."""
+    """Return the output names of staged new items, as `names_of_new` does."""
     place = {"job_id": job_id, "limit": NAMES_AT_MOST}
     return output_names(job, connection.execute(query("fresh_outputs"), place).fetchall())

@@ -1,8 +1,8 @@
-"""A manifest's items on their way into the queue, kept in a file of their own until all of them are known.
+"""Staging of a manifest's items in a temporary file until all of them are known.
 
-The file is a temporary one of SQLite's, attached as `staging`: on the disk, so that memory stays flat however
-long the manifest is; never synced; gone at the end, or with the process. The queue itself is only read here,
-but for recipes and images that it lacks: those are stored on the way, and harmless when nothing follows.
+SQLite's temporary file is attached as `staging`: on disk, so that memory stays constant, never synced, and deleted with
+the process. The queue is only read, except that missing recipes and images are stored at once, which is harmless if
+nothing follows.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from batchkiln.store.sql import query
 
 ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
-"""The most that are shown of one kind of mistake; the others are counted."""
+"""How many errors of one kind are shown; the others are counted."""
 
 OBJECTIONS_KEPT: Final = 1_000
-_MORE_CLEAR: Final = -1  # in place of an objection's number: one that is not kept
+_MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
 _MORE: Final = -2
-_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, --no-catalogue lets the service decide"
-_IDS_KEPT: Final = 20_000  # recipes, and images, whose ids are kept in memory; the others are looked up again
+_IN_SPITE_OF_IT: Final = "if the catalogue is wrong, use --no-catalogue"
+_IDS_KEPT: Final = 20_000  # recipes and images whose ids are kept in memory; others are read again
 _SETUP: Final = (
     "PRAGMA staging.journal_mode = OFF",
     "PRAGMA staging.synchronous = OFF",
@@ -37,37 +37,37 @@ _SETUP: Final = (
 
 
 class MistakeAt(Protocol):
-    """Makes a mistake as the manifest shows it, with the text of the line."""
+    """Creates an error in the manifest's format, with the text of the line."""
 
     def __call__(
         self, file: str, line: int, reason: str, remedy: str | None, column: int | None = None, /
     ) -> Diagnostic:
-        """Take the place, the reason and the remedy; without `column` the whole line is meant."""
+        """Return the error for a place, with reason and remedy; without `column` it concerns the whole line."""
 
 
 class Placed(Protocol):
-    """An item with the place that asked for it; lines count from 1."""
+    """An item and the place in the manifest that defines it; lines count from 1."""
 
     @property
     def spec(self) -> ItemSpec:
-        """What is asked for."""
+        """The requested item."""
 
     @property
     def file(self) -> str:
-        """The file that asks."""
+        """The file that defines it."""
 
     @property
     def line(self) -> int:
-        """The line there."""
+        """The line in the file."""
 
     @property
     def objections(self) -> tuple[PlacedObjection, ...]:
-        """What the service's catalogue says against it."""
+        """The objections of the service's catalogue."""
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold one write transaction: all of it is stored, or nothing."""
+    """Run the block in one write transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -80,9 +80,9 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
-    """Give an empty staging file for one manifest. Without `may_store` the queue stays as it is to the byte."""
+    """Yield an empty staging file for one manifest. Without `may_store` the queue stays unchanged to the byte."""
     connection.execute("ATTACH DATABASE '' AS staging")
-    # A reader's connection may write to the staging file; its queue file is open for reading only.
+    # A reader's connection may write to the staging file; its queue file is open read-only.
     is_reader = bool(connection.execute("PRAGMA query_only").fetchone()[0])
     connection.execute("PRAGMA query_only = OFF")
     try:
@@ -110,7 +110,7 @@ class Staging:
     """The staged items of one manifest: the tables `staging.*` of one connection. See `staging_of`."""
 
     def __init__(self, connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> None:
-        """Take a connection whose staging file is empty."""
+        """Use a connection whose staging file is empty."""
         self.files: list[str] = []
         self.omitted = 0
         self._connection = connection
@@ -127,11 +127,11 @@ class Staging:
 
     @property
     def digest(self) -> str:
-        """A hash of all that was staged, images by their contents: equal where the very same would be enqueued."""
+        """A hash of everything staged, including the images' contents."""
         return self._digest.hexdigest()
 
     def fill(self, placed: Iterable[Placed]) -> list[Diagnostic]:
-        """Stage all items, and give the mistakes that were found in reading them."""
+        """Stage all items, and yield the errors found while reading them."""
         mistakes: list[Diagnostic] = []
         rows = self._reading(placed, mistakes)
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
@@ -141,39 +141,39 @@ class Staging:
         return mistakes
 
     def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
-        """Give a mistake for each item whose id an earlier one has, and forget those items."""
-        reason = "the id {!r} is taken already, at {}"
-        found = self._shared("duplicate_names", reason, "give each item of a job an id of its own", mistake_at)
+        """Yield an error for each item whose id is already used, and remove these items."""
+        reason = "the id {!r} is already used at {}"
+        found = self._shared("duplicate_names", reason, "use a different id for each item of a job", mistake_at)
         if found:
             self._connection.execute(query("forget_duplicates"))
         return found
 
     def collisions(self, mistake_at: MistakeAt) -> list[Diagnostic]:
-        """Give a mistake for each item whose files would have the name of another one's.
+        """Yield an error for each item whose files would have another item's name.
 
-        Only patterns whose fields are variables can collide; {item} or {index} in one prevents it.
+        Only patterns whose fields are variables can collide; {item} or {index} prevents it.
         """
         if not self._names_collide:
             return []
         self._connection.execute(query("index_placed_outputs"))
-        reason = "the output name {!r} is the one of the item at {}"
-        remedy = f"let `output.filename`, now {self._job.filename!r}, hold {{item}} or {{index}} as well"
+        reason = "the output name {!r} is already used by the item at {}"
+        remedy = f"let `output.filename`, now {self._job.filename!r}, contain {{item}} or {{index}}"
         return self._shared("duplicate_outputs", reason, remedy, mistake_at)
 
     @property
     def has_objections(self) -> bool:
-        """Whether the service's catalogue says anything against any item."""
+        """Whether the catalogue objects to any item."""
         return bool(self._objections)
 
     def object_to(self, seq: int) -> None:
-        """Count an item that is known among those that are to be sent otherwise than before."""
+        """Mark a known item as one that is sent differently than before."""
         self._connection.execute(query("object_to"), {"seq": seq})
 
     def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
-        """Give what the catalogue says against items that are still to be sent: mistakes, and warnings.
+        """Return the catalogue's objections to items that are still to be sent, as errors and warnings.
 
-        A mistake is what is clear, of items that are new or changed. What is in the queue already, and what is not
-        clear, is warned of: neither may keep a job from going on.
+        A clear objection to a new or changed item is an error. Uncertain objections and those to queued items are
+        warnings: they must not block a job.
         """
         if not self._objections:
             return [], []
@@ -193,7 +193,7 @@ class Staging:
         return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:
-        """Give a staged place as a person reads it."""
+        """Return a staged place for display."""
         return f"{self.files[file]}:{line}"
 
     def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Diagnostic]:
@@ -225,7 +225,7 @@ class Staging:
         self._connection.execute("COMMIT")
 
     def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
-        """Give the items with objections by their `seq`; those beyond the bound of what is shown are counted only."""
+        """Yield the items with objections by their `seq`; those beyond the display limit are only counted."""
         for placed in chunk:
             self._staged += 1
             for objection in placed.objections:
@@ -251,7 +251,7 @@ class Staging:
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
-        """Give the name of the item's first output; what it will be is not known yet, but for its kind."""
+        """Return the name of the item's first output; its extension is not known yet."""
         kind = "video" if spec.recipe.mode.makes_video else "image"
         pattern = spec.file_name or self._job.filename
         return render(pattern, job=self._job.name, item=spec.name, index=0, output=1, model=spec.recipe.model, ext=kind)
@@ -264,7 +264,7 @@ class Staging:
         return number
 
     def _key_of(self, recipe: Recipe) -> str:
-        """Give the recipe's key. Mostly it is the very object of the item before; equality would take 1 for true."""
+        """Return the recipe's key. Most items share the previous item's object; equality would confuse 1 and true."""
         if self._last_recipe is None or self._last_recipe[0] is not recipe:
             self._last_recipe = (recipe, recipe_key(recipe))
         return self._last_recipe[1]
@@ -300,7 +300,7 @@ class Staging:
         self._input_ids.update(zip(unknown, self._learn("input", rows), strict=True))
 
     def _learn(self, noun: str, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        """Give the ids of recipes or images, stored if they are new, and stage what they hold."""
+        """Return the ids of recipes or images, stored if new, and stage their content."""
         if not rows:
             return []
         find = query(f"find_{noun}")
@@ -316,6 +316,6 @@ class Staging:
 
 
 def _told(spec: ItemSpec, recipe: str) -> bytes:
-    """Give an item as bytes that no other item has; `repr` sets its parts apart."""
+    """Return an item as unambiguous bytes; `repr` separates its parts."""
     images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
     return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

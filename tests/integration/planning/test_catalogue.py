@@ -86,7 +86,7 @@ def test_a_catalogue_that_is_wrong_keeps_nobody_from_going_on(workspace: Workspa
     refused, taken = workspace.call(command, manifest), workspace.call(command, manifest, "--no-catalogue")
 
     assert (refused.exit, taken.exit) == (2, 0)
-    assert "--no-catalogue lets the service decide" in refused.err
+    assert "use --no-catalogue" in refused.err
     assert "catalogue" not in taken.err
 
 
