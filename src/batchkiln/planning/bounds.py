@@ -87,9 +87,9 @@ def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int
     """Return the lowest bound of one item's price; among equal bounds, one that the user set."""
     candidates = (
         (cap, "max_cost_credits", True),
-        (budget_left(manifest), "the rest of budget.credits", True),
+        (budget_left(manifest), "what is left of budget.credits", True),
         (manifest.spec.budget_credits_per_day, "budget.credits_per_day", True),
-        (limits.credits_per_day, "the account's daily credit limit", False),
+        (limits.credits_per_day, "what the account may spend in a day", False),
     )
     known = [(bound, what, is_wished) for bound, what, is_wished in candidates if bound is not None]
     return min(known, key=lambda entry: entry[0])
@@ -98,5 +98,5 @@ def _bound(manifest: ManifestPlan, cap: int | None, limits: Limits) -> tuple[int
 def _reason(profile: str, price_key: str, book: Quotes, accounts: tuple[str, ...]) -> str:
     if (profile, price_key) in book.lacking_uploads:
         return "its quote needs images, which are uploaded only during a run"
-    told = [each.reason for each in book.hindrances if each.profile == profile and each.account in accounts]
-    return told[0] if told else "no quote was requested"
+    reasons = [each.reason for each in book.hindrances if each.profile == profile and each.account in accounts]
+    return reasons[0] if reasons else "no quote was requested"

@@ -18,12 +18,14 @@ from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
 
 DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CONFLICT
 GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
-_TOLD_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
+_SHOWN_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
 _MOVING: Final = frozenset({ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING})
 
-_ASK: Final = "`batchkiln show --bundle support.zip {item}` collects what the service's support needs to find it. "
-_SAY: Final = (
+_ASK_SUPPORT: Final = (
+    "`batchkiln show --bundle support.zip {item}` collects what the service's support needs to find it. "
+)
+_RECORD_DECISION: Final = (
     "Then record what you found: `batchkiln resolve --as generation --generation-id ID {item}` downloads it, "
     "`batchkiln resolve --as not-created {item}` queues it again with a new idempotency key, and `batchkiln resolve "
     "--as failed {item}` gives it up"
@@ -51,26 +53,26 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
     Event.KEY_CONFLICT: HoldReason(
         "the service has said for an hour that it knows the idempotency key with another body (Service rule 4.3), so "
         "something may have been created",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     DAMAGED: HoldReason(
         "the stored request or its idempotency key no longer matches its checksum, so sending it again could pay twice",
-        "look for it in the account, and check the disk. " + _ASK + _SAY,
+        "look for it in the account, and check the disk. " + _ASK_SUPPORT + _RECORD_DECISION,
     ),
     Event.REFUSED_IN_DOUBT: HoldReason(
         "an earlier send got no reply, and later sends were refused for an hour; a refusal does not decide the first "
         "send, so something may have been created (Law 2)",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     Event.KEY_FORGOTTEN: HoldReason(
         "an earlier send got no reply, and the service has not answered for a day: it may have forgotten the "
         "idempotency key, and would create and charge the item again",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     Event.SET_ASIDE: HoldReason(
         "the service works but does not decide this request: no reply to its repeated sends named a generation or "
         "refused it",
-        "look for it in the account. " + _ASK + _SAY + _ASK_AGAIN,
+        "look for it in the account. " + _ASK_SUPPORT + _RECORD_DECISION + _ASK_AGAIN,
     ),
     Event.INPUT_LOST: HoldReason(
         "a local image is gone or has changed since it was accepted",
@@ -91,7 +93,7 @@ HOLDS: Final[Mapping[str, HoldReason]] = {
     ),
     Event.GENERATION_LOST: HoldReason(
         "the generation was paid, and the service no longer knows it",
-        "ask its support about the id. " + _ASK + _SAY,
+        "ask its support about the id. " + _ASK_SUPPORT + _RECORD_DECISION,
     ),
 }
 
@@ -134,7 +136,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
 """What a person can do about each reason to wait."""
 
 
-_OF_THE_RUN: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
+_RUN_REASONS: Final = frozenset({WaitReason.ENOUGH, WaitReason.NOTHING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,53 +153,53 @@ class Explanation:
         return tuple(_COMMAND.findall(self.next))
 
 
-def explain_item(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> Explanation:
+def explain_item(story: ItemDetail, summary: JobSummary, context: ItemContext) -> Explanation:
     """Return the explanation of one item."""
-    return Explanation(_story(story, summary, standing), charged(story), _next(story, summary, standing))
+    return Explanation(_story(story, summary, context), charged(story), _next(story, summary, context))
 
 
 # --- its state -------------------------------------------------------------------------------------------
 
 
-def _story(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
+def _story(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     last = story.attempts[-1] if story.attempts else None
     error = story.item.error
-    said = "" if error is None else f": {sanitize(error.code)}, {sanitize(error.message)}"
+    error_text = "" if error is None else f": {sanitize(error.code)}, {sanitize(error.message)}"
     match story.item.state:
         case ItemState.QUEUED:
-            return _queued(story, summary, standing, said)
+            return _queued(story, summary, context, error_text)
         case ItemState.HELD:
-            details = said if error is not None and error.code in _TOLD_IN_FULL else ""
+            details = error_text if error is not None and error.code in _SHOWN_IN_FULL else ""
             return f"it needs you, since {_held_since(story)}: {hold_of(story).why}{details}"
         case ItemState.REJECTED:
-            return f"it was rejected, and nothing was created{said}"
+            return f"it was rejected, and nothing was created{error_text}"
         case ItemState.CANCELED:
             return "a person canceled it before it was sent"
         case ItemState.FAILED:
-            return _failed(story, last, said)
+            return _failed(story, last, error_text)
         case _:
             assert last is not None, "an item in these states was sent"
-            return _sent(story, last, standing)
+            return _sent(story, last, context)
 
 
-def _failed(story: ItemDetail, last: AttemptDetail | None, said: str) -> str:
+def _failed(story: ItemDetail, last: AttemptDetail | None, error_text: str) -> str:
     if last is None or last.state is AttemptState.ABANDONED:
         return "a person gave it up while it was held"
     if last.state is AttemptState.CANCELED:
-        return f"the service canceled generation {last.generation_id}, and did not confirm a refund{said}"
+        return f"the service canceled generation {last.generation_id}, and did not confirm a refund{error_text}"
     times = plural(story.failures, "time")
-    return f"it failed {times} of {story.recipe.attempts} allowed, as the service verified{said}"
+    return f"it failed {times} of {story.recipe.attempts} allowed, as the service verified{error_text}"
 
 
-def _queued(story: ItemDetail, summary: JobSummary, standing: ItemContext, said: str) -> str:
-    before = f"it was sent before, and is queued again{said}" if story.attempts else "it has not been sent yet"
+def _queued(story: ItemDetail, summary: JobSummary, context: ItemContext, error_text: str) -> str:
+    before = f"it was sent before, and is queued again{error_text}" if story.attempts else "it has not been sent yet"
     if summary.is_paused:
         return f"{before}; its job is paused"
-    before += _not_had(story)
-    return f"{before}; {_waiting(standing)}" if _waiting(standing) else before
+    before += _not_supplied(story)
+    return f"{before}; {_waiting(context)}" if _waiting(context) else before
 
 
-def _not_had(story: ItemDetail) -> str:
+def _not_supplied(story: ItemDetail) -> str:
     """Describe what the service failed to supply at every try, such as a price; "" if it has supplied it since."""
     kinds = {"price_not_had": "its price", "upload_not_had": "the upload of its image"}
     last = next((event for event in reversed(story.events) if event.kind in {*kinds, "quoted"}), None)
@@ -206,9 +208,9 @@ def _not_had(story: ItemDetail) -> str:
     return f"; the service does not supply {kinds[last.kind]}: {sanitize(str(last.detail.get('reason', '')))}"
 
 
-def _sent(story: ItemDetail, last: AttemptDetail, standing: ItemContext) -> str:
+def _sent(story: ItemDetail, last: AttemptDetail, context: ItemContext) -> str:
     """Describe an item whose last attempt reached the service or may have."""
-    waiting = f"; {_waiting(standing)}" if _waiting(standing) else ""
+    waiting = f"; {_waiting(context)}" if _waiting(context) else ""
     here = plural(len(story.item.outputs), "file")
     match story.item.state:
         case ItemState.SUBMITTING:
@@ -218,7 +220,7 @@ def _sent(story: ItemDetail, last: AttemptDetail, standing: ItemContext) -> str:
             )
         case ItemState.ACTIVE:
             status = f", last reported as {sanitize(last.generation_status)}" if last.generation_status else ""
-            age_text = format_age(last.made_at, standing.now)
+            age_text = format_age(last.made_at, context.now)
             return f"generation {last.generation_id} has been with the service for {age_text}{status}{waiting}"
         case ItemState.DOWNLOADING:
             ends = format_minute(retention_ends_at(last.made_at))
@@ -231,15 +233,15 @@ def _sent(story: ItemDetail, last: AttemptDetail, standing: ItemContext) -> str:
             return f"generation {last.generation_id} was downloaded completely: {here}"
 
 
-def _waiting(standing: ItemContext) -> str:
+def _waiting(context: ItemContext) -> str:
     """Describe what the item waits for; "" if it is simply its turn."""
-    wait = standing.wait
-    if not standing.is_configured or wait is None:
+    wait = context.wait
+    if not context.is_configured or wait is None:
         return ""
     if wait.reason is WaitReason.NOW:
         return "" if wait.holder is None else f"{_holder(wait)} occupies the only slot of account {wait.account}"
     until = "" if wait.until is None else f" (until {format_minute(wait.until)})"
-    if wait.reason in _OF_THE_RUN:
+    if wait.reason in _RUN_REASONS:
         return f"the current run of account {wait.account} starts nothing new{until}"
     return f"it waits on account {wait.account} for {REASONS[wait.reason]}{until}"
 
@@ -296,9 +298,9 @@ def _cost(attempt: AttemptDetail) -> str:
 # --- what to do ------------------------------------------------------------------------------------------
 
 
-def _next(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
-    text = _remedy(story, summary, standing)
-    holder = standing.wait.holder if standing.wait else None
+def _next(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    text = _remedy(story, summary, context)
+    holder = context.wait.holder if context.wait else None
     return text.format(
         job=story.job,
         item=command_arguments(story.job, story.item.name),
@@ -308,12 +310,12 @@ def _next(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
     )
 
 
-def _remedy(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
+def _remedy(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
     state = story.item.state
     if state is ItemState.QUEUED and summary.is_paused:
         return "`batchkiln unpause {job}` resumes it, and first shows what that may cost"
     if state in _MOVING:
-        return _moving(story, summary, standing)
+        return _moving(story, summary, context)
     if state is ItemState.HELD:
         return hold_of(story).remedy
     if state is ItemState.FAILED and story.attempts and story.attempts[-1].state is AttemptState.CANCELED:
@@ -323,14 +325,14 @@ def _remedy(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> st
     return _ENDED[state]
 
 
-def _moving(story: ItemDetail, summary: JobSummary, standing: ItemContext) -> str:
-    if not standing.is_configured:
+def _moving(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
+    if not context.is_configured:
         place = f"its profile {sanitize(summary.profile)} is not in this configuration"
         return _escaped(place) + ": pass the right configuration with --config, then `batchkiln work`"
-    text = _BY_ITSELF if standing.wait is None else WAITS[standing.wait.reason]
-    if is_stuck(story, standing):
-        text = _STUCK[story.item.state] + _ASK.removesuffix(". ")
-    if not standing.is_driven:
+    text = _BY_ITSELF if context.wait is None else WAITS[context.wait.reason]
+    if is_stuck(story, context):
+        text = _STUCK[story.item.state] + _ASK_SUPPORT.removesuffix(". ")
+    if not context.is_driven:
         start = "no process is running this queue: `batchkiln work` continues it"
         return start if text == _BY_ITSELF else f"{start}. Then: {text}"
     return text if "`" in text else text + "; `batchkiln status {job}` shows its job's progress"
@@ -349,10 +351,10 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 }
 
 
-def is_stuck(story: ItemDetail, standing: ItemContext) -> bool:
+def is_stuck(story: ItemDetail, context: ItemContext) -> bool:
     """Return whether an unfinished item was sent so long ago that the service's support should be asked."""
     is_out = story.item.state in {ItemState.SUBMITTING, ItemState.ACTIVE}
-    return is_out and is_long_pending(story.attempts[-1].made_at, standing.now)
+    return is_out and is_long_pending(story.attempts[-1].made_at, context.now)
 
 
 def _escaped(text: str) -> str:

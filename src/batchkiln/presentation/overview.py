@@ -111,8 +111,8 @@ def estimated_ends(
 ) -> dict[str, datetime]:
     """Return when each job ends, by name; jobs on the same accounts are assumed to run one after the other."""
     ends: dict[str, datetime] = {}
-    for outlook in _outlooks(reader, config, times, accounts):
-        ends |= outlook.forecast.ends
+    for job_forecast in _forecasts(reader, config, times, accounts):
+        ends |= job_forecast.forecast.ends
     return ends
 
 
@@ -126,9 +126,9 @@ def coming_days(
 ) -> dict[str, list[CalendarDay]]:
     """Return the coming days by profile, `most` at most of each, from the same forecast as `estimated_ends`."""
     days: dict[str, dict[datetime, CalendarDay]] = {}
-    for outlook in _outlooks(reader, config, times, accounts):
-        found = days.setdefault(outlook.profile, {})
-        for day in outlook.forecast.days[:most]:
+    for job_forecast in _forecasts(reader, config, times, accounts):
+        found = days.setdefault(job_forecast.profile, {})
+        for day in job_forecast.forecast.days[:most]:
             other = found.get(day.starts_at, CalendarDay(day.starts_at, 0, 0, timedelta()))
             found[day.starts_at] = CalendarDay(
                 day.starts_at, other.items + day.items, other.credits + day.credits, other.busy + day.busy
@@ -136,7 +136,7 @@ def coming_days(
     return {name: [found[at] for at in sorted(found) if found[at].items] for name, found in days.items()}
 
 
-def _outlooks(
+def _forecasts(
     reader: Reader,
     config: Config,
     times: Mapping[str, datetime],

@@ -356,9 +356,9 @@ async def test_images_are_not_uploaded_for_a_plan(make_ground: GroundMaker) -> N
 @pytest.mark.parametrize(
     ("cap", "more", "bound", "bound_by", "most"),
     [
-        ("", "", 2000, "the account's daily credit limit", 4006),
+        ("", "", 2000, "what the account may spend in a day", 4006),
         ("max_cost_credits: 30, ", "", 30, "max_cost_credits", 66),
-        ("", "budget: {credits: 50}", 50, "the rest of budget.credits", 50),
+        ("", "budget: {credits: 50}", 50, "what is left of budget.credits", 50),
         ("", "budget: {credits_per_day: 40}", 40, "budget.credits_per_day", 86),
     ],
     ids=["account", "cap", "budget", "daily budget"],
@@ -381,7 +381,7 @@ async def test_what_has_no_price_is_told_with_the_tightest_bound(  # noqa: PLR09
     (group,) = document["jobs"][0]["unpriced_groups"]
     assert (group["model"], group["mode"], group["items"], group["images"]) == ("alpha-2.5", "image-to-video", 2, 1)
     assert (group["at_most_each"], group["bound_by"]) == (bound, bound_by)
-    assert "they are uploaded only when it runs" in group["reason"]
+    assert "uploaded only during a run" in group["reason"]
     assert (document["cost"]["credits"], document["cost"]["at_most"]) == (6, most)
     assert plan.is_bounded is bool(cap or more)
 

@@ -151,7 +151,7 @@ def test_an_unknown_job_is_told_with_what_is_near(queue: QueueFile) -> None:
     """The error names jobs like it, and the command that lists them."""
     queue.apply([])
 
-    with pytest.raises(InputError, match=r"no job 'brids'\n +did you mean 'birds'\? `batchkiln status`"):
+    with pytest.raises(InputError, match=r"no job 'brids'\n +did you mean 'birds'\? run `batchkiln status`"):
         pause(queue.connection, "brids", NOW)
 
 
