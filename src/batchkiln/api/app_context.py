@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
 _KEPT_MINUTES: Final = 5.0
-"""How many limit minutes the request log covers: more than a sliding minute plus one request's duration."""
+"""Number of limit minutes that the request log covers: more than a sliding minute plus one request's duration."""
 
 
 def kept_seconds(limits: Limits) -> float:

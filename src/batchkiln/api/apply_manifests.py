@@ -90,7 +90,7 @@ async def apply_manifests(
             log.warning(
                 "files_there_already",
                 job=entry.job.name,
-                reason=told_taken(entry.job, entry.taken),
+                reason=describe_taken_files(entry.job, entry.taken),
                 remedy=TAKEN_REMEDY,
             )
     return applied
@@ -105,7 +105,7 @@ async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: Catalogu
     return ReadManifest(manifest, profile, await catalogue_of(profile, account))
 
 
-def told_taken(job: JobSpec, taken: Sequence[str]) -> str:
+def describe_taken_files(job: JobSpec, taken: Sequence[str]) -> str:
     """Return a warning about files that already use the names of new items; another queue may have paid for them."""
     some = ", ".join(taken[:_TAKEN_SHOWN]) + (", …" if len(taken) > _TAKEN_SHOWN else "")
     return f"files with the names of new items already exist in {job.output_dir}: {some}"

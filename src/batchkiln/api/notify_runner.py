@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchkiln.notifications import Channel
 
 END_SECONDS: Final = 20.0
-"""How long the end of a run waits for its last notifications, in seconds of real time; the next run sends the rest."""
+"""Time that the end of a run waits for its last notifications, in seconds of real time; the next run sends the rest."""
 
 STOPPED_SECONDS: Final = 2.0
 """The same wait after a stop was requested; an unreachable receiver should not delay it."""

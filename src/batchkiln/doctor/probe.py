@@ -141,7 +141,7 @@ class Probe:
     async def _catalogue(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.models)
         if not isinstance(reply, CatalogRead):
-            return [self._troubled(CATALOGUE, reply)]
+            return [self._failed_step(CATALOGUE, reply)]
         self.models = reply.models
         if not reply.models:
             return [
@@ -162,7 +162,7 @@ class Probe:
     async def _balance(self) -> list[CheckResult]:
         reply = await self.counted.ask(RequestKind.READ, self.counted.client.balance)
         if not isinstance(reply, BalanceRead):
-            return [self._troubled(CREDITS, reply)]
+            return [self._failed_step(CREDITS, reply)]
         if reply.credits is None:
             return [self._misread(CREDITS, "no number in it is certainly the balance", ReplyField.BALANCE)]
         place = self._place(reply.credits, "balance", "credits")
@@ -179,12 +179,12 @@ class Probe:
             case NotFound():
                 return [self._understood(UNKNOWN, "the generation does not exist")]
             case RecordRead():
-                return [self._told(Level.WARN, UNKNOWN, "a generation, although none can exist")]
+                return [self._result(Level.WARN, UNKNOWN, "a generation, although none can exist")]
             case AccountBlocked() | Throttled() | EdgeBlocked():
-                return [self._troubled(UNKNOWN, reply)]
+                return [self._failed_step(UNKNOWN, reply)]
             case _:
                 lost = "not as a missing generation: an id that the service has lost would be polled repeatedly"
-                return [self._told(Level.WARN, UNKNOWN, lost)]
+                return [self._result(Level.WARN, UNKNOWN, lost)]
 
     async def _quote(self) -> list[CheckResult]:
         return await self._priced(QUOTE, text_recipes(self.models), ())
@@ -201,14 +201,14 @@ class Probe:
                 price = plural(reply.cost_credits, "credit")
                 return [self._understood(step, f"{price} for {described(recipe)}, {place}")]
             if not isinstance(reply, Refused):
-                return [self._troubled(step, reply, is_vital=True)]
+                return [self._failed_step(step, reply, is_vital=True)]
         if reply is None:
             return [warn(f"{CHECK}, {step.name}", "not sent: the catalogue has no model that accepts an image")]
         if urls and isinstance(reply, Refused) and self.elsewhere:
             return [self._wrongly_read(step, reply, ReplyField.ASSET_URL)]
         tried = " and ".join(described(recipe) for recipe in recipes[:_TRIES])
         words = f"a refusal of the request, of {tried}"
-        return [self._told(Level.WARN, step, words, "run `batchkiln plan` with your manifest to see its prices")]
+        return [self._result(Level.WARN, step, words, "run `batchkiln plan` with your manifest to see its prices")]
 
     async def quote(
         self, recipe: Recipe, urls: tuple[str, ...] = (), *, max_cost_credits: int | None = None
@@ -225,17 +225,17 @@ class Probe:
             ignored = "the quote ignores the maximum; the reply to a create above it remains unknown"
             return [self._understood(OVER, ignored)]
         if not isinstance(reply, Refused):
-            return [self._troubled(OVER, reply)]
+            return [self._failed_step(OVER, reply)]
         if reply.kind is RefusalKind.OVER_QUOTE:
             return [
                 self._understood(OVER, "the price is above the maximum: the item gets a new quote and is sent again")
             ]
-        finding = self._told(Level.WARN, OVER, "a refusal of the request itself", self._paste(self._meaning(reply)))
+        finding = self._result(Level.WARN, OVER, "a refusal of the request itself", self._paste(self._meaning(reply)))
         control = await self.quote(self.text, max_cost_credits=self.text_price)
         if isinstance(control, Quoted):
             return [finding]
         return [
-            self._told(
+            self._result(
                 Level.OK,
                 OVER,
                 "a quote does not accept max_cost_credits; according to the service's document, a create does",
@@ -286,8 +286,10 @@ class Probe:
     def _upload_failed(self, step: Step, reply: object) -> CheckResult:
         if isinstance(reply, Refused):
             words = f"a refusal ({reply.error.code}): items with images cannot run, items without images can"
-            return self._told(Level.WARN, step, words, "check in the service's description whether it supports uploads")
-        return self._troubled(step, reply, is_vital=isinstance(reply, NotUnderstood))
+            return self._result(
+                Level.WARN, step, words, "check in the service's description whether it supports uploads"
+            )
+        return self._failed_step(step, reply, is_vital=isinstance(reply, NotUnderstood))
 
     def _wrongly_read(self, step: Step, refused: Refused, name: ReplyField) -> CheckResult:
         """Report a refusal of a value from an earlier reply: it may have been read from the wrong field."""
@@ -296,10 +298,10 @@ class Probe:
             "field of that reply"
         )
         remedy = self._paste(remedy_line(name, None), self.elsewhere)
-        finding = self._told(Level.FAIL, step, words, remedy)
+        finding = self._result(Level.FAIL, step, words, remedy)
         return replace(finding, exit_status=ExitStatus.UNEXPECTED)
 
-    def _troubled(self, step: Step, reply: object, *, is_vital: bool = False) -> CheckResult:
+    def _failed_step(self, step: Step, reply: object, *, is_vital: bool = False) -> CheckResult:
         """Report a failed step; end the probe if the account is refused or the service asks for a pause."""
         assert isinstance(reply, TransientError), "every other reply was handled before"
         if isinstance(reply, AccountBlocked):
@@ -312,13 +314,13 @@ class Probe:
             is_asset = ReplyField.ASSET_ID in str(reply.remedy) or ReplyField.ASSET_URL in str(reply.remedy)
             others = self.counted.client.other_paths("", are_links=step is COMPLETION) if is_asset else ()
             words = f"not understood: it {reply.lacking}"
-            finding = self._told(Level.WARN, step, words, self._paste(reply.remedy, others))
+            finding = self._result(Level.WARN, step, words, self._paste(reply.remedy, others))
         else:
-            finding = self._told(Level.WARN, step, describe_error(reply))
+            finding = self._result(Level.WARN, step, describe_error(reply))
         return replace(finding, level=level, exit_status=ExitStatus.UNEXPECTED if is_vital else ExitStatus.OK)
 
     def _misread(self, step: Step, words: str, name: ReplyField) -> CheckResult:
-        return self._told(Level.WARN, step, f"not understood: {words}", self._paste(remedy_line(name, None)))
+        return self._result(Level.WARN, step, f"not understood: {words}", self._paste(remedy_line(name, None)))
 
     def _understood(self, step: Step, words: str) -> CheckResult:
         """Report a reply that was understood, with its changes since the last probe."""
@@ -327,9 +329,9 @@ class Probe:
         self.learned = self.learned.with_call(step.call, types)
         if changed:
             words = f"{words}\nchanged since the last probe: {'; '.join(changed)}"
-        return self._told(Level.WARN if changed else Level.OK, step, words)
+        return self._result(Level.WARN if changed else Level.OK, step, words)
 
-    def _told(self, level: Level, step: Step, words: str, remedy: str | None = None) -> CheckResult:
+    def _result(self, level: Level, step: Step, words: str, remedy: str | None = None) -> CheckResult:
         came = self.counted.client.describe_last()
         message = f"{step.call}\ndocumented: {step.documented}\ncame: {came}\nunderstood: {words}"
         return CheckResult(f"{CHECK}, {step.name}", level, message, remedy)

@@ -171,11 +171,11 @@ class Trial:
 
 
 def _question(recipe: Recipe, price: int) -> str:
-    credits_told = plural(price, "credit")
+    credits_text = plural(price, "credit")
     return (
-        f"Make one picture with {described(recipe)} for {credits_told}, in one create? The same request is then sent "
+        f"Make one picture with {described(recipe)} for {credits_text}, in one create? The same request is then sent "
         "once more, as a second create. According to the service's document the second create is not charged; a "
-        f"service that breaks this rule would charge {credits_told} again. Go on?"
+        f"service that breaks this rule would charge {credits_text} again. Go on?"
     )
 
 

@@ -38,10 +38,10 @@ class UnpricedGroup:
     @property
     def title(self) -> str:
         """The group's name for people."""
-        return title_of(self.model, self.mode, self.parameters, self.images)
+        return recipe_title(self.model, self.mode, self.parameters, self.images)
 
 
-def title_of(model: str, mode: Mode, parameters: Mapping[str, str | int | bool], images: int) -> str:
+def recipe_title(model: str, mode: Mode, parameters: Mapping[str, str | int | bool], images: int) -> str:
     """Return a title that names everything a price depends on."""
     words = {name: json.dumps(value).strip('"') for name, value in parameters.items()}
     parts = [f"{model} {mode}", *(f"{name} {word}" for name, word in words.items())]

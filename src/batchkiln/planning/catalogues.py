@@ -19,10 +19,10 @@ from batchkiln.store import Store
 if TYPE_CHECKING:
     from batchkiln.planning.quotes import Note
 
-PATIENCE_SECONDS: Final = 10.0
+MAX_WAIT_SECONDS: Final = 10.0
 """Maximum wait for a read within the request limits, in seconds of service time; enqueueing should not take long."""
 
-MOST_SECONDS: Final = 15.0
+MAX_REPLY_SECONDS: Final = 15.0
 """Maximum wait for the reply, in seconds of real time."""
 
 
@@ -56,7 +56,7 @@ class Catalogues:
         self._is_alone = is_alone
         self._read: dict[str, Catalogue | None] = {}
         self._lacking: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def of(self, profile: Profile, account: str) -> Catalogue | None:
         """Return the catalogue of a profile, read through `account`; None if it is not available."""
@@ -90,17 +90,17 @@ class Catalogues:
         manner = QuoteOptions(self._setting.surroundings, note=self._note, is_alone=self._is_alone)
         try:
             async with open_quote_session(profile, account, known, manner) as desk:
-                if reason := await desk.place(patience_seconds=PATIENCE_SECONDS):
+                if reason := await desk.place(patience_seconds=MAX_WAIT_SECONDS):
                     return reason
                 self.asked.add((profile.name, account))
                 with desk.sending():
-                    async with asyncio.timeout(MOST_SECONDS):
+                    async with asyncio.timeout(MAX_REPLY_SECONDS):
                         reply = await desk.client.models()
         except InputError as error:
             self.exit_status = error.exit_status
             return str(error)
         except TimeoutError:
-            return f"the service did not answer in {MOST_SECONDS:.0f} s"
+            return f"the service did not answer in {MAX_REPLY_SECONDS:.0f} s"
         if isinstance(reply, CatalogRead):
             return Catalogue(profile.name, {entry.id: entry for entry in reply.models})
         if isinstance(reply, AccountBlocked):
@@ -119,7 +119,7 @@ class Catalogues:
                 "service checks them"
             )
             for name, reason in self._lacking.items()
-            if name not in self._told
+            if name not in self._reported
         ]
-        self._told.update(self._lacking)
+        self._reported.update(self._lacking)
         return found

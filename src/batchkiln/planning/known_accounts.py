@@ -16,10 +16,10 @@ def known_accounts(reader: Reader, setting: AppContext) -> dict[tuple[str, str],
     now = setting.surroundings.wall()
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
     summaries = [account for account in reader.accounts.summaries() if account.profile in profiles]
-    return known_of(reader, summaries, profiles, times)
+    return account_states(reader, summaries, profiles, times)
 
 
-def known_of(
+def account_states(
     reader: Reader,
     accounts: Iterable[AccountSummary],
     profiles: Mapping[str, Profile],

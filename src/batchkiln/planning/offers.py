@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.job import Recipe
-from batchkiln.planning.bounds import title_of
+from batchkiln.planning.bounds import recipe_title
 from batchkiln.planning.plan import Plan
 from batchkiln.planning.quotes import Quotes
 from batchkiln.store import JobRecipe, PriceQuestion, Reader
@@ -28,7 +28,7 @@ class Price:
     @property
     def title(self) -> str:
         """The recipe's name for people."""
-        return title_of(self.recipe.model, self.recipe.mode, dict(self.recipe.parameters), self.recipe.inputs_count)
+        return recipe_title(self.recipe.model, self.recipe.mode, dict(self.recipe.parameters), self.recipe.inputs_count)
 
 
 def planned_prices(plan: Plan) -> Iterator[Price]:
@@ -40,7 +40,7 @@ def planned_prices(plan: Plan) -> Iterator[Price]:
             if recipe is None or not entry.count:
                 continue
             refused = plan.book.refused.get((job.manifest.profile, entry.price_key))
-            title = title_of(recipe.model, recipe.mode, dict(recipe.parameters), recipe.inputs_count)
+            title = recipe_title(recipe.model, recipe.mode, dict(recipe.parameters), recipe.inputs_count)
             reason = reasons.get(title) if refused is None else f"refused: {refused.code}: {refused.message}"
             yield Price(job.manifest.spec.name, recipe, entry.count, entry.cost_credits, reason)
 
@@ -64,13 +64,13 @@ class QueuedJob:
 
     def prices(self, book: Quotes) -> Iterator[Price]:
         """Yield the prices of all recipes, including those in `book`."""
-        hindered = next((each.reason for each in book.hindrances), "it was not asked")
+        hindered = next((each.reason for each in book.hindrances), "no quote was requested")
         for each in self.recipes:
             place = (self.profile, each.price_key)
             cost = book.prices.get(place) if each.cost_credits is None else each.cost_credits
             reason = None if cost is not None else hindered
             if cost is None and place in book.lacking_uploads:
-                reason = "a quote needs its images, and they are uploaded only when it runs"
+                reason = "its quote needs images, which are uploaded only during a run"
             if cost is None and place in book.refused:
                 reason = f"refused: {book.refused[place].code}: {book.refused[place].message}"
             yield Price(self.name, each.recipe, each.items, cost, reason)

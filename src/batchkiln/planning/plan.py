@@ -18,7 +18,7 @@ from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.planning.bounds import UnpricedGroup, budget_left, unpriced_groups
 from batchkiln.planning.catalogues import Catalogues
-from batchkiln.planning.known_accounts import known_of
+from batchkiln.planning.known_accounts import account_states
 from batchkiln.planning.quotes import AccountState, QuoteOptions, Quotes, ask_quotes
 from batchkiln.presentation.forecasts import JobForecast, job_forecasts, usage_today
 from batchkiln.store import (
@@ -84,7 +84,7 @@ class JobPlan:
 
     @property
     def unpriced_items(self) -> int:
-        """How many items have no price yet."""
+        """Number of items without a price."""
         return sum(group.items for group in self.unpriced)
 
     @property
@@ -95,7 +95,7 @@ class JobPlan:
 
     @property
     def to_send(self) -> int:
-        """How many items would be queued."""
+        """Number of items to queue."""
         return sum(entry.count for entry in self.manifest.counts if entry.state is ItemState.QUEUED)
 
 
@@ -133,7 +133,7 @@ class Plan:
 
     @property
     def unpriced(self) -> int:
-        """How many items have no price yet."""
+        """Number of items without a price."""
         return sum(cost.unpriced for cost in self.costs)
 
     @property
@@ -221,7 +221,7 @@ def _survey(reader: Reader, setting: AppContext, read: Mapping[str, ReadManifest
         manifests=tuple(manifests),
         times=times,
         accounts=accounts,
-        known=known_of(reader, accounts, profiles, times),
+        known=account_states(reader, accounts, profiles, times),
         other_loads=tuple(queued for queued in loads if queued.load.name not in named),
         digests=digests,
     )

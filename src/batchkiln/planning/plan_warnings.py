@@ -6,7 +6,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from batchkiln.api.apply_manifests import TAKEN_REMEDY, told_taken
+from batchkiln.api.apply_manifests import TAKEN_REMEDY, describe_taken_files
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.forecast import Unpayable
@@ -62,9 +62,11 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
             "new ids to generate both versions, or pass --on-change keep",
         )
     for warning in report.warnings:
-        yield PlanWarning("catalogue", name, told_in_a_line(warning))
+        yield PlanWarning("catalogue", name, one_line_diagnostic(warning))
     if taken := taken_names(Path(job.manifest.spec.output_dir), job.manifest.new_names):
-        yield PlanWarning("files_there_already", name, f"{told_taken(job.manifest.spec, taken)}; {TAKEN_REMEDY}")
+        yield PlanWarning(
+            "files_there_already", name, f"{describe_taken_files(job.manifest.spec, taken)}; {TAKEN_REMEDY}"
+        )
     for unpayable in job.unpayable:
         yield _never(unpayable)
     for refused in job.refused:
@@ -97,7 +99,7 @@ def _of_job(job: JobPlan, plan: Plan) -> Iterator[PlanWarning]:
         yield PlanWarning("paused", name, f"it is paused and starts nothing: `batchkiln unpause {name}` resumes it")
 
 
-def told_in_a_line(warning: Diagnostic) -> str:
+def one_line_diagnostic(warning: Diagnostic) -> str:
     """Return the catalogue's objection to an item in one line, with its place."""
     place = ":".join(str(part) for part in (warning.file, warning.line, warning.column) if part is not None)
     return f"{place}: {warning.reason}" + (f" ({warning.remedy})" if warning.remedy else "")

@@ -36,7 +36,7 @@ class RequestLog:
 
 
 @asynccontextmanager
-async def noting_beside(setting: AppContext) -> AsyncIterator["Note"]:
+async def shared_request_log(setting: AppContext) -> AsyncIterator["Note"]:
     """Yield a callback that records requests in an existing queue while another process may be running it.
 
     Each record is one short write, and takes no lock but SQLite's own. The first request opens the queue. If it cannot

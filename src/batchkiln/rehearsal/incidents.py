@@ -115,39 +115,39 @@ def endpoint_of(path: str) -> str:
     return _POLL if path.startswith("/generations/") else ENDPOINTS.get(path, path)
 
 
-def tell(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> IncidentLog:
+def read_incidents(log: Iterable[LoggedRequest], lost: Iterable[LostRequest]) -> IncidentLog:
     """Return the incidents in the request log and the lost requests; both must be in order of time."""
-    tale = IncidentLog()
+    incident_log = IncidentLog()
     waiting: dict[str, deque[tuple[str, str | None]]] = {}
     cut = deque(lost)
     for seen in log:
         while cut and cut[0].at_ms <= seen.at_ms:
-            _lose(tale, waiting, cut.popleft())
+            _lose(incident_log, waiting, cut.popleft())
         endpoint = endpoint_of(seen.path)
         for fault in seen.faults:
             if fault in OF_GENERATIONS and seen.generation_id is not None:
-                tale.generations.append((fault, seen.generation_id))
-        trouble = _trouble(seen)
+                incident_log.generations.append((fault, seen.generation_id))
+        trouble = _failure_of(seen)
         if trouble is not None:
             waiting.setdefault(endpoint, deque()).append((trouble, seen.key_sha256))
         elif endpoint in waiting:
-            _end(tale, waiting, endpoint, seen)
+            _end(incident_log, waiting, endpoint, seen)
     for left in cut:
-        _lose(tale, waiting, left)
+        _lose(incident_log, waiting, left)
     for endpoint, troubles in waiting.items():
-        tale.endings.update((kind, endpoint, NEVER) for kind, _ in troubles)
-    return tale
+        incident_log.endings.update((kind, endpoint, NEVER) for kind, _ in troubles)
+    return incident_log
 
 
-def _lose(tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
+def _lose(incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], request: LostRequest) -> None:
     endpoint = endpoint_of(request.path)
     if endpoint in _STORAGE.values():  # the service does not log these
-        tale.stored[f"connection_{request.kind}", endpoint] += 1
+        incident_log.stored[f"connection_{request.kind}", endpoint] += 1
     else:
         waiting.setdefault(endpoint, deque()).append((f"connection_{request.kind}", request.key_sha256))
 
 
-def _trouble(seen: LoggedRequest) -> str | None:
+def _failure_of(seen: LoggedRequest) -> str | None:
     """Return why a request failed; None if it succeeded."""
     faults = [fault for fault in seen.faults if fault not in OF_GENERATIONS]
     if faults:
@@ -156,13 +156,13 @@ def _trouble(seen: LoggedRequest) -> str | None:
 
 
 def _end(
-    tale: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
+    incident_log: IncidentLog, waiting: dict[str, deque[tuple[str, str | None]]], endpoint: str, seen: LoggedRequest
 ) -> None:
     """Mark the incidents resolved that this successful request ends."""
     still: deque[tuple[str, str | None]] = deque()
     for kind, key in waiting.pop(endpoint):
         if key in {None, seen.key_sha256} or seen.key_sha256 is None:
-            tale.endings[kind, endpoint, _ending(kind, endpoint, seen)] += 1
+            incident_log.endings[kind, endpoint, _ending(kind, endpoint, seen)] += 1
         else:
             still.append((kind, key))
     if still:

@@ -28,7 +28,7 @@ from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.outputs import RealFiles
 from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rules
-from batchkiln.rehearsal.incidents import Incident, lost_requests, tell
+from batchkiln.rehearsal.incidents import Incident, lost_requests, read_incidents
 from batchkiln.rehearsal.network import MemoryNetwork
 from batchkiln.rehearsal.nodes import as_node
 from batchkiln.rehearsal.virtual_loop import VirtualLoop
@@ -71,7 +71,7 @@ class RehearsalResult:
 
     @property
     def charged_twice(self) -> int:
-        """How many more generations than items were charged, according to the service."""
+        """Number of charged generations beyond one for each item, according to the service."""
         kept = sum(
             account.succeeded_generations + account.canceled_generations + account.active_generations
             for account in self.report.accounts
@@ -80,7 +80,7 @@ class RehearsalResult:
 
     @property
     def charged_credits(self) -> int:
-        """How many credits the service charged."""
+        """Number of credits the service charged."""
         return sum(account.charged_credits + account.reserved_credits for account in self.report.accounts)
 
     @property
@@ -130,23 +130,23 @@ class UnsyncedFileSystem(RealFiles):
         """Do nothing."""
 
 
-def rehearse(setting: AppContext, wish: RehearsalOptions) -> RehearsalResult:
+def rehearse(setting: AppContext, options: RehearsalOptions) -> RehearsalResult:
     """Run manifests to their end, in virtual time and in a temporary folder.
 
     Raises `InputError` for errors in them. A first SIGINT stops the rehearsal between two steps, where no transaction
     is open, and closes everything before `KeyboardInterrupt` is raised. A second SIGINT raises it at once.
     """
-    cuts = ConnectionCuts(wish.level, wish.seed, sender=PROGRAM)
+    cuts = ConnectionCuts(options.level, options.seed, sender=PROGRAM)
     network = MemoryNetwork(cuts)
     network.on_bytes.append(cuts.see)
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(network)) as runner:
-        return runner.run(_played(setting, wish, cuts))
+        return runner.run(_played(setting, options, cuts))
 
 
-async def _played(setting: AppContext, wish: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
+async def _played(setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> RehearsalResult:
     """Run the rehearsal in a temporary folder that a signal cannot leave behind."""
     with tempfile.TemporaryDirectory(prefix="batchkiln-rehearsal-") as folder:
-        return await _Stage(Path(folder), setting, wish, cuts).play()
+        return await _Stage(Path(folder), setting, options, cuts).play()
 
 
 @contextmanager
@@ -164,9 +164,9 @@ def _raising_signals() -> Iterator[None]:
 class _Stage:
     """One rehearsal in its folder, which contains `queue.db`, `out/` and `service/`."""
 
-    def __init__(self, folder: Path, setting: AppContext, wish: RehearsalOptions, cuts: ConnectionCuts) -> None:
+    def __init__(self, folder: Path, setting: AppContext, options: RehearsalOptions, cuts: ConnectionCuts) -> None:
         self._folder = folder
-        self._wish = wish
+        self._options = options
         self._cuts = cuts
         self._books = folder / "service"
         self._setting = replace(
@@ -179,7 +179,7 @@ class _Stage:
                 connector=lambda: aiohttp.UnixConnector(ADDRESS),
                 files=UnsyncedFileSystem,
                 suspended=None,
-                seed=wish.seed,
+                seed=options.seed,
             ),
         )
 
@@ -188,11 +188,11 @@ class _Stage:
         with as_node(PROGRAM):
             store = await Store.open_inline(self._setting.queue)
             try:
-                uid = Random(f"queue {self._wish.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
+                uid = Random(f"queue {self._options.seed}").randbytes(16).hex()  # noqa: S311  guards nothing
                 await store.write(lambda writer: writer.name_queue(uid))
                 with _raising_signals():
                     applied = await apply_manifests(
-                        store, self._setting, self._wish.manifests, options=ApplyOptions(), stdin=self._wish.stdin
+                        store, self._setting, self._options.manifests, options=ApplyOptions(), stdin=self._options.stdin
                     )
                 profile = self._profile_of(applied)
                 async with self._serving(profile) as service:
@@ -217,7 +217,7 @@ class _Stage:
 
     async def _tell_progress(self, driver: Engine, control: RunState) -> None:
         while True:
-            self._wish.on_progress(self._wall(), (await driver.outstanding(control.scope)).total)
+            self._options.on_progress(self._wall(), (await driver.outstanding(control.scope)).total)
             await asyncio.sleep(PROGRESS_SECONDS)  # noqa: TID251  virtual time
 
     @asynccontextmanager
@@ -226,15 +226,15 @@ class _Stage:
             state_dir=self._books,
             host=ADDRESS,
             tiny_media=True,
-            seed=self._wish.seed,
+            seed=self._options.seed,
             day_seconds=profile.day.seconds,
             day_start=profile.day.start,
             limits=service_limits(profile.limits),
             accounts=tuple(AccountConfig(name=name, credits=CREDITS) for name in profile.account_names),
-            faults=fault_rules(self._wish.level),
+            faults=fault_rules(self._options.level),
         )
         with as_node("service"):
-            service = LocalService(config, VirtualServiceClock(self._wish.starts_at), is_inline=True)
+            service = LocalService(config, VirtualServiceClock(self._options.starts_at), is_inline=True)
             await service.__aenter__()
         try:
             yield service
@@ -245,20 +245,20 @@ class _Stage:
     def _outcome(
         self, reader: Reader, profile: Profile, applied: Sequence[Applied], report: Report, ends_at: datetime
     ) -> RehearsalResult:
-        lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._wish.starts_at))
-        tale = tell(logged_requests(self._books), lost)
-        tale.add_generations(reader.generations.item_states(tale.struck_generations))
+        lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._options.starts_at))
+        incident_log = read_incidents(logged_requests(self._books), lost)
+        incident_log.add_generations(reader.generations.item_states(incident_log.struck_generations))
         summaries = [reader.jobs.summary(entry.job.name) for entry in applied]
         jobs = tuple(summary for summary in summaries if summary is not None)
-        tale.add_stored(report.faults, jobs)
+        incident_log.add_stored(report.faults, jobs)
         return RehearsalResult(
             profile=profile,
-            starts_at=self._wish.starts_at,
+            starts_at=self._options.starts_at,
             ends_at=ends_at,
             jobs=jobs,
             paid=reader.generations.paid(),
             report=report,
-            troubles=tuple(tale.troubles()),
+            troubles=tuple(incident_log.troubles()),
         )
 
     def _profile_of(self, applied: Sequence[Applied]) -> Profile:
@@ -271,7 +271,7 @@ class _Stage:
         return self._setting.config.profiles[names[0]]
 
     def _wall(self) -> datetime:
-        return self._wish.starts_at + timedelta(seconds=asyncio.get_running_loop().time())
+        return self._options.starts_at + timedelta(seconds=asyncio.get_running_loop().time())
 
 
 def _staged(config: Config, books: Path) -> Config:

@@ -32,7 +32,7 @@ JOINED_AT_MOST: Final = 8
 """Maximum number of waiting writes that are committed together with an earlier one, which waits for all of them."""
 
 BUSY_SECONDS: Final = 60.0
-"""How long a write waits for another process's transaction; an enqueue commits in much shorter chunks."""
+"""Time that a write waits for another process's transaction; an enqueue commits in much shorter chunks."""
 
 SQLITE_VERSION: Final = sqlite3.sqlite_version_info
 OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables

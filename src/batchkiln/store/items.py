@@ -131,7 +131,7 @@ class RequestRecord:
 
 
 LOOKED_AT: Final = 4000
-"""How many items a page of a filtered list reads; it takes some milliseconds."""
+"""Number of items that a page of a filtered list reads; it takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class OutputFile:
 
 
 NAMES_AT_MOST: Final = 10_000
-"""How many names of new items are returned; files of an earlier queue start with a job's first items."""
+"""Maximum number of names of new items to return; files of an earlier queue start with a job's first items."""
 
 
 class Items:

@@ -240,7 +240,7 @@ class Jobs:
         )
 
     def item_count(self, job_name: str) -> int:
-        """Return how many items a job has. Raise `InputError` for an unknown job."""
+        """Return how many items a job has. Raises `InputError` for an unknown job."""
         self.id_of(job_name)
         return int(self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()["items"])
 

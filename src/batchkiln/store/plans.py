@@ -26,7 +26,7 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 CHANGES_SHOWN: Final = 20
-"""How many items of each kind of change are named; the others are only counted."""
+"""Number of named items for each kind of change; the others are only counted."""
 
 
 class ChangeKind(StrEnum):

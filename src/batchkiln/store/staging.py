@@ -22,7 +22,7 @@ from batchkiln.store.sql import query
 
 ROWS_AT_ONCE: Final = 2_000
 MISTAKES_SHOWN: Final = 100
-"""How many errors of one kind are shown; the others are counted."""
+"""Maximum number of errors of one kind to show; the others are counted."""
 
 OBJECTIONS_KEPT: Final = 1_000
 _MORE_CLEAR: Final = -1  # stands for the number of an objection that is not kept
@@ -218,7 +218,7 @@ class Staging:
         self._learn_inputs({file for placed in chunk for file in placed.spec.inputs})
         rows = [self._row(placed, key) for placed, key in zip(chunk, recipe_keys, strict=True)]
         for placed, key in zip(chunk, recipe_keys, strict=True):
-            self._digest.update(_told(placed.spec, key))
+            self._digest.update(_as_bytes(placed.spec, key))
         self._connection.execute("BEGIN")
         self._connection.executemany(query("stage_item"), rows)
         self._connection.executemany(query("stage_objection"), list(self._objection_rows(chunk)))
@@ -315,7 +315,7 @@ class Staging:
         return ids
 
 
-def _told(spec: ItemSpec, recipe: str) -> bytes:
+def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
     """Return an item as unambiguous bytes; `repr` separates its parts."""
     images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
     return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchkiln.tracing.span_writer import Writer
 
 END_SECONDS: Final = 3.0
-"""How long the end of a run waits for the last spans, in seconds of real time; later spans are lost."""
+"""Time that the end of a run waits for the last spans, in seconds of real time; later spans are lost."""
 
 log = structlog.get_logger()
 

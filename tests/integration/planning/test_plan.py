@@ -22,7 +22,7 @@ from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.plan_warnings import cautions
 from batchkiln.planning.quotes import QuoteOptions, QuoteSession
-from batchkiln.planning.request_log import noting_beside
+from batchkiln.planning.request_log import shared_request_log
 from batchkiln.presentation.overview import read_overview
 from batchkiln.store import Store
 from batchkiln.store.apply import ApplyOptions
@@ -206,7 +206,7 @@ async def test_reads_are_noted_in_the_queue_also_while_it_is_driven(make_ground:
     await lock.acquire(driver, command="run", now=machine_now())
     items = await driver.read(_all_of, "item")
 
-    async with noting_beside(ground.setting) as note:
+    async with shared_request_log(ground.setting) as note:
         plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
 
     noted = await driver.read(logged_requests, "studio", 60)
@@ -231,7 +231,7 @@ async def test_a_queue_that_cannot_be_written_is_planned_for_as_well(
         raise QueueBusy("attempt to write a readonly database")
 
     monkeypatch.setattr(Database, "open_for_writing", refuse)
-    async with noting_beside(ground.setting) as note:
+    async with shared_request_log(ground.setting) as note:
         plan = await planned(ground.setting, manifest, manner=QuoteOptions(note=note))
 
     assert plan.unpriced == 0
