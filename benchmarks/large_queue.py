@@ -25,12 +25,13 @@ from pathlib import Path
 
 from figure import Figure, below
 
+from batchkiln.core.account_view import account_view
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import ItemSpec, JobSpec, Mode, Order, Recipe
-from batchkiln.core.planner import AccountView, choose_action
+from batchkiln.core.planner import choose_action
 from batchkiln.core.queue_types import Scope, Viewpoint
-from batchkiln.core.rate_limits import CurrentDay, DayUsage, Limits, ServiceDay, SlidingWindow, day_starts
+from batchkiln.core.rate_limits import Limits, RateLimits, ServiceDay, day_starts
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.database import Database
@@ -129,18 +130,12 @@ async def fill(folder: Path, count: int) -> float:
     viewpoint = Viewpoint(account_id=account_id, profile="far", account="main", is_first=True, scope=Scope())
     now = ClockReading(monotonic=0.0, instant=NOW, latest=NOW)
     limits = Limits()
-    view = AccountView(
-        limits=limits,
-        creates=SlidingWindow(limit=10, span_seconds=60),
-        reads=SlidingWindow(limit=60, span_seconds=60),
-        machine=SlidingWindow(limit=120, span_seconds=60),
-        today=CurrentDay(DayUsage(), 86_400.0),
-    )
+    rates = RateLimits.of(limits, ServiceDay())
     times = []
     for _ in range(200):
         began = time.perf_counter()
         snapshot = await store.snapshot(viewpoint, day_starts(ServiceDay(), now))
-        choose_action(snapshot.queue, view, now)
+        choose_action(snapshot.queue, account_view(snapshot, rates, now), now)
         times.append(time.perf_counter() - began)
     await database.close()
     return statistics.median(times)

@@ -14,7 +14,7 @@ from batchkiln.core import states
 from batchkiln.core.states import FINAL_STATES, TRANSITIONS, WORKING_STATES, Event, ItemState
 
 PAGE: Final = Path(__file__).with_name("states.md")
-_STATE_LINE: Final = re.compile(r'^ +([A-Z]+) = "[a-z]+"(?:  # (.+))?$', re.MULTILINE)
+_STATE_LINE: Final = re.compile(r'^ +([A-Z]+) = "[a-z]+"\n +"""(.+)"""$', re.MULTILINE)
 _MOVE_LINE: Final = re.compile(r"^ +\([\w.]+, +Event\.([A-Z_]+)\): +[\w.]+,(?: +# (.+))?$", re.MULTILINE)
 
 Move = tuple[ItemState, Event, ItemState]

@@ -19,7 +19,7 @@ from batchkiln.manifest.diagnostics import Diagnostics, InvalidValue, open_bytes
 from batchkiln.manifest.images import Images
 from batchkiln.manifest.sources import Rows, SourceUnreadable, source_for
 from batchkiln.manifest.templates import TemplateFailed, compile_condition, compile_template
-from batchkiln.outputs import RealFiles
+from batchkiln.outputs import FileSystem
 from batchkiln.outputs.paths import place_inside
 from batchkiln.store.apply import ApplyOptions, apply_manifest
 from batchkiln.store.database import prepare_for_writing
@@ -143,7 +143,7 @@ def check_names(job: JobSpec, specs: list[ItemSpec], *, are_queued: bool) -> Non
 
     Those that went into the queue have first files that no two of them share.
     """
-    root, files, seen = Path(job.output_dir), RealFiles(), dict[str, str]()
+    root, files, seen = Path(job.output_dir), FileSystem(), dict[str, str]()
     real_root = files.real_path(root)
     for index, spec in enumerate(specs):
         names = [

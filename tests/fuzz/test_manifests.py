@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
-from batchkiln.outputs import RealFiles
+from batchkiln.outputs import FileSystem
 from batchkiln.outputs.paths import place_inside
 from fuzz import invariants
 from fuzz import manifest_strategies as strategies
@@ -103,7 +103,7 @@ def test_a_link_in_the_output_folder_leads_nowhere(tmp_path: Path) -> None:
     assert not isinstance(found, InputError)
 
     with pytest.raises(OutputDirNotWritable, match="symbolic link"):
-        place_inside(RealFiles(), Path(found[0].output_dir), "t/a.png")
+        place_inside(FileSystem(), Path(found[0].output_dir), "t/a.png")
 
 
 def ground_manifest() -> bytes:

@@ -26,6 +26,7 @@ from .wire_checks import MEDIA
 LATE_MS: Final = 1_000  # between the delivery of bytes and the service's note of their request
 UPSET_MS: Final = MINUTE_MS + LATE_MS  # for how long a late request can be in the way of others
 TOO_MANY_REQUESTS: Final = 429
+RETENTION_MS: Final = 14 * DAY_MS
 
 
 class Made(NamedTuple):
@@ -76,6 +77,12 @@ class Aftermath:
                 " JOIN recipe ON recipe.id = item.recipe_id"
             ).fetchall()
             self._attempts = connection.execute("SELECT * FROM attempt WHERE generation_id IS NOT NULL").fetchall()
+            self._decisions = connection.execute(
+                "SELECT item.prompt, hold.at AS asked_at, min(event.at) AS decided_at FROM event AS hold"
+                " JOIN event ON event.item_id = hold.item_id AND event.id > hold.id AND event.kind = 'replay_resumed'"
+                " JOIN item ON item.id = hold.item_id"
+                " WHERE hold.kind = 'key_forgotten' AND item.state = 'expired' GROUP BY hold.id"
+            ).fetchall()
             self._saved = connection.execute(
                 "SELECT output.item_id, output.path, output.sha256, attempt.generation_id, item.name AS item,"
                 " job.name AS job FROM output JOIN attempt ON attempt.id = output.attempt_id"
@@ -140,17 +147,36 @@ class Aftermath:
         """
         failures = Counter(made.prompt for made in self._made if made.outcome == "failed")
         canceled = {made.prompt for made in self._made if made.outcome == "canceled"}
+        late = self._decided_too_late()
         for row in self._items:
             is_excused = self._revoked_key is not None and row["state"] in {"failed", "held"}
+            is_excused |= row["prompt"] in late and row["state"] == "expired"
             has_failed = row["prompt"] in canceled or failures[row["prompt"]] >= row["tries_allowed"]
             is_right = row["state"] == "failed" if has_failed else row["state"] == "done"
             if not is_right and not is_excused:
                 yield f"item {row['name']} is {row['state']}, not as it should be: {row['error_code']}"
 
+    def _decided_too_late(self) -> set[str]:
+        """Return the prompts that were handed to a person in time, who decided only after the service's retention.
+
+        The program was away for almost the whole retention, and its key may have been forgotten (Service rule 4.2).
+        """
+        ends_at = {made.prompt: made.created_at_ms + RETENTION_MS for made in self._made}
+        return {
+            row["prompt"]
+            for row in self._decisions
+            if row["asked_at"] < ends_at.get(row["prompt"], 0) <= row["decided_at"]
+        }
+
     def _undelivered(self) -> Iterator[str]:
         """Law 3: for all that was paid and made, the file is here."""
         here = {(row["generation_id"], row["sha256"]) for row in self._saved}
-        mine = {made.id for made in self._made if made.outcome == "success" and made.key_sha256 != self._revoked_key}
+        late = self._decided_too_late()
+        mine = {
+            made.id
+            for made in self._made
+            if made.outcome == "success" and made.key_sha256 != self._revoked_key and made.prompt not in late
+        }
         for generation_id, sha256 in self._made_files - here:
             if generation_id in mine:
                 yield f"a file of generation {generation_id} was paid for, and is not here: {sha256}"

@@ -9,7 +9,7 @@ only thought. What dies with it makes no difference, so that dying there is dyin
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from batchkiln.outputs import RealFiles
+from batchkiln.outputs import FileSystem
 from batchkiln.rehearsal.nodes import node_of
 
 from .disk_faults import Trouble, error_of
@@ -106,7 +106,7 @@ class Points:
             self._die(name)
 
 
-class PointedFiles(RealFiles):
+class PointedFiles(FileSystem):
     """The real file system, with a point before and after each thing that changes the disk."""
 
     def __init__(self, points: Points) -> None:

@@ -39,7 +39,7 @@ _RUN_IN_TRANSACTION: Final = """        result = work(connection, *args, **kwarg
 _SEND_FIRST: Final = """        for late in _LATE.pop(id(connection), []):
             late[0](connection, *late[1], **late[2])
         result = work(connection, *args, **kwargs)
-        if work.__name__ == "record_attempt" and result is not None:
+        if work.__name__ == "begin_attempt" and result is not None:
             connection.execute("ROLLBACK")
             _LATE[id(connection)] = [(work, args, kwargs)]
             return result
@@ -86,13 +86,13 @@ BUGS: Final = (
     Bug(
         "a lost reply is a refusal",
         "core/outcomes.py",
-        "    (Answer.UNKNOWN,    False): _UNDECIDED,\n",
+        "    (Answer.UNKNOWN,    False): _undecided(Fact.STILL_UNKNOWN),\n",
         "    (Answer.UNKNOWN,    False): _refused(Event.NOT_CREATED),\n",
     ),
     Bug(
         "a refusal ends what is in doubt",
         "core/outcomes.py",
-        "    (Answer.INVALID,    True):  _STAYS,",
+        '    (Answer.INVALID,    True):  _stays("create_refused", Fact.STILL_REFUSED),',
         "    (Answer.INVALID,    True):  _refused(Event.REFUSED),",
         caught_by="tests/unit/worker/test_strange_creates.py",
     ),
@@ -113,7 +113,7 @@ BUGS: Final = (
     ),
     Bug(
         "refusals alike go on and on",
-        "core/outcomes.py",
+        "core/backoff.py",
         "REFUSED_ALIKE: Final = 6",
         "REFUSED_ALIKE: Final = 600",
         caught_by="tests/unit/worker/test_strange_creates.py",
@@ -126,14 +126,14 @@ BUGS: Final = (
     ),
     Bug(
         "the gap between polls is forgotten at a restart",
-        "worker/account_worker.py",
-        "if attempt_id not in self.last_request_at and last_read_at is not None:",
+        "worker/poll_timing.py",
+        "if attempt_id not in self._touched_at and last_read_at is not None:",
         "if False:",
     ),
     Bug(
         "windows are forgotten at a restart",
         "worker/startup.py",
-        "    worker.restore_windows(logged, now)\n",
+        "    await worker.restore_windows(logged, now)\n",
         "",
     ),
     Bug(
@@ -150,9 +150,9 @@ BUGS: Final = (
     ),
     Bug(
         "a refund counts for the day",
-        "store/attempts.py",
-        '    _change_money(connection, row["job_id"], refunded=row["cost_credits"])\n',
-        '    _change_money(connection, row["job_id"], refunded=row["cost_credits"])\n'
+        "store/charges.py",
+        '    change_job_credits(connection, row["job_id"], refunded=row["cost_credits"])\n',
+        '    change_job_credits(connection, row["job_id"], refunded=row["cost_credits"])\n'
         '    give_back_credits(connection, account_id=row["account_id"], job_id=row["job_id"],'
         ' day=row["day_start_at"], credit_count=row["cost_credits"])\n',
     ),
@@ -204,40 +204,49 @@ BUGS: Final = (
     ),
     Bug(
         "one try too many",
-        "store/attempts.py",
-        "Event.GENERATION_FAILED if failures < allowed else",
-        "Event.GENERATION_FAILED if failures <= allowed else",
+        "core/outcomes.py",
+        "known.failures + 1 >= known.tries",
+        "known.failures >= known.tries",
     ),
     Bug(
         "a pending generation is replaced",
-        "store/attempts.py",
-        "        case GenerationStatus.FAILED:\n",
-        '        case GenerationStatus.FAILED | GenerationStatus.PENDING if row["last_read_at"] is not None:\n',
+        "core/outcomes.py",
+        "            return READS[record.status]\n",
+        "            is_pending = record.status is GenerationStatus.PENDING\n"
+        "            return READS[GenerationStatus.FAILED if is_pending else record.status]\n",
+        (
+            (
+                "core/outcome_errors.py",
+                "        case GenerationStatus.FAILED:\n",
+                "        case GenerationStatus.FAILED | GenerationStatus.PENDING:\n",
+            ),
+        ),
     ),
     Bug(
         "a canceled generation is tried again",
-        "store/attempts.py",
-        "        case GenerationStatus.FAILED:\n",
-        "        case GenerationStatus.FAILED | GenerationStatus.CANCELED:\n",
+        "core/outcomes.py",
+        "Outcome(AttemptState.CANCELED,  Event.GENERATION_CANCELED),",
+        "Outcome(AttemptState.FAILED, Event.GENERATION_FAILED, Credits.REFUNDED),",
     ),
     Bug(
         "a dead link is tried for ever",
         "worker/downloader.py",
-        "if ready := worker.ready.pop(attempt_id, None):",
-        "if ready := worker.ready.get(attempt_id):",
+        "if record := worker.downloads.take_links(attempt_id):",
+        "if record := worker.downloads._links.get(attempt_id):",
     ),
     Bug(
         "a replay takes no place in the windows",
         "store/attempts.py",
-        '    _move_credits(connection, row, day=day, cost=row["quote_credits"])\n'
+        '    move_credits(connection, row, day=day, cost=row["quote_credits"])\n'
         "    write_request(connection, request, keep_seconds=keep_seconds)\n",
-        '    _move_credits(connection, row, day=day, cost=row["quote_credits"])\n',
+        '    move_credits(connection, row, day=day, cost=row["quote_credits"])\n',
     ),
     Bug(
         "a save that nobody hears of",
         "store/store.py",
-        "        return await self._record(\n            preparations.record_saved,\n",
-        "        return await self._database.write(\n            preparations.record_saved,\n",
+        "        return await self._write(\n            commit.commit, attempt.id",
+        "        write = self._write if facts.saved is None else self._database.write\n"
+        "        return await write(\n            commit.commit, attempt.id",
     ),
     Bug(
         "the end that a format demands is not looked for",
@@ -271,7 +280,8 @@ BUGS: Final = (
         """        tries += 1
         if tries >= 3:
             task = await worker.ports.queue.download_task(attempt_id)
-            await worker.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, worker.ports.clock.now())
+            facts = Facts(error=outcome_errors.error_of_missing_key(task.attempt))
+            await worker.ports.queue.commit(task.attempt, FACTS[Fact.KEY_MISSING], facts, worker.ports.clock.now())
             break
 """,
     ),
@@ -283,9 +293,9 @@ BUGS: Final = (
     ),
     Bug(
         "one try too few",
-        "store/attempts.py",
-        "Event.GENERATION_FAILED if failures < allowed else",
-        "Event.GENERATION_FAILED if failures + 1 < allowed else",
+        "core/outcomes.py",
+        "known.failures + 1 >= known.tries",
+        "known.failures + 2 >= known.tries",
     ),
     Bug(
         "a create may cost ten times its quote",
@@ -296,7 +306,7 @@ BUGS: Final = (
     Bug(
         "uploads of a day are not bounded",
         "worker/prefetch.py",
-        "files_left = worker.limits.upload_files_per_day - account.today.usage.upload_files",
+        "files_left = worker.rates.limits.upload_files_per_day - account.rates.usage.upload_files",
         "files_left = 10**9",
     ),
     Bug(
@@ -327,8 +337,8 @@ BUGS: Final = (
     Bug(
         "the link of a result is kept",
         "worker/downloader.py",
-        "output_type=entry.link.type,",
-        "output_type=entry.link.url,",
+        "type=entry.link.type)",
+        "type=entry.link.url)",
     ),
     Bug(
         "an attempt is not compared with its checksum",
@@ -360,7 +370,7 @@ BUGS: Final = (
     ),
     Bug(
         "an answer to a create is not counted",
-        "store/queries/scheduling.sql",
+        "store/commit.sql",
         "UPDATE attempt SET answers = answers + :answered,",
         "UPDATE attempt SET answers = answers,",
         caught_by="tests/simulation/test_operator_actions.py",
@@ -409,7 +419,7 @@ BUGS: Final = (
     ),
     Bug(
         "what is not understood is asked for ever",
-        "core/planner.py",
+        "core/account_view.py",
         "        if self.rests(call):\n            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)\n",
         "",
         caught_by="tests/unit/worker/test_endpoints.py",  # the local service is understood
@@ -417,8 +427,8 @@ BUGS: Final = (
     Bug(
         "a quote's trouble is forgotten by a poll",
         "worker/account_worker.py",
-        "        self.backoffs[call] = Backoff()\n        if call in self._misunderstood:",
-        "        self.backoffs = {each: Backoff() for each in Call}\n        if call in self._misunderstood:",
+        "        self.backoffs.reset(call)\n        if call in self._misunderstood:",
+        "        self.backoffs.calls = {each: Backoff() for each in Call}\n        if call in self._misunderstood:",
         caught_by="tests/unit/worker/test_endpoints.py",  # no quote of the worlds fails for long
     ),
     Bug(
@@ -430,9 +440,9 @@ BUGS: Final = (
     ),
     Bug(
         "one recipe that fails holds up the others",
-        "worker/account_worker.py",
-        "            is_alone = bool(of) and all(each.fails_alone(self.machine.passed) for each in of)\n",
-        "            is_alone, of = False, ()\n",
+        "worker/backoffs.py",
+        "        is_alone = bool(own) and all(each.fails_alone(passed) for each in own)\n",
+        "        is_alone, own, draws = False, (), draws[:1]\n",
         caught_by="tests/unit/worker/test_endpoints.py",
     ),
 )

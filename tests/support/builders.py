@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
+from batchkiln.core.account_view import AccountView, CallWaits, Permission
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.catalog_checks import PlacedObjection
 from batchkiln.core.errors import Diagnostic
 from batchkiln.core.job import Attempt, AttemptState, InputFile, ItemSpec, JobSpec, Mode, Order, Recipe
-from batchkiln.core.planner import AccountView, Candidate
-from batchkiln.core.rate_limits import CurrentDay, DayUsage, Limits, SlidingWindow
+from batchkiln.core.queue_types import Candidate
+from batchkiln.core.rate_limits import DayUsage, Limits, RateLimits, ServiceDay, SlidingWindow
 from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus, OutputLink
 from batchkiln.core.timestamps import ClockReading
 
@@ -125,26 +126,33 @@ def candidate(**fields: Any) -> Candidate:
 
 
 def account_view(*, usage: DayUsage | None = None, resets_at: float = 43_200.0, **fields: Any) -> AccountView:
-    limits: Limits = fields.pop("limits", Limits())
-
-    def log(limit: int) -> SlidingWindow:
-        return SlidingWindow(limit=limit, span_seconds=limits.minute_seconds)
-
-    defaults: dict[str, Any] = {
-        "limits": limits,
-        "creates": log(limits.creates_per_minute),
-        "reads": log(limits.reads_per_minute),
-        "machine": log(limits.requests_per_minute_per_ip),
-        "today": CurrentDay(usage or DayUsage(), resets_at),
+    """Build a view; windows, holds and single waits are given by name, whatever part of it holds them."""
+    rates = RateLimits.of(fields.pop("limits", Limits()), ServiceDay())
+    rates.usage, rates.resets_at = usage or DayUsage(), resets_at
+    for quota, name in ((rates.creates, "creates"), (rates.reads, "reads")):
+        quota.window = fields.pop(name, quota.window)
+        quota.told = fields.pop(f"{name}_held", quota.told)
+        quota.used = getattr(rates.usage, name)
+        quota.released_before = quota.window.released
+    rates.host.window = fields.pop("machine", rates.host.window)
+    rates.host.held = fields.pop("machine_held", rates.host.held)
+    waits = {"calls": "backoffs", "quotes": "quotes_held", "inputs": "inputs_held"}
+    allowed = {
+        name: fields.pop(name) for name in ("may_start", "is_blocked", "has_key", "credits_left") if name in fields
     }
-    return AccountView(**defaults | fields)
+    return AccountView(
+        rates=rates,
+        waits=CallWaits(**{part: fields.pop(name) for part, name in waits.items() if name in fields}),
+        permission=Permission(**allowed),
+        **fields,
+    )
 
 
 def filled(log: SlidingWindow, *settled_at: float) -> SlidingWindow:
     """Give a log the requests that were over at these moments."""
     for at in settled_at:
-        log.start()
-        log.settle(at)
+        log.acquire()
+        log.release(at)
     return log
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from batchkiln.core.job import InputFile, Mode
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
-from batchkiln.core.rate_limits import Limits, ServiceDay, SlidingWindow
+from batchkiln.core.rate_limits import HostRateLimit, Limits, RateLimits, ServiceDay
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.apply import ApplyOptions, apply_manifest
@@ -20,8 +20,8 @@ from batchkiln.store.staging import transaction
 from batchkiln.store.store import ChangeNotifier, Store
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
-from batchkiln.worker.poll_timing import DurationModels
-from batchkiln.worker.run_state import HostRateLimit, RunState
+from batchkiln.worker.poll_timing import DurationModels, PollTiming
+from batchkiln.worker.run_state import HostState, RunState
 
 from .builders import PlacedItem, item_spec, job_spec, mistake_at, recipe
 from .fake_clock import FakeClock
@@ -226,23 +226,21 @@ class World:
                 alarm.cancel()
 
     async def _drive(self) -> Outstanding:
-        machine = HostRateLimit(
-            SlidingWindow(limit=self.limits.requests_per_minute_per_ip, span_seconds=self.limits.minute_seconds)
-        )
+        host = HostState(HostRateLimit.of(self.limits))
         paces = DurationModels(self.limits.poll_interval_seconds)
         paces.remember(await self.store.durations())
-        self.workers = [await self._worker(name, machine, paces) for name in self.accounts]
+        self.workers = [await self._worker(name, host, paces) for name in self.accounts]
         self._new_workers = list(self.workers)
         return await drive(self, self.control)
 
     @property
     def version(self) -> int:
         """Grows with each change of the queue."""
-        return self.store.version
+        return self.store.changes.version
 
     def announce(self) -> None:
         """Wake all who wait for news."""
-        self.store.announce()
+        self.store.changes.announce()
 
     async def outstanding(self, scope: Scope) -> Outstanding:
         """Count what may still change without a person."""
@@ -253,8 +251,7 @@ class World:
         new, self._new_workers = self._new_workers, []
         return new
 
-    async def _worker(self, name: str, machine: HostRateLimit, paces: DurationModels) -> AccountWorker:
-        span = self.limits.minute_seconds
+    async def _worker(self, name: str, host: HostState, paces: DurationModels) -> AccountWorker:
         return AccountWorker(
             viewpoint=Viewpoint(
                 account_id=await self.store.account(name),
@@ -263,14 +260,11 @@ class World:
                 is_first=name == self.accounts[0],
                 scope=self.control.scope,
             ),
-            limits=self.limits,
-            day=self.day,
             ports=Ports(self.clock, self.store, self.service.account(name, self.keys[name]), self.outputs, self.inputs),
             control=self.control,
-            machine=machine,
-            creates=SlidingWindow(limit=self.limits.creates_per_minute, span_seconds=span),
-            reads=SlidingWindow(limit=self.limits.reads_per_minute, span_seconds=span),
-            paces=paces,
+            host=host,
+            rates=RateLimits(self.limits, self.day, host.rates),
+            polls=PollTiming(paces),
             digest=self.digest,
         )
 

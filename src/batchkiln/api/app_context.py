@@ -1,4 +1,4 @@
-"""The context of every command: queue, configuration and environment."""
+"""The context of every command: the queue, the configuration, and what comes from the machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from batchkiln.clock import machine_now, machine_suspended
 from batchkiln.config import Config
 from batchkiln.core.rate_limits import Limits
-from batchkiln.outputs import FileSystem, RealFiles
+from batchkiln.outputs import FileSystem
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
@@ -31,21 +31,20 @@ def _new_connector() -> "BaseConnector":
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The environment that a simulation can replace: wall clock, network and disk."""
+    """Clock, network and disk of the machine; a simulation replaces them."""
 
     wall: Callable[[], datetime] = machine_now
     connector: "Callable[[], BaseConnector]" = _new_connector
-    files: Callable[[], FileSystem] = RealFiles
+    files: Callable[[], FileSystem] = FileSystem
     suspended: Callable[[], float] | None = machine_suspended
     seed: int | None = None  # seed of the random delays between retries
 
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """The context of every command.
+    """The context of a command. `profile` is --profile, which wins over a manifest's own.
 
-    `profile` is --profile, which overrides a manifest's own. `output_root`, used by rehearsals, replaces the manifests'
-    output folders; it gets a folder for each job.
+    `output_root` is where all files go, in a folder per job, in place of where the manifests say: for a rehearsal.
     """
 
     queue: Path

@@ -14,7 +14,6 @@ from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.errors import Diagnostic, InputError, OutputDirNotWritable
 from batchkiln.core.job import JobSpec
 from batchkiln.core.queue_types import Scope
-from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.manifest import Manifest, open_manifest
 from batchkiln.outputs import OutputFiles
 from batchkiln.outputs.paths import taken_names
@@ -63,12 +62,12 @@ async def apply_manifests(
     agreed: Mapping[str, str] | None = None,
     catalogue_of: CatalogueOf | None = None,
 ) -> list[Applied]:
-    """Enqueue manifests; if one of several is invalid, none is enqueued. `-` is `stdin`, called `stdin_name` in errors.
+    """Enqueue manifests; where one of several is wrong, none is. `-` is `stdin`, named so in mistakes.
 
-    `agreed` maps paths to the digests of what a person confirmed: nothing else is enqueued. With `catalogue_of` the
-    items are checked against the service's catalogue.
+    `agreed` are the digests of what a person saw of them, by path: nothing else is enqueued. With `catalogue_of` the
+    items are held against the catalogue of their service.
 
-    Raises `InputError` with all errors of the first invalid manifest.
+    Raise `InputError` with all mistakes of the first wrong manifest.
     """
     if len(paths) != len(set(paths)):
         raise InputError("a manifest is named twice")
@@ -97,7 +96,7 @@ async def apply_manifests(
 
 
 async def with_catalogue(found: tuple[Manifest, Profile], catalogue_of: CatalogueOf | None) -> ReadManifest:
-    """Return a manifest with its profile, and the catalogue of the account that supplies its prices."""
+    """Return a manifest with its profile, and the catalogue of the account that its prices are asked of."""
     manifest, profile = found
     if catalogue_of is None:
         return ReadManifest(manifest, profile)
@@ -117,9 +116,9 @@ def scope_of(applied: Sequence[Applied]) -> Scope:
 
 
 async def check_output_folder(setting: AppContext, path: str) -> None:
-    """Check that a manifest's output folder is writable before anything is enqueued.
+    """Refuse a manifest whose results could not be written, before anything of it is enqueued.
 
-    Raises `InputError` if it is not, and for errors in the manifest's header.
+    Raise `InputError`, also for mistakes in the manifest's header.
     """
     manifest = await asyncio.to_thread(open_manifest, path, working_dir=setting.working_dir)
     try:
@@ -131,7 +130,7 @@ async def check_output_folder(setting: AppContext, path: str) -> None:
 def read_manifest(
     setting: AppContext, path: str, stdin: BinaryIO, *, stdin_name: str = "<stdin>"
 ) -> tuple[Manifest, Profile]:
-    """Open a manifest, and find its profile. Raises `InputError` for unknown accounts or notifiers."""
+    """Open a manifest, and find the profile that it is for. Raise `InputError` for accounts or notifiers not there."""
     manifest = open_manifest(path, stdin=stdin, stdin_name=stdin_name, working_dir=setting.working_dir)
     profile = setting.config.profile(setting.profile or manifest.job.profile)
     unknown = [account for account in manifest.job.accounts if account not in profile.account_names]
@@ -152,7 +151,7 @@ def _apply(writer: Writer, setting: AppContext, read: ReadManifest, options: App
         job,
         manifest.items(read.catalogue),
         profile=profile.name,
-        now=max(to_milliseconds(setting.surroundings.wall()), writer.accounts.remembered_time(profile.name) or 0),
+        machine_now=setting.surroundings.wall(),
         options=options,
         mistake_at=manifest.mistake_at,
     )

@@ -1,4 +1,4 @@
-"""The engine of one queue: its lock, its workers, and their services."""
+"""The engine that drives one queue: its lock, its workers, and the services they talk to."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
-from aiohttp import ClientSession, TraceConfig
+from aiohttp import ClientSession
 
 import batchkiln
 from batchkiln.api.app_context import AppContext, kept_seconds
@@ -21,16 +21,18 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.errors import InputError, OutputDirNotWritable, QueueBusy
 from batchkiln.core.queue_types import Outstanding, Scope, Viewpoint
-from batchkiln.core.rate_limits import SlidingWindow
+from batchkiln.core.rate_limits import HostRateLimit, RateLimits
 from batchkiln.inputs import LocalInputs
 from batchkiln.outputs import OutputFiles
-from batchkiln.store import ChangeNotifier, Store, Work, WorkerStore
+from batchkiln.store import ChangeNotifier, Store, Work
 from batchkiln.worker.account_worker import AccountWorker, Ports
 from batchkiln.worker.loop import drive
-from batchkiln.worker.poll_timing import DurationModels
-from batchkiln.worker.run_state import HostRateLimit, RunState
+from batchkiln.worker.poll_timing import DurationModels, PollTiming
+from batchkiln.worker.run_state import HostState, RunState
 
 if TYPE_CHECKING:
+    from batchkiln.store import WorkerStore
+    from batchkiln.tracing.tracing import Listener
     from batchkiln_service import LocalService
 
 LOOK_SECONDS: Final = 60.0
@@ -46,9 +48,9 @@ class ServiceRuntime:
     profile: Profile
     base_url: str
     clock: ServiceClock
-    store: WorkerStore
-    machine: HostRateLimit
-    paces: DurationModels
+    store: "WorkerStore"
+    host: HostState
+    durations: DurationModels
     mapping: ReplyMapping
     embedded: "LocalService | None" = None
 
@@ -56,17 +58,6 @@ class ServiceRuntime:
         """Return an account's API keys by fingerprint, the newest first."""
         found = [self.embedded.api_key(account)] if self.embedded else self.profile.keys(account)
         return {fingerprint(key): key for key in found}
-
-
-class Listener(Protocol):
-    """Observes a run for tracing."""
-
-    @property
-    def http(self) -> TraceConfig:
-        """The trace configuration of the run's HTTP sessions."""
-
-    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
-        """Return a worker's ports wrapped in observing proxies."""
 
 
 class Engine:
@@ -151,8 +142,9 @@ class Engine:
     async def close(self) -> None:
         """Close everything that was opened, services last, even if the disk is full."""
         try:
-            # the values stored at the start are sufficient, and another error must be reported
-            with suppress(QueueBusy):
+            with suppress(
+                QueueBusy
+            ):  # the values stored at the start are sufficient, and another error must be reported
                 for service in self.services.values():
                     if service.clock.is_observed:
                         await service.store.remember_time(service.clock.now())
@@ -207,7 +199,7 @@ class Engine:
         self, profile_name: str, account: str, *, needs_key: bool, client_type: type[ServiceClient] = ServiceClient
     ) -> AccountWorker:
         service = await self._service(profile_name)
-        profile, limits = service.profile, service.profile.limits
+        profile = service.profile
         keys = self._keys(service, account, needs_key=needs_key)
         client = new_service_client(
             client_type,
@@ -220,7 +212,6 @@ class Engine:
             mapping=service.mapping,
         )
         outputs = OutputFiles(self.setting.surroundings.files())
-        span = limits.minute_seconds
         viewpoint = Viewpoint(
             account_id=await service.store.account(account),
             profile=profile.name,
@@ -231,14 +222,11 @@ class Engine:
         ports = Ports(service.clock, service.store, client, outputs, LocalInputs())
         return AccountWorker(
             viewpoint=viewpoint,
-            limits=limits,
-            day=profile.day,
-            ports=self.listener.around(ports, service, viewpoint) if self.listener else ports,
+            ports=self.listener.around(ports, service.clock, viewpoint) if self.listener else ports,
             control=self.control,
-            machine=service.machine,
-            creates=SlidingWindow(limit=limits.creates_per_minute, span_seconds=span),
-            reads=SlidingWindow(limit=limits.reads_per_minute, span_seconds=span),
-            paces=service.paces,
+            host=service.host,
+            rates=RateLimits(profile.limits, profile.day, service.host.rates),
+            polls=PollTiming(service.durations),
             digest=_digest(profile),
         )
 
@@ -275,8 +263,8 @@ class Engine:
             day=profile.day,
             keep_requests_seconds=kept_seconds(profile.limits),
         )
-        surroundings, paces = self.setting.surroundings, DurationModels(profile.limits.poll_interval_seconds)
-        paces.remember(await store.durations())
+        surroundings, durations = self.setting.surroundings, DurationModels(profile.limits.poll_interval_seconds)
+        durations.remember(await store.durations())
         clock = ServiceClock(
             time_scale=profile.time_scale,
             floor=await store.remembered_time(),
@@ -289,12 +277,8 @@ class Engine:
             base_url=embedded.base_url if embedded else str(profile.base_url),
             clock=clock,
             store=store,
-            machine=HostRateLimit(
-                SlidingWindow(
-                    limit=profile.limits.requests_per_minute_per_ip, span_seconds=profile.limits.minute_seconds
-                )
-            ),
-            paces=paces,
+            host=HostState(HostRateLimit.of(profile.limits)),
+            durations=durations,
             mapping=ReplyMapping(profile.replies),
             embedded=embedded,
         )
@@ -308,7 +292,7 @@ def _digest(profile: Profile) -> str:
 
 @asynccontextmanager
 async def open_engine(store: Store, setting: AppContext, control: RunState, *, command: str) -> AsyncIterator[Engine]:
-    """Hold the queue's lock and everything a run needs. Raises `QueueInUse` if another process holds the lock."""
+    """Hold the queue's lock and everything a drive needs. Raise `QueueInUse` where another process has it."""
     async with store.locked(command=command, now=setting.surroundings.wall()):
         engine = Engine(store, setting, control)
         try:

@@ -69,7 +69,7 @@ def service_limits(limits: ClientLimits) -> "Limits":
     from batchkiln_service import Limits  # noqa: PLC0415  as above
 
     return Limits(
-        active_generations=limits.active_generations,
+        active_generations=1,  # the one slot of Law 4
         creates_per_minute=limits.creates_per_minute,
         creates_per_day=limits.creates_per_day,
         reads_per_minute=limits.reads_per_minute,
@@ -108,9 +108,9 @@ def embedded_folder(queue: Path, profile: Profile) -> Path:
 
 
 def embedded_balances(profile: Profile, folder: Path) -> dict[str, int]:
-    """Return the balances of the embedded service's accounts; the full amounts before its first start.
+    """Return what the accounts of the embedded service have left, also while it runs; before its first start, all.
 
-    The service may be running. Raises `InputError` if its database cannot be read.
+    Raise `InputError` for books that cannot be read.
     """
     from batchkiln_service import DatabaseError, open_account_admin  # noqa: PLC0415  as above
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from batchkiln.core.errors import command_arguments
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import ENDED_STATES, JobSummary, LoggedEvent, Reader
+from batchkiln.store import JobSummary, LoggedEvent, Reader
 
 ITEMS_NAMED: Final = 5
 _EVENTS_AT_ONCE: Final = 1000
@@ -49,7 +49,7 @@ def notifications_since(reader: Reader, cursor: int, uid: str) -> EventNotificat
     newest = cursor
     while events := reader.events.after(newest, _EVENTS_AT_ONCE):
         for event in events:
-            if event.item is not None and event.state in ENDED_STATES:
+            if event.item is not None and event.state in AT_REST:
                 _note(jobs.setdefault(event.job, _OfJob()), event)
         newest = events[-1].id
     notices = [notice for name, found in jobs.items() for notice in _notices(reader, name, found, uid)]
@@ -71,7 +71,6 @@ def _note(found: _OfJob, event: LoggedEvent) -> None:
 
 def _notices(reader: Reader, name: str, found: _OfJob, uid: str) -> Iterator[Notification]:
     summary = reader.jobs.summary(name)
-    assert summary is not None, "events belong to existing jobs"
     audience = reader.notifications.audience([name])
     if found.held and summary.items[ItemState.HELD]:
         yield _held(summary, found, uid, audience)

@@ -37,11 +37,11 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def notifying(driver: Engine, reader: Store) -> AsyncIterator[None]:
+async def notifying(engine: Engine, reader: Store) -> AsyncIterator[None]:
     """Send notifications during a run. Errors of channels do not reach the run."""
     async with AsyncExitStack() as stack:
         ended = asyncio.Event()
-        tasks = await _begin(driver, reader, stack, ended)
+        tasks = await _begin(engine, reader, stack, ended)
         try:
             yield
         except asyncio.CancelledError:
@@ -49,12 +49,12 @@ async def notifying(driver: Engine, reader: Store) -> AsyncIterator[None]:
             raise
         finally:
             ended.set()
-            driver.announce()
-            await _end(tasks, driver.control.stop_wanted)
+            engine.announce()
+            await _end(tasks, engine.control.stop_wanted)
 
 
 async def _begin(
-    driver: Engine, reader: Store, stack: AsyncExitStack, ended: asyncio.Event
+    engine: Engine, reader: Store, stack: AsyncExitStack, ended: asyncio.Event
 ) -> list[asyncio.Task[None]]:
     from batchkiln.notifications import Dispatcher  # noqa: PLC0415  only who is told needs it
 
@@ -62,12 +62,12 @@ async def _begin(
         uid = await reader.read(lambda reader: reader.queue_uid())
 
         def session() -> ClientSession:
-            made = new_session(driver.setting.surroundings.connector())
+            made = new_session(engine.setting.surroundings.connector())
             stack.push_async_callback(made.close)
             return made
 
-        channels = channels_of(driver.setting, session)
-        ledgers = [await QueueOutbox.open(driver, reader, channel, uid=uid) for channel in channels]
+        channels = channels_of(engine.setting, session)
+        ledgers = [await QueueOutbox.open(engine, reader, channel, uid=uid) for channel in channels]
     except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being told of
         log.warning("notifiers_unusable", error=type(error).__name__)
         return []
@@ -122,32 +122,32 @@ class QueueOutbox:
     """The pending notifications of one channel; its position is stored in the queue."""
 
     def __init__(
-        self, driver: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationCursor
+        self, engine: Engine, reader: Store, channel: "Channel", *, uid: str, told: NotificationCursor
     ) -> None:
         """Use `open` instead."""
-        self._driver = driver
+        self._engine = engine
         self._reader = reader
         self._name = channel.name
-        self._kinds = driver.setting.config.notifiers[channel.name].events
+        self._kinds = engine.setting.config.notifiers[channel.name].events
         self._uid = uid
         self._told = self._kept = told
         self._newest = told.cursor
         self._waiting: set[str] = set()  # ids found by the last read and not delivered yet
 
     @classmethod
-    async def open(cls, driver: Engine, reader: Store, channel: "Channel", *, uid: str) -> "QueueOutbox":
+    async def open(cls, engine: Engine, reader: Store, channel: "Channel", *, uid: str) -> "QueueOutbox":
         """Continue where the last run stopped; a new channel starts with the current event."""
         told = await reader.read(lambda reader: reader.notifications.cursor(channel.name))
-        await driver.store.write(
+        await engine.store.write(
             lambda writer: writer.write_cursor(channel.name, told)
         )  # stored at once, even if nothing is sent soon
-        return cls(driver, reader, channel, uid=uid, told=told)
+        return cls(engine, reader, channel, uid=uid, told=told)
 
     async def pending(self) -> Sequence[Notification]:
         """Return notifications that are due and have not been delivered."""
         self._advance()
         happened = await self._reader.read(notifications_since, self._told.cursor, self._uid)
-        found = [*happened.notices, *await status_notifications(self._driver, self._reader, self._uid)]
+        found = [*happened.notices, *await status_notifications(self._engine, self._reader, self._uid)]
         wanted = [one for one in found if one.id not in self._told.ids and one.is_for(self._name, self._kinds)]
         self._newest = happened.newest
         self._waiting = {notice.id for notice in wanted}
@@ -164,12 +164,12 @@ class QueueOutbox:
         """Store the position in the event log."""
         self._advance()
         if self._told != self._kept:
-            await self._driver.store.write(lambda writer: writer.write_cursor(self._name, self._told))
+            await self._engine.store.write(lambda writer: writer.write_cursor(self._name, self._told))
             self._kept = self._told
 
     def next_change(self) -> asyncio.Event:
         """Return an event that is set at the queue's next change."""
-        return self._driver.news.next()
+        return self._engine.news.next()
 
     def _advance(self) -> None:
         """Advance the position once all notifications read so far are delivered."""

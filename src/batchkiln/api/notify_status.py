@@ -8,11 +8,11 @@ from batchkiln.api.engine import Engine
 from batchkiln.api.notify_events import ITEMS_NAMED, notice_id
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.notifications import Notification, NotificationKind
-from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.polling import RETENTION_WARNING, retention_ends_at
 from batchkiln.core.queue_types import Outstanding
 from batchkiln.core.responses import AccountProblem
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import format_minute, plural
 from batchkiln.presentation.unread_replies import CALLS, misunderstanding
@@ -23,23 +23,23 @@ from batchkiln.worker.loop import next_due
 _DAY_IS_SPENT = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS})
 
 
-async def status_notifications(driver: Engine, reader: Store, uid: str) -> list[Notification]:
+async def status_notifications(engine: Engine, reader: Store, uid: str) -> list[Notification]:
     """Return the notifications about the run's accounts and about results that will expire soon."""
-    if not driver.workers:
+    if not engine.workers:
         return []
     notices: list[Notification] = []
-    outstanding = await driver.outstanding(driver.control.scope)
-    for worker in driver.workers:
-        audience = await reader.read(_audience, driver, worker.viewpoint.profile)
+    outstanding = await engine.outstanding(engine.control.scope)
+    for worker in engine.workers:
+        audience = await reader.read(_audience, engine, worker.viewpoint.profile)
         unread = await reader.read(
             lambda reader, account_id: reader.accounts.misunderstood(account_id), worker.account_id
         )
         notices += [_not_understood(worker, entry, uid, audience) for entry in unread]
-        if worker.account_id in driver.control.blocked:
-            notices.append(_blocked(worker, driver, uid, audience))
+        if worker.account_id in engine.control.blocked:
+            notices.append(_blocked(worker, engine, uid, audience))
         elif outstanding.total and (due := await next_due(worker)).reason in _DAY_IS_SPENT:
             notices.append(_spent(worker, due, outstanding, uid, audience))
-    for profile, service in driver.services.items():
+    for profile, service in engine.services.items():
         now, day = service.clock.now().instant, service.profile.day
         notices += await reader.read(_expiring_notices, profile, now, day.start_of(now), uid)
     return notices
@@ -49,16 +49,16 @@ def _unread(reader: Reader, account_id: int) -> tuple[Misunderstood, ...]:
     return reader.accounts.misunderstood(account_id)
 
 
-def _audience(reader: Reader, driver: Engine, profile: str) -> frozenset[str] | None:
+def _audience(reader: Reader, engine: Engine, profile: str) -> frozenset[str] | None:
     """Return the notifiers that the jobs with work on a profile name; None (all) if a job names none."""
-    jobs = [job.name for job in reader.jobs.work(driver.control.scope).jobs if job.profile == profile]
+    jobs = [job.name for job in reader.jobs.work(engine.control.scope).jobs if job.profile == profile]
     return reader.notifications.audience(jobs) if jobs else None
 
 
-def _blocked(worker: AccountWorker, driver: Engine, uid: str, audience: frozenset[str] | None) -> Notification:
+def _blocked(worker: AccountWorker, engine: Engine, uid: str, audience: frozenset[str] | None) -> Notification:
     now = worker.ports.clock.now().instant
     account = f"{worker.viewpoint.profile}/{worker.viewpoint.account}"
-    problem = driver.control.blocked[worker.account_id].problem
+    problem = engine.control.blocked[worker.account_id].problem
     text = (
         f"The service refuses the account {account} ({problem}) until you fix this. Nothing is lost, and queued items "
         "stay queued; `batchkiln work` then continues."
@@ -66,7 +66,7 @@ def _blocked(worker: AccountWorker, driver: Engine, uid: str, audience: frozense
     if problem is AccountProblem.OVERCHARGED:
         text = f"{account}: {ACCOUNT_ADVICE[problem]}. Nothing is lost, and queued items stay queued."
     return Notification(
-        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.day.start_of(now)),
+        id=notice_id(uid, NotificationKind.ACCOUNT_BLOCKED, account, problem, worker.rates.day.start_of(now)),
         kind=NotificationKind.ACCOUNT_BLOCKED,
         at=now,
         title=f"{account} cannot work: {problem}",
@@ -106,7 +106,7 @@ def _spent(
     resumes_at = now.instant_of(due.at) if due.at < inf else None
     whose = "of the account" if due.reason is WaitReason.DAY_CREDITS else "of the job's budget"
     return Notification(
-        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.day.start_of(now.instant)),
+        id=notice_id(uid, NotificationKind.BUDGET_SPENT, account, worker.rates.day.start_of(now.instant)),
         kind=NotificationKind.BUDGET_SPENT,
         at=now.instant,
         title=f"{account}: today's credits are spent, {plural(outstanding.total, 'item')} left",

@@ -25,11 +25,11 @@ async def open_queue(
     profile: str | None = None,
     working_dir: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Queue]:
-    """Open a queue, which is created if it does not exist.
+    """Open a queue, which is made if it is not there.
 
-    `config` is a configuration file or its content; by default it is searched as by the command. `profile` overrides a
-    manifest's. Outputs and inputs are relative to `working_dir`, by default the current folder. Raises `InputError` for
-    an invalid configuration, and `QueueUnusable` or `QueueBusy` for an unusable file.
+    `config` is a configuration file or its content; without it, the command's own rules find one. `profile` wins
+    over a manifest's. Outputs and inputs are relative to `working_dir`, the current folder unless it is given.
+    Raise `InputError` for a wrong configuration, `QueueUnusable` and `QueueBusy` for a file that cannot serve.
     """
     use_standard_logging()
     setting = AppContext(

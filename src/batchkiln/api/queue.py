@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from io import BytesIO
@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeVar
 
 from batchkiln.api.app_context import AppContext
 from batchkiln.api.apply_manifests import Applied, CatalogueOf, apply_manifests
+from batchkiln.api.changes import Changes
 from batchkiln.api.results import Results
 from batchkiln.api.run_options import RunOptions, Until
 from batchkiln.api.run_result import RunResult
 from batchkiln.clock import ServiceClock, machine_now
 from batchkiln.core.errors import InputError, NoDriver, QueueInUse
 from batchkiln.core.queue_types import Scope
-from batchkiln.core.states import ItemState
-from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.manifest import as_stream
 from batchkiln.presentation.overview import JobView, Overview, read_overview
 from batchkiln.store import (
-    ENDED_STATES,
     ApplyOptions,
     AskedAgain,
     CancelReport,
@@ -56,7 +55,7 @@ class Queue:
         self.writer = store
         self._beside: Store | None = None  # for changes while the first connection serves a run
         self._changing = asyncio.Lock()
-        self._driver: Engine | None = None
+        self._engine: Engine | None = None
         self._task: asyncio.Task[RunResult] | None = None
         self._is_failure_told = False
 
@@ -71,8 +70,8 @@ class Queue:
     ) -> Applied:
         """Apply a manifest: the path of a file, or a mapping with a manifest's fields.
 
-        Applying again is safe: known items are left alone, new ones are added. Raises `InputError` with all errors;
-        nothing is enqueued then.
+        Applying again is safe: known items are left alone, new ones are added. Raise `InputError` with all
+        mistakes; nothing was enqueued then.
         """
         options = ApplyOptions(on_change=on_change, prune=prune)
         if isinstance(manifest, str) and "\n" in manifest:
@@ -140,19 +139,19 @@ class Queue:
 
     @asynccontextmanager
     async def driving(self, control: "RunState", *, command: str) -> AsyncIterator["Engine"]:
-        """Hold the queue's lock for a run that the caller controls, as the commands do.
+        """Hold the queue's lock for a drive of one's own making, as the commands do.
 
-        Raises `QueueInUse` if the queue is already being run.
+        Raise `QueueInUse` where anybody drives the queue already.
         """
-        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the scheduler
+        from batchkiln.api.engine import open_engine  # noqa: PLC0415  slow to import: the client, and the worker
 
-        async with open_engine(self.writer, self.setting, control, command=command) as driver:
-            self._driver = driver
+        async with open_engine(self.writer, self.setting, control, command=command) as engine:
+            self._engine = engine
             try:
-                yield driver
+                yield engine
             finally:
-                self._driver = None
-                driver.announce()
+                self._engine = None
+                engine.announce()
 
     async def start(
         self,
@@ -161,11 +160,11 @@ class Queue:
         max_credits: int | None = None,
         forever: bool = False,
     ) -> None:
-        """Start a run in the background: of the named jobs, or of everything in the queue.
+        """Begin to drive, beside the caller: the jobs named, or whatever is in the queue.
 
-        `until="budget"` stops when today's credits are spent, `Until(at=…)` at a time; `max_credits` limits the
-        spending; `forever` waits for more work. Raises `QueueInUse` if the queue is already being run, and `InputError`
-        for an unknown job. If it is cancelled, nothing keeps running.
+        `until="budget"` ends when today's credits are spent, `Until(at=…)` at a time; `max_credits` is what may be
+        spent; `forever` waits for more. Raise `QueueInUse` where anybody drives the queue already, and
+        `InputError` for a job that is not there. Cancelled, it leaves nothing driven.
         """
         if isinstance(until, str) and until not in {"done", "budget"}:
             raise InputError(f"until must be done, budget or Until(at=…), not {until!r}")
@@ -195,9 +194,9 @@ class Queue:
         from batchkiln.api.run import Run  # noqa: PLC0415  slow to import, and only who drives needs them
         from batchkiln.worker.run_state import RunState  # noqa: PLC0415  as above
 
-        async with self.driving(RunState(scope=scope), command="python") as driver:
+        async with self.driving(RunState(scope=scope), command="python") as engine:
             begun.set()
-            return await Run(driver, self.reader, wishes, jobs=jobs or None).run()
+            return await Run(engine, self.reader, wishes, jobs=jobs or None).run()
 
     async def join(self) -> RunResult:
         """Wait for the run to finish and return its result; re-raise the error that stopped it."""
@@ -217,9 +216,9 @@ class Queue:
         """
         if self._task is None:
             return None
-        if self._driver is not None:
-            self._driver.control.stop()
-            self._driver.announce()
+        if self._engine is not None:
+            self._engine.control.stop()
+            self._engine.announce()
         return await self.join()
 
     async def run(
@@ -268,9 +267,9 @@ class Queue:
     # --- waiting and following ---
 
     async def wait_job(self, job: str) -> JobView:
-        """Wait until a job cannot change without a person, whichever process runs the queue.
+        """Wait until nothing of a job can change any more without a person, whoever drives the queue.
 
-        Raises `NoDriver` if no process runs it, and the run's own error if it failed here.
+        Raise `NoDriver` where nobody drives it, or no longer, and what ended the drive here where that failed.
         """
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
@@ -284,16 +283,16 @@ class Queue:
         async with aclosing(self._turns()) as turns:
             async for _ in turns:
                 summary = await self.reader.read(lambda reader: reader.items.by_name(job, item))
-                if summary.state in ENDED_STATES:
+                if summary.state in AT_REST:
                     return summary
         raise NoDriver(
             f"{job}/{item} is {summary.state}, and no process runs {self.setting.queue}; call `start` to continue"
         )
 
     async def events(self, *, after: int | None = None) -> AsyncGenerator[LoggedEvent]:
-        """Yield events as they are logged, from now on or after the event with the id `after`.
+        """Yield the history's events as they come, from now on, or those behind an event's id.
 
-        Ends when no process runs the queue and all events have been yielded.
+        Ends when nobody drives the queue any more and all is told.
         """
         seen = await self.reader.read(lambda reader: reader.events.last_id()) if after is None else after
         async with aclosing(self._turns()) as turns:
@@ -304,9 +303,9 @@ class Queue:
                         yield event
 
     async def results(self, job: str) -> AsyncGenerator[ItemSummary]:
-        """Yield each item of a job when it has ended or is held, starting with those that already have.
+        """Yield each item of a job when it has ended or needs a person; first those that did so before.
 
-        Ends when the job has ended or no process runs the queue. An item that is retried is yielded again.
+        Ends when the job has ended, or nobody drives the queue any more. One that is retried comes again.
         """
         results = Results(self.reader, await self.reader.read(lambda reader: reader.jobs.id_of(job)), job)
         async with aclosing(results.so_far()) as before:
@@ -322,11 +321,11 @@ class Queue:
                     return
 
     async def _turns(self) -> AsyncGenerator[None]:
-        """Yield now and after each change, and a last time when no process runs the queue any more."""
+        """Yield a turn now and after each change, and a last one when nobody drives the queue any more."""
         ticker = ServiceClock()
         while True:
-            if self._driver is not None:
-                news = self._driver.news.next()  # before reading, so that no change is missed
+            if self._engine is not None:
+                news = self._engine.news.next()  # before reading, so that no change is missed
                 yield
                 await news.wait()
                 continue
@@ -334,29 +333,29 @@ class Queue:
                 await self.join()  # the run is closing, or raises the error that stopped it
             is_driven = await self.reader.read(_is_driven)
             yield
-            if not is_driven and self._driver is None:
+            if not is_driven and self._engine is None:
                 return
             await ticker.sleep_until(ticker.monotonic() + LOOK_SECONDS, asyncio.Event())
 
     # --- inspecting ---
 
     async def status(self, job: str) -> JobView:
-        """Return a job's progress and its estimated end."""
+        """Return how far a job has come, and when it will end."""
         return (await self._overview([job])).jobs[0]
 
     async def overview(self) -> Overview:
-        """Return all jobs, the accounts' usage today, and the process that runs the queue."""
+        """Return all jobs, the accounts' usage of today, and the process that drives the queue."""
         return await self._overview(None)
 
     async def _overview(self, names: Sequence[str] | None) -> Overview:
-        services = self._driver.services if self._driver is not None else {}
+        services = self._engine.services if self._engine is not None else {}
         observed = {
             name: service.clock.now().instant for name, service in services.items() if service.clock.is_observed
         }
         return await self.reader.read(read_overview, self.setting.config, names, machine_now(), observed)
 
     async def items(self, job: str, *, state: ItemState | None = None) -> AsyncGenerator[ItemSummary]:
-        """Yield a job's items in order, page by page."""
+        """Yield a job's items in their order, page by page."""
         after = 0
         while page := await self.reader.read(_page, job, state, after):
             for item in page:
@@ -364,55 +363,57 @@ class Queue:
             after = page[-1].id
 
     async def show(self, job: str, item: str) -> ItemDetail:
-        """Return an item's request, attempts, files and events."""
+        """Return one item with its request, attempts, files and history."""
         return await self.reader.read(lambda reader: reader.items.detail(job, item))
 
     # --- changing ---
 
     async def preview_retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Return what `retry` would do and may cost; change nothing."""
+        """Return what `retry` would do and may cost; nothing is changed."""
         return await self.reader.read(Reader.preview_retry, job, items)
 
     async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
-        """Queue ended items again: the named ones, or all that failed, were rejected or expired. Each is paid again."""
-        return await self._change(Writer.retry, job, items)
+        """Queue ended items again: those named, or all that failed, were rejected or expired. Each is paid again."""
+        async with self._changes() as changes:
+            return await changes.retry(job, items)
 
     async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
-        """Cancel items that were never sent: the named ones, or all. This costs nothing."""
-        return await self._change(Writer.cancel, job, items)
+        """Cancel items that were never sent: those named, or all. This costs nothing."""
+        async with self._changes() as changes:
+            return await changes.cancel(job, items)
 
     async def pause(self, job: str) -> bool:
-        """Pause a job: nothing new is started, and sent items continue. Return whether it was not paused before."""
-        return await self._set_paused(Writer.pause, job)
+        """Pause a job: nothing new of it is sent, and what was sent is finished. Return whether it was not paused."""
+        async with self._changes() as changes:
+            return await changes.pause(job)
 
     async def unpause(self, job: str) -> bool:
-        """Resume a paused job. Return whether it was paused."""
-        return await self._set_paused(Writer.unpause, job)
+        """Unpause a job. Return whether it was paused."""
+        async with self._changes() as changes:
+            return await changes.unpause(job)
 
     async def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Repeat calls whose replies were not understood, on one account (PROFILE/NAME) or on all; return these calls.
+        """Ask again what was not understood, of one account (PROFILE/NAME) or of all; return those calls.
 
-        If one was a create, the next queued item is sent and may be charged. Raises `InputError`.
+        Where a create was not understood, the next queued item is sent, and may be charged. Raise `InputError` for an
+        unknown account.
         """
         async with self._to_change() as store:
             return await store.write(Writer.ask_again, account)
 
-    async def _change(self, work: Callable[[Writer, str, Sequence[str], int], T], job: str, items: Sequence[str]) -> T:
+    @asynccontextmanager
+    async def _changes(self) -> AsyncIterator[Changes]:
         async with self._to_change() as store:
-            return await store.run(work, job, items, await self.reader.read(_now, job))
-
-    async def _set_paused(self, work: Callable[[Writer, str, int], bool], job: str) -> bool:
-        async with self._to_change() as store:
-            return await store.write(work, job, await self.reader.read(_now, job))
+            yield Changes(store)
 
     @asynccontextmanager
     async def _to_change(self) -> AsyncIterator[Store]:
-        """Yield a store for one change at a time, and wake the process that runs the queue.
+        """Yield a connection for a change, one change at a time, and wake whoever drives the queue.
 
-        During a run in this process it is a second store: a large manifest must not delay a poll.
+        While accounts are at work here that is a connection of its own: a large manifest must not delay a poll.
         """
         async with self._changing:
-            is_at_work = self._driver is not None and bool(self._driver.workers)
+            is_at_work = self._engine is not None and bool(self._engine.workers)
             if is_at_work and self._beside is None:
                 self._beside = await Store.open_for_writing(self.setting.queue)
             yield self._beside or self.writer
@@ -427,11 +428,7 @@ def _page(reader: Reader, job: str, state: ItemState | None, after_id: int) -> l
     return reader.items.page(job, state=state, after_id=after_id)
 
 
-def _now(reader: Reader, job: str) -> int:
-    return to_milliseconds(reader.jobs.service_time(job, machine_now()))
-
-
 def _is_driven(reader: Reader) -> bool:
-    """Return whether a living process has recorded that it runs the queue."""
+    """Return whether a living process holds the queue's lease."""
     held = reader.lease()
     return held is not None and held.is_alive

@@ -4,14 +4,14 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from batchkiln.core.states import ItemState
-from batchkiln.store import ENDED_STATES, ItemEnded, ItemSummary, Reader, Store
+from batchkiln.core.states import AT_REST, ItemState
+from batchkiln.store import ItemEnded, ItemSummary, Reader, Store
 
 _EVENTS_AT_ONCE: Final = 1000
 
 
 class Results:
-    """Remembers the bounds of the pages already returned: a few numbers for a thousand items."""
+    """The bounds of the pages tell what was yielded already: a few numbers for a thousand items."""
 
     def __init__(self, reader: Store, job_id: int, job: str) -> None:
         """Start with nothing returned."""
@@ -19,12 +19,13 @@ class Results:
         self._job_id = job_id
         self._job = job
         self._after: int | None = None
-        # last item ids, and the newest events at that time
-        self._pages: dict[ItemState, tuple[list[int], list[int]]] = {}
+        self._pages: dict[
+            ItemState, tuple[list[int], list[int]]
+        ] = {}  # last item ids, and the newest events at that time
 
     async def so_far(self) -> AsyncGenerator[ItemSummary]:
-        """Yield the items that have already ended, state by state."""
-        for state in ENDED_STATES:
+        """Yield the items that have ended, state by state."""
+        for state in AT_REST:
             last_ids, newest = self._pages.setdefault(state, ([], []))
             is_over = False
             while not is_over:
@@ -39,7 +40,7 @@ class Results:
                     newest.append(event_id)
 
     async def further(self) -> AsyncGenerator[ItemSummary]:
-        """Yield the items that have ended since, up to the end of the event log."""
+        """Yield the items that have ended since, as far as the history goes now."""
         assert self._after is not None, "`so_far` comes first"
         while True:
             items, last = await self._reader.read(self._ended_items, self._after)
@@ -56,7 +57,7 @@ class Results:
         return [item for item in items if item.state is states[item.id]], last
 
     def _was_given(self, ended: ItemEnded) -> bool:
-        """Return whether a page that was read after the event contained the item."""
+        """Return whether a page that was read after the event held the item."""
         last_ids, newest = self._pages[ended.state]
         page = bisect_left(last_ids, ended.item_id)
         return page < len(newest) and ended.event_id <= newest[page]

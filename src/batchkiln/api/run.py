@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Run:
     """Runs the queue according to the options. `jobs` are the jobs to end; None means the whole queue."""
 
-    def __init__(self, driver: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
-        """Use an engine whose scope is set, and a read-only store."""
-        self.driver = driver
+    def __init__(self, engine: "Engine", reader: Store, wishes: RunOptions, *, jobs: Sequence[str] | None) -> None:
+        """Run an engine whose scope is set, with a store that is open for reading."""
+        self.engine = engine
         self.wishes = wishes
         self.jobs = jobs
         self._reader = reader
@@ -31,67 +31,69 @@ class Run:
         Raises the error that prevents the run; everything is on disk then, and the next run continues.
         """
         before = await self.overview(self.jobs)
-        # also without work: notifications of an earlier run may be pending
-        async with self._tracing(), self._telling():
+        async with (
+            self._tracing(),
+            self._telling(),
+        ):  # also without work: notifications of an earlier run may be pending
             if self.wishes.is_forever or _has_work(before):
                 self._set_up(before)
-                await self.driver.run()
+                await self.engine.run()
         return await self._ending(before)
 
     async def overview(self, jobs: Sequence[str] | None) -> Overview:
         """Read the jobs' progress, with the service times that this run has observed."""
         observed = {
             name: service.clock.now().instant
-            for name, service in self.driver.services.items()
+            for name, service in self.engine.services.items()
             if service.clock.is_observed
         }
-        return await self._reader.read(read_overview, self.driver.setting.config, jobs, machine_now(), observed)
+        return await self._reader.read(read_overview, self.engine.setting.config, jobs, machine_now(), observed)
 
     def _telling(self) -> AbstractAsyncContextManager[None]:
-        if not self.driver.setting.config.notifiers:
+        if not self.engine.setting.config.notifiers:
             return nullcontext()
         from batchkiln.api.notify_runner import notifying  # noqa: PLC0415  only who is told needs it
 
-        return notifying(self.driver, self._reader)
+        return notifying(self.engine, self._reader)
 
     def _tracing(self) -> AbstractAsyncContextManager[None]:
-        traces = self.driver.setting.config.traces
+        traces = self.engine.setting.config.traces
         if traces is None:
             return nullcontext()
         from batchkiln.tracing.tracing import tracing  # noqa: PLC0415  as above
 
-        return tracing(self.driver, self._reader, traces, jobs=self.jobs)
+        return tracing(self.engine, self._reader, traces, wall=self.engine.setting.surroundings.wall, jobs=self.jobs)
 
     def _set_up(self, before: Overview) -> None:
-        control = self.driver.control
+        control = self.engine.control
         self.wishes.until.set_up(control, lambda: max((view.now for view in before.jobs), default=machine_now()))
         control.credits_left = self.wishes.max_credits
         control.waits_for_more = self.wishes.is_forever
 
     async def _ending(self, before: Overview) -> RunResult:
         after = await self.overview(self.jobs)
-        blocked = self.driver.control.blocked
+        blocked = self.engine.control.blocked
         return RunResult(
             views=after.jobs if self.jobs is not None else _touched(before, after),
             may_end_early=self.wishes.may_end_early,
             blocked=tuple(
                 (worker.viewpoint.profile, worker.viewpoint.account, blocked[worker.account_id])
-                for worker in self.driver.workers
+                for worker in self.engine.workers
                 if worker.account_id in blocked
             ),
-            rests=tuple([(await next_due(worker)).reason for worker in self.driver.workers]),
-            did_anything=bool(self.driver.workers),
+            rests=tuple([(await next_due(worker)).reason for worker in self.engine.workers]),
+            did_anything=bool(self.engine.workers),
             misunderstood=tuple(
                 (view.summary.profile, view.summary.name, entry)
                 for view in after.accounts
-                if view.summary.id in {worker.account_id for worker in self.driver.workers}
+                if view.summary.id in {worker.account_id for worker in self.engine.workers}
                 for entry in view.summary.misunderstood
             ),
         )
 
 
 def _has_work(overview: Overview) -> bool:
-    """Return whether a run can change anything; a held item's API key may have been restored."""
+    """Return whether driving can change anything: a held item may have got its API key back."""
     return any(
         not view.summary.is_finished or any(trouble.code == "key_missing" for trouble in view.summary.troubles)
         for view in overview.jobs

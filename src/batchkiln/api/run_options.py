@@ -1,4 +1,4 @@
-"""The options of a run: when it stops, and how much it may spend."""
+"""Options of a run: when it stops, and how much it may spend."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Until:
         return today if today > now else today + timedelta(days=1)
 
     def set_up(self, control: "RunState", now: Callable[[], datetime]) -> None:
-        """Apply the condition to the run."""
+        """Apply these options to the state of a run."""
         control.stops_at_reset = self.is_budget
         if self.at is not None:
             control.starts_until = self.instant(now())

@@ -5,13 +5,10 @@ from typing import Final
 
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.responses import AccountBlocked, AccountProblem
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import PROBLEM_STATES, UNDER_WAY, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.overview import JobView
-
-BAD_STATES: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
-_MOVING: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
 _NEEDS_A_PERSON: Final = frozenset({WaitReason.HELD, WaitReason.NO_KEY, WaitReason.NOT_UNDERSTOOD})
 
@@ -60,12 +57,12 @@ class RunResult:
 def left_of(view: JobView) -> int:
     """Return how many of a job's items can still change without a person."""
     items = view.summary.items
-    return sum(items[state] for state in _MOVING) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
+    return sum(items[state] for state in UNDER_WAY) + (0 if view.summary.is_paused else items[ItemState.QUEUED])
 
 
 def bad_of(view: JobView) -> int:
     """Return how many of a job's items are held or ended without being done; canceled items do not count."""
-    return sum(view.summary.items[state] for state in BAD_STATES)
+    return sum(view.summary.items[state] for state in PROBLEM_STATES)
 
 
 def waiting_in_pause(view: JobView) -> int:

@@ -22,10 +22,11 @@ def new_service_client(
     mapping: ReplyMapping | None = None,
     meter: RequestMeter | None = None,
 ) -> Client:
-    """Return a client for one account; `keys` maps fingerprints to API keys, newest first.
+    """Return a client for one account of a profile's service; `keys` maps fingerprints to API keys, newest first.
 
-    `base_url` is separate because a local service's address is known only when it runs. Clients that share `mapping`
-    share the service's description. Raises `InputError` for an invalid base URL or API key.
+    `base_url` is given apart, since a local service's address is known only once it runs. Clients that share
+    `mapping` share what the service's description teaches. Raise `InputError` for a base URL or key that cannot be
+    used.
     """
     return client_type(
         session,

@@ -52,9 +52,9 @@ class SharedKey:
 
 
 def shared_keys(profiles: Mapping[str, Profile], *, wanted: str | None = None) -> Iterator[SharedKey]:
-    """Yield each API key that is configured twice; with `wanted`, only pairs that involve that profile.
+    """Yield each key that stands under two names, in order; of one profile with the others, where one is `wanted`.
 
-    API keys that cannot be read are skipped; they are reported where they are needed.
+    A key that cannot be read is none: what needs it says so.
     """
     seen: dict[str, list[KeyPlace]] = {}
     for profile in profiles.values():

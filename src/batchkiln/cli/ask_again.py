@@ -2,12 +2,12 @@
 
 import click
 
+from batchkiln.api.changes import open_changes
 from batchkiln.cli.command import command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.presentation.unread_replies import CALLS
-from batchkiln.store import Store, Writer
 
 
 @command("ask-again", example="batchkiln ask-again\nbatchkiln ask-again studio/main")
@@ -23,9 +23,8 @@ def ask_again(common: Common, account: str | None) -> ExitStatus:
 
 
 async def _ask_again(common: Common, account: str | None) -> ExitStatus:
-    async with Store.open_for_update(common.queue) as store:
-        asked = await store.write(Writer.ask_again, account)
-        ended = await store.write(Writer.end_waits, account)
+    async with open_changes(common.queue) as changes:
+        asked, ended = await changes.ask_again(account)
     if common.is_json:
         calls = [{"profile": each.profile, "account": each.account, "call": each.entry.call.value} for each in asked]
         print_json({"asked_again": calls, "waits_ended": list(ended)})

@@ -26,7 +26,7 @@ from batchkiln.presentation.formatting import plural
 from batchkiln.store import SCHEMA_VERSION, SQLITE_VERSION, RequestRecord
 
 if TYPE_CHECKING:
-    from batchkiln.cli.show import Told
+    from batchkiln.api.reading import ItemReport
 
 _LIBRARIES: Final = ("batchkiln", "aiohttp", "aiosqlite", "pydantic", "yarl")
 _README: Final = """\
@@ -47,16 +47,16 @@ API keys are named by a fingerprint that batchkiln makes of them, and are not he
 """
 
 
-def write_bundle(path: Path, told: "Told", document: Mapping[str, Any], config: Config) -> dict[str, Any]:
+def write_bundle(path: Path, report: "ItemReport", document: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """Write the zip whole, and say what was written. Raises `InputError` where a file stands there, or none can."""
-    keys = known_keys(config, told.summary.profile)
+    keys = known_keys(config, report.summary.profile)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if os.path.lexists(path):
             raise InputError(f"{path} exists, and is not written over; name another file with --bundle")
         try:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                _write(file, _entries(told, document, config, keys), told)
+                _write(file, _entries(report, document, config, keys), report)
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
@@ -67,8 +67,8 @@ def write_bundle(path: Path, told: "Told", document: Mapping[str, Any], config: 
     return {"path": str(path), "bytes": path.stat().st_size}
 
 
-def _write(file: Any, entries: Iterator[tuple[str, bytes]], told: "Told") -> None:  # noqa: ANN401  a binary file
-    made_at = told.standing.now.timetuple()[:6]
+def _write(file: Any, entries: Iterator[tuple[str, bytes]], report: "ItemReport") -> None:  # noqa: ANN401  a binary file
+    made_at = report.context.now.timetuple()[:6]
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in entries:
             entry = zipfile.ZipInfo(name, date_time=made_at)
@@ -78,21 +78,21 @@ def _write(file: Any, entries: Iterator[tuple[str, bytes]], told: "Told") -> Non
 
 
 def _entries(
-    told: "Told", document: Mapping[str, Any], config: Config, keys: Sequence[str]
+    report: "ItemReport", document: Mapping[str, Any], config: Config, keys: Sequence[str]
 ) -> Iterator[tuple[str, bytes]]:
     """Give each file's name and content."""
-    bodies = {request.number: _body(request, keys) for request in told.requests}
-    requests = {request.number: request for request in told.requests}
+    bodies = {request.number: _body(request, keys) for request in report.requests}
+    requests = {request.number: request for request in report.requests}
     attempts = [
         attempt | _request_document(requests[attempt["number"]], is_exact=bodies[attempt["number"]][1])
         for attempt in document["attempts_made"]
     ]
-    item = redacted({**document, "attempts_made": attempts, "now": iso(told.standing.now)}, keys)
-    yield "README.txt", _readme(told, item).encode("utf-8", "replace")
+    item = redacted({**document, "attempts_made": attempts, "now": iso(report.context.now)}, keys)
+    yield "README.txt", _readme(report, item).encode("utf-8", "replace")
     yield "item.json", _json(item)
     for number, (body, _) in bodies.items():
         yield f"request-{number}.json", body
-    yield "configuration.json", _json(redacted(_configuration(config, told.summary.profile, keys), keys))
+    yield "configuration.json", _json(redacted(_configuration(config, report.summary.profile, keys), keys))
     yield "versions.json", _json(_versions())
 
 
@@ -118,11 +118,11 @@ def _body(request: RequestRecord, keys: Sequence[str]) -> tuple[bytes, bool]:
     return body, body == request.body
 
 
-def _readme(told: "Told", item: Mapping[str, Any]) -> str:
+def _readme(report: "ItemReport", item: Mapping[str, Any]) -> str:
     attempts = [_attempt_line(attempt) for attempt in item["attempts_made"]]
     return _README.format(
-        name=f"{told.story.job}/{told.story.item.name} ({told.story.item.state})",
-        now=iso(told.standing.now),
+        name=f"{report.detail.job}/{report.detail.item.name} ({report.detail.item.state})",
+        now=iso(report.context.now),
         sentences="\n".join(f"{name}: {item[name]}." for name in ("story", "charged")),
         attempts="\n".join(attempts) or "  none: it was never sent",
     )

@@ -51,16 +51,16 @@ async def _dashboard(common: Common, port: int | None, *, is_silent: bool) -> Ex
 
 
 @asynccontextmanager
-async def dashboard_beside(driver: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
+async def dashboard_beside(engine: "Engine", *, is_wanted: bool) -> AsyncIterator[None]:
     """Serve the dashboard of the queue that is being driven. A run goes on without it where it cannot be served."""
     async with AsyncExitStack() as stack:
         if is_wanted:
-            from batchkiln.dashboard.live_state import DriverProbe  # noqa: PLC0415  as above
+            from batchkiln.dashboard.live_state import EngineProbe  # noqa: PLC0415  as above
             from batchkiln.dashboard.server import serving  # noqa: PLC0415  as above
 
             try:
                 served = await stack.enter_async_context(
-                    serving(driver.store.path, driver.setting.config, beside=DriverProbe(driver))
+                    serving(engine.store.path, engine.setting.config, beside=EngineProbe(engine))
                 )
             except (BatchkilnError, OSError) as error:
                 print_status(f"The run goes on without its dashboard: {error}")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
@@ -21,7 +22,7 @@ from batchkiln.core.sample_names import DatasetRow, Splits
 from batchkiln.core.states import ItemState
 from batchkiln.exports import Export, ExportOptions, ExportResult, Format, JobFacts, LeftOut, Link, SchemaInference
 from batchkiln.presentation.formatting import plural, sanitize
-from batchkiln.store import JobSummary, Reader, Store
+from batchkiln.store import JobSummary, Reader
 
 _SPLIT_NAME: Final = re.compile(r"\w+", re.ASCII)
 _ROUNDING: Final = 1e-6
@@ -122,12 +123,11 @@ def export(
 
 
 async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatus:
-    store = await Store.open_for_reading(common.queue)
     stop = threading.Event()
-    try:
+    async with open_reader(common.queue) as queue:
         with handle_signals() as signals:
             signals.stop = stop.set
-            work = asyncio.ensure_future(store.run(_run, job, options, stop, common.is_quiet))
+            work = asyncio.ensure_future(queue.read_in_pages(_run, job, options, stop, is_quiet=common.is_quiet))
             try:
                 title, result = await asyncio.shield(work)
             except _Interrupted:
@@ -135,8 +135,6 @@ async def _export(common: Common, job: str, options: ExportOptions) -> ExitStatu
                 return ExitStatus(signals.exit_status or ExitStatus.INTERRUPTED)
             finally:
                 stop.set()
-    finally:
-        await store.close()
     if common.is_json:
         print_json(_document(job, options, title, result))
     else:
@@ -150,7 +148,8 @@ def _run(
     job: str,
     options: ExportOptions,
     stop: threading.Event,
-    is_quiet: bool,  # noqa: FBT001  `Database.run` passes by position
+    *,
+    is_quiet: bool,
 ) -> tuple[str, ExportResult]:
     """Export in the connection's thread: rows are read page by page, while their files are looked at."""
 
@@ -160,7 +159,6 @@ def _run(
 
     below = reader.exports.item_count(job)
     summary = reader.jobs.summary(job)
-    assert summary is not None, "its items were counted"
     with _display(items=summary.total, items_done=summary.items[ItemState.DONE], is_shown=not is_quiet) as display:
         inference = SchemaInference()
         for shape in reader.exports.shapes(job, below=below):

@@ -1,20 +1,20 @@
 """`batchkiln items`: a job's items, page by page, so that a million of them need no more memory than ten."""
 
-import heapq
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
 import click
 
+from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json_lines, print_result
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.formatting import sanitize
-from batchkiln.store import PAGE, ItemSummary, Reader, Store
+from batchkiln.store import PAGE, ItemSummary, Reader
 
 _NARROWEST: Final = 60
 
@@ -37,17 +37,14 @@ def items(common: Common, job: str, states: tuple[str, ...], limit: int | None) 
 
 
 async def _items(common: Common, job: str, states: Sequence[ItemState], limit: int | None) -> ExitStatus:
-    store = await Store.open_for_reading(common.queue)
-    try:
-        await store.run(_print, job, states, limit, common.is_json)
-    finally:
-        await store.close()
+    async with open_reader(common.queue) as queue:
+        await queue.read_in_pages(_print, job, states, limit, is_json=common.is_json)
     return ExitStatus.OK
 
 
-def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | None, is_json: bool) -> None:  # noqa: FBT001  `Database.run` passes by position
+def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | None, *, is_json: bool) -> None:
     """Print all that is wanted. Each page is a snapshot of its own, so that a driver never waits for a reader."""
-    chosen = islice(_all(reader, job, states), limit)
+    chosen = islice(reader.items.iterate(job, states), limit)
     table = None if is_json else _Table()
     while page := list(islice(chosen, PAGE)):
         if table is None:
@@ -56,19 +53,6 @@ def _print(reader: Reader, job: str, states: Sequence[ItemState], limit: int | N
             table.print(page)
     if table is not None:
         table.end(job)
-
-
-def _all(reader: Reader, job: str, states: Sequence[ItemState]) -> Iterator[ItemSummary]:
-    if not states:
-        return _of_state(reader, job, None)
-    return heapq.merge(*(_of_state(reader, job, state) for state in states), key=lambda item: item.id)
-
-
-def _of_state(reader: Reader, job: str, state: ItemState | None) -> Iterator[ItemSummary]:
-    after_id = 0
-    while page := reader.items.page(job, state=state, after_id=after_id):
-        yield from page
-        after_id = page[-1].id
 
 
 def item_document(item: ItemSummary) -> dict[str, Any]:

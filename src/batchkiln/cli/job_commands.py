@@ -6,15 +6,13 @@ from typing import Any, Final
 
 import click
 
+from batchkiln.api.changes import Action, open_changes
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
-from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.presentation.confirmations import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
 from batchkiln.presentation.formatting import plural
-from batchkiln.store import CancelReport, Reader, RetryReport, Skipped, Store, Writer
+from batchkiln.store import RetryReport, Skipped
 
 MANY: Final = 20
 """Named items from which on a person is asked; without names it is from two on."""
@@ -38,14 +36,12 @@ def retry(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool) 
 
 
 async def _retry(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
-    async with Store.open_for_update(common.queue) as store:
-        preview = await store.read(Reader.preview_retry, job, items)
-        number = sum(preview.requeued.values())
-        print_status(cost_of_retry(job, preview))
-        if number and not _is_wanted(number, items, is_agreed=is_agreed):
+    async with open_changes(common.queue) as changes:
+        question = await changes.question(Action.RETRY, job, items)
+        print_status(question.cost)
+        if not _is_wanted(question.number, items, is_agreed=is_agreed):
             return _unchanged()
-        now = await store.read(_now, job)
-        report = await store.run(Writer.retry, job, items, now) if number else preview
+        report = await changes.retry(job, items)
         number = sum(report.requeued.values())
     if common.is_json:
         print_json(_retry_document(job, report))
@@ -81,14 +77,12 @@ def cancel(common: Common, job: str, items: tuple[str, ...], *, is_agreed: bool)
 
 
 async def _cancel(common: Common, job: str, items: Sequence[str], *, is_agreed: bool) -> ExitStatus:
-    async with Store.open_for_update(common.queue) as store:
-        preview = await store.read(Reader.preview_cancel, job, items)
-        number = preview.canceled
-        print_status(cost_of_cancel(job, preview))
-        if number and not _is_wanted(number, items, is_agreed=is_agreed):
+    async with open_changes(common.queue) as changes:
+        question = await changes.question(Action.CANCEL, job, items)
+        print_status(question.cost)
+        if not _is_wanted(question.number, items, is_agreed=is_agreed):
             return _unchanged()
-        now = await store.read(_now, job)
-        report: CancelReport = await store.run(Writer.cancel, job, items, now) if number else preview
+        report = await changes.cancel(job, items)
     if common.is_json:
         print_json({"job": job, "canceled": report.canceled, "skipped": _skipped_document(report.skipped)})
     else:
@@ -105,9 +99,9 @@ def pause(common: Common, job: str) -> ExitStatus:
 
 
 async def _pause(common: Common, job: str) -> ExitStatus:
-    async with Store.open_for_update(common.queue) as store:
-        print_status(cost_of_pause(job))
-        is_news = await store.write(Writer.pause, job, await store.read(_now, job))
+    async with open_changes(common.queue) as changes:
+        print_status((await changes.question(Action.PAUSE, job)).cost)
+        is_news = await changes.pause(job)
     return _said(common, job, is_paused=True, is_news=is_news)
 
 
@@ -119,11 +113,9 @@ def unpause(common: Common, job: str) -> ExitStatus:
 
 
 async def _unpause(common: Common, job: str) -> ExitStatus:
-    async with Store.open_for_update(common.queue) as store:
-        summary = await store.read(lambda reader: reader.jobs.summary(job))
-        if summary is not None:
-            print_status(cost_of_unpause(summary))
-        is_news = await store.write(Writer.unpause, job, await store.read(_now, job))
+    async with open_changes(common.queue) as changes:
+        print_status((await changes.question(Action.UNPAUSE, job)).cost)
+        is_news = await changes.unpause(job)
     return _said(common, job, is_paused=False, is_news=is_news)
 
 
@@ -158,7 +150,3 @@ def _say_skipped(skipped: Sequence[Skipped]) -> None:
 
 def _skipped_document(skipped: Sequence[Skipped]) -> list[dict[str, str]]:
     return [{"item": entry.name, "reason": entry.reason} for entry in skipped]
-
-
-def _now(reader: Reader, job: str) -> int:
-    return to_milliseconds(reader.jobs.service_time(job, machine_now()))

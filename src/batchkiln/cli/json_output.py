@@ -3,7 +3,7 @@
 from typing import Any
 
 from batchkiln.cli.output import iso
-from batchkiln.core.queue_types import HeldUntil
+from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.overview import AccountView, JobView, Overview

@@ -6,8 +6,8 @@ from math import inf
 from typing import Final, Protocol
 
 from batchkiln.cli.output import print_status
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.states import FINAL_STATES, ItemState
+from batchkiln.core.states import PROBLEM_STATES, WORKING_STATES, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import JobView
 from batchkiln.store import UnderWay
@@ -77,14 +77,12 @@ class ProgressState:
     @property
     def problems(self) -> int:
         """Items that ended otherwise, or need a person; canceled ones do not count."""
-        bad = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD)
-        return sum(view.summary.items[state] for view in self.jobs for state in bad)
+        return sum(view.summary.items[state] for view in self.jobs for state in PROBLEM_STATES)
 
     @property
     def left(self) -> int:
         """Items that are still to come."""
-        ended = FINAL_STATES | {ItemState.HELD}
-        return sum(n for view in self.jobs for state, n in view.summary.items.items() if state not in ended)
+        return sum(view.summary.items[state] for view in self.jobs for state in WORKING_STATES)
 
     @property
     def ended(self) -> int:

@@ -3,24 +3,22 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from batchkiln.api.reading import QueueReader, open_reader
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, iso, print_json, print_result
 from batchkiln.cli.redaction import discreet_text, known_keys, without_folders, without_keys
-from batchkiln.clock import machine_now
-from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.presentation.formatting import plural
-from batchkiln.presentation.overview import JobView, read_overview
-from batchkiln.store import OutputSummary, Reader, ReportRow, Store
+from batchkiln.presentation.overview import JobView
+from batchkiln.store import OutputSummary, Reader, ReportRow
 
 if TYPE_CHECKING:
     from batchkiln.reports.contents import ReportFile, ReportItem, ReportJob
@@ -54,16 +52,13 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     from batchkiln.reports.report_writer import PAGE_SIZE, ReportWriter  # noqa: PLC0415  only a report needs it
 
     config = common.load_config()
-    store = await Store.open_for_reading(common.queue)
-    try:
-        view = await store.read(_view, config, job, machine_now())
+    async with open_reader(common.queue) as queue:
+        view = await queue.job(config, job)
         with ReportWriter(target, job=job, items=view.summary.total, page_size=page_size or PAGE_SIZE) as writer:
             keys = known_keys(config, view.summary.profile)
-            await _add_all(store, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr))
-            view = await store.read(_view, config, job, machine_now())
+            await _add_all(queue, writer, view, keys=keys, is_telling=not common.is_quiet and is_terminal(sys.stderr))
+            view = await queue.job(config, job)
             written = await asyncio.to_thread(writer.finish, _head(view))
-    finally:
-        await store.close()
     if common.is_json:
         print_json(_document(job, written))
     else:
@@ -71,22 +66,18 @@ async def _report(common: Common, job: str, target: Path, page_size: int | None)
     return ExitStatus.OK
 
 
-def _view(reader: Reader, config: Config, job: str, now: datetime) -> JobView:
-    return read_overview(reader, config, [job], now).jobs[0]
-
-
 def _page(reader: Reader, job: str, after_id: int, limit: int) -> list[ReportRow]:
     return reader.exports.report_page(job, after_id=after_id, limit=limit)
 
 
 async def _add_all(
-    store: Store, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
+    queue: QueueReader, writer: "ReportWriter", view: JobView, *, keys: Sequence[str], is_telling: bool
 ) -> None:
     """Read and draw page by page, each a snapshot of its own; what is enqueued meanwhile is left out."""
     job, total = view.summary.name, view.summary.total
     last_id = taken = 0
     while taken < total:
-        rows = await store.read(_page, job, last_id, min(_CHUNK, total - taken))
+        rows = await queue.read(_page, job, last_id, min(_CHUNK, total - taken))
         await asyncio.to_thread(writer.add, [_item(row, view.summary.output_dir, keys) for row in rows])
         assert rows, "items are never deleted"
         last_id, taken = rows[-1].item.id, taken + len(rows)

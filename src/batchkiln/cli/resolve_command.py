@@ -1,18 +1,16 @@
 """`batchkiln resolve`: ends a held item by what a person knows, after that person has named it again."""
 
 import sys
-from contextlib import nullcontext
 
 import click
 
+from batchkiln.api.changes import open_changes
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import is_terminal, print_json, print_result, print_status
-from batchkiln.clock import machine_now
-from batchkiln.core.errors import Diagnostic, ExitStatus, InputError, command_arguments
-from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.presentation.confirmations import cost_of_resolve
-from batchkiln.store import IN_HAND, Decision, ItemDetail, Resolved, Store, Writer, check_resolvable, undriven
+from batchkiln.store import Decision, check_resolvable
 
 
 @command(
@@ -49,40 +47,17 @@ def resolve(
 async def _resolve(
     common: Common, job: str, item: str, *, decision: Decision, generation_id: str | None, confirm: str | None
 ) -> ExitStatus:
-    async with Store.open_for_update(common.queue) as store:
-        story = await store.read(lambda reader: reader.items.detail(job, item))
-        check_resolvable(item, story.item.state, is_undriven=True)  # held below, where it matters
-        print_status(cost_of_resolve(decision, story))
+    async with open_changes(common.queue) as changes:
+        asked = await changes.item(job, item)
+        check_resolvable(item, asked.item.state, is_undriven=True)  # `resolve` takes the lock where it matters
+        print_status(cost_of_resolve(decision, asked))
         _check_confirmed(item, confirm)
-        is_in_hand = story.item.state in IN_HAND
-        with undriven(common.queue) if is_in_hand else nullcontext():
-            resolved = await store.write(_end, story, decision, generation_id)
+        resolved = await changes.resolve(asked, decision, generation_id=generation_id)
     if common.is_json:
         print_json({"job": job, "item": item, "state": resolved.state, "may_pay_again": resolved.may_pay_again})
     else:
         print_result(f"{job}/{item} is {resolved.state}.")
     return ExitStatus.OK
-
-
-def _end(writer: Writer, asked: ItemDetail, decision: Decision, generation_id: str | None) -> Resolved:
-    """End the hold that was asked about, inside one transaction. Raises `InputError` where it is another by now.
-
-    A person may think for minutes, while the item is sent and held again for what may be paid already (Law 2).
-    """
-    job, item = asked.job, asked.item.name
-    if writer.items.detail(job, item).hold_asked != asked.hold_asked:
-        reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
-        remedy = f"`batchkiln show {command_arguments(job, item)}` tells how it stands now"
-        raise InputError([Diagnostic(reason, remedy=remedy)])
-    now = to_milliseconds(writer.jobs.service_time(job, machine_now()))
-    return writer.resolve(
-        job,
-        item,
-        decision,
-        generation_id=generation_id,
-        is_undriven=asked.item.state in IN_HAND,
-        now=now,
-    )
 
 
 def _check_confirmed(item: str, confirm: str | None) -> None:

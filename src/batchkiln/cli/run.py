@@ -18,7 +18,7 @@ from batchkiln.cli.confirm import ask_before_paying_again, ask_before_spending, 
 from batchkiln.cli.dashboard import dashboard_beside
 from batchkiln.cli.enqueue import MANIFESTS, on_change_options, tell_applied, tell_warnings
 from batchkiln.cli.options import Common
-from batchkiln.cli.run_display import Session
+from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.signals import handle_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.cli.until import UNTIL
@@ -103,15 +103,15 @@ async def _run(
     with handle_signals() as signals:
         async with opened(AppContext(common.queue, common.load_config(), common.profile)) as queue:
             control = RunState()
-            async with queue.driving(control, command="run") as driver:
+            async with queue.driving(control, command="run") as engine:
                 newest = await queue.reader.read(lambda reader: reader.events.last_id())
                 applied = await _applied(common, queue, manifests, options, wishes, manner=manner)
                 if manner.is_asking:
                     await ask_before_paying_again(applied)
                 control.scope = scope_of(applied)
-                drive = Run(driver, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
-                async with dashboard_beside(driver, is_wanted=manner.has_dashboard):
-                    return await Session(common, drive, queue.reader, signals, after_event=newest).run()
+                run = Run(engine, queue.reader, wishes, jobs=[entry.job.name for entry in applied])
+                async with dashboard_beside(engine, is_wanted=manner.has_dashboard):
+                    return await RunDisplay(common, run, queue.reader, signals, after_event=newest).run()
 
 
 async def _applied(
@@ -165,9 +165,9 @@ async def _work(common: Common, wishes: RunOptions, *, has_dashboard: bool) -> E
     with handle_signals() as signals:
         async with (
             opened(AppContext(common.queue, common.load_config(), common.profile)) as queue,
-            queue.driving(RunState(), command="work") as driver,
-            dashboard_beside(driver, is_wanted=has_dashboard),
+            queue.driving(RunState(), command="work") as engine,
+            dashboard_beside(engine, is_wanted=has_dashboard),
         ):
             newest = await queue.reader.read(lambda reader: reader.events.last_id())
-            drive = Run(driver, queue.reader, wishes, jobs=None)
-            return await Session(common, drive, queue.reader, signals, after_event=newest).run()
+            run = Run(engine, queue.reader, wishes, jobs=None)
+            return await RunDisplay(common, run, queue.reader, signals, after_event=newest).run()

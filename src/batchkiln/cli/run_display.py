@@ -27,21 +27,21 @@ JOBS_SHOWN: Final = 20
 _EVENTS_AT_ONCE: Final = 1000
 
 
-class Session:
-    """Shows a drive as it goes, and lets signals stop it."""
+class RunDisplay:
+    """Shows a run while it goes, and lets signals stop it."""
 
-    def __init__(self, common: Common, drive: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
+    def __init__(self, common: Common, run: Run, reader: Store, signals: Signals, *, after_event: int) -> None:
         """Begin to tell events behind `after_event`."""
         self._common = common
-        self._drive = drive
-        self._driver = drive.driver
+        self._run = run
+        self._engine = run.engine
         self._reader = reader
         self._signals = signals
         self._after_event = after_event
 
     async def run(self) -> ExitStatus:
         """Run, tell, and return the exit status that the contract asks for."""
-        self._signals.stop = self._driver.control.stop
+        self._signals.stop = self._engine.control.stop
         try:
             ending = await self._shown()
             return await self._end(replace(ending, signal_status=self._signals.exit_status))
@@ -60,10 +60,10 @@ class Session:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._watch(display, ended), name="display")
                     try:
-                        return await self._drive.run()
+                        return await self._run.run()
                     finally:
                         ended.set()
-                        self._driver.announce()
+                        self._engine.announce()
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
 
@@ -81,7 +81,7 @@ class Session:
         ticker, pauses = ServiceClock(), Pauses(TICK_SECONDS)
         while not ended.is_set():
             await ticker.sleep_until(ticker.monotonic() + TICK_SECONDS, ended)
-            news = self._driver.news.next()  # before looking, so that none is missed
+            news = self._engine.news.next()  # before looking, so that none is missed
             await self._tell_events()
             is_moving = False
             if display is not None and not ended.is_set():
@@ -101,12 +101,12 @@ class Session:
             self._after_event = events[-1].id
 
     async def _state(self) -> ProgressState:
-        jobs = self._drive.jobs
+        jobs = self._run.jobs
         if jobs is None:
-            work = await self._reader.read(lambda reader: reader.jobs.work(self._driver.control.scope))
+            work = await self._reader.read(lambda reader: reader.jobs.work(self._engine.control.scope))
             jobs = [job.name for job in work.jobs[:JOBS_SHOWN]]
-        overview = await self._drive.overview(jobs)
-        workers = tuple(_worker_state(worker, overview) for worker in self._driver.workers)
+        overview = await self._run.overview(jobs)
+        workers = tuple(_worker_state(worker, overview) for worker in self._engine.workers)
         return ProgressState(overview.jobs, workers, is_stopping=self._signals.received is not None)
 
     # --- when it has ended ---
@@ -138,12 +138,12 @@ def _worker_state(worker: AccountWorker, overview: Overview) -> WorkerState:
     return WorkerState(
         account=f"{worker.viewpoint.profile}/{worker.viewpoint.account}",
         credits_today=usage.credits if usage else 0,
-        credits_limit=worker.limits.credits_per_day,
-        creates=worker.creates.used(now.monotonic),
-        creates_limit=worker.limits.creates_per_minute,
-        reads=worker.reads.used(now.monotonic),
-        reads_limit=worker.limits.reads_per_minute,
+        credits_limit=worker.rates.limits.credits_per_day,
+        creates=worker.rates.creates.window.used(now.monotonic),
+        creates_limit=worker.rates.limits.creates_per_minute,
+        reads=worker.rates.reads.window.used(now.monotonic),
+        reads_limit=worker.rates.limits.reads_per_minute,
         reason=due.reason if due is not None else None,
-        trouble=worker.trouble,
+        trouble=worker.backoffs.trouble,
         until=now.instant_of(due.at) if due is not None and due.at < inf else None,
     )

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterator
 
-from batchkiln.api.run_result import BAD_STATES, RunResult, left_of, waiting_in_pause
+from batchkiln.api.run_result import RunResult, left_of, waiting_in_pause
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_status
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import PROBLEM_STATES, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_errors import ACCOUNT_ADVICE
 from batchkiln.presentation.formatting import REASONS, plural, sanitize
 from batchkiln.presentation.overview import JobView
@@ -39,7 +39,7 @@ def _sentence(view: JobView, *, did_anything: bool) -> str:
     summary = view.summary
     items, spent = summary.items, summary.credits
     parts = [f"{items[ItemState.DONE]:,} of {plural(summary.total, 'item')} done"]
-    parts += [f"{items[state]:,} {state}" for state in (*BAD_STATES, ItemState.CANCELED) if items[state]]
+    parts += [f"{items[state]:,} {state}" for state in (*PROBLEM_STATES, ItemState.CANCELED) if items[state]]
     if left := left_of(view):
         parts.append(f"{left:,} left")
     money = f"{plural(spent.charged, 'credit')} charged"

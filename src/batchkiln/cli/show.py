@@ -2,24 +2,20 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from batchkiln.api.reading import ItemReport, open_reader
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.items import item_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_json, print_result
-from batchkiln.clock import machine_now
-from batchkiln.config import Config
 from batchkiln.core.errors import ExitStatus
-from batchkiln.presentation.explain import Explanation, explain_item
 from batchkiln.presentation.formatting import format_second, plural, sanitize
-from batchkiln.presentation.item_context import ItemContext, Wait, read_item_context
-from batchkiln.store import AttemptDetail, EventRecord, ItemDetail, JobSummary, Reader, RequestRecord, Store
+from batchkiln.presentation.item_context import Wait
+from batchkiln.store import AttemptDetail, EventRecord
 
 
 @command("show", example="batchkiln show field-guide red-fox\nbatchkiln show field-guide red-fox --bundle support.zip")
@@ -38,53 +34,26 @@ def show(common: Common, job: str, item: str, *, bundle: Path | None) -> ExitSta
 
 async def _show(common: Common, job: str, item: str, bundle: Path | None) -> ExitStatus:
     config = common.load_config()
-    store = await Store.open_for_reading(common.queue)
-    try:
-        told = await store.read(read_told, config, job, item, machine_now())
-    finally:
-        await store.close()
-    document = story_document(told)
+    async with open_reader(common.queue) as queue:
+        report = await queue.item(config, job, item)
+    document = story_document(report)
     if bundle is not None:
         from batchkiln.cli.bundle import write_bundle  # noqa: PLC0415  it needs the client, which is slow to import
 
-        document["bundle"] = await asyncio.to_thread(write_bundle, bundle, told, document, config)
+        document["bundle"] = await asyncio.to_thread(write_bundle, bundle, report, document, config)
     if common.is_json:
         print_json(document)
     elif bundle is not None:
         print_result(f"{job}/{item}: {bundle} holds what the service's support needs; look into it before you send it.")
     else:
-        for line in story_lines(told):
+        for line in story_lines(report):
             print_result(line)
     return ExitStatus.OK
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One item, its job, and how things stand around it, from one snapshot."""
-
-    story: ItemDetail
-    summary: JobSummary
-    standing: ItemContext
-    requests: tuple[RequestRecord, ...]
-
-    @property
-    def telling(self) -> Explanation:
-        """The sentences."""
-        return explain_item(self.story, self.summary, self.standing)
-
-
-def read_told(reader: Reader, config: Config, job: str, item: str, now: datetime) -> Told:
-    """Read all that `show` tells. Raises `InputError` for a job or item that is not there."""
-    story = reader.items.detail(job, item)
-    summary = reader.jobs.summary(job)
-    assert summary is not None, "the item was found in it"
-    standing = read_item_context(reader, config, story, summary, now)
-    return Told(story, summary, standing, reader.items.requests(story.item.id))
-
-
-def story_lines(told: Told) -> Iterator[str]:
+def story_lines(report: ItemReport) -> Iterator[str]:
     """Tell an item's story to a person."""
-    story, telling = told.story, told.telling
+    story, telling = report.detail, report.explanation
     item, recipe = story.item, story.recipe
     yield f"{story.job}/{item.name}: {item.state}"
     yield f"  story: {telling.story}"
@@ -110,7 +79,7 @@ def story_lines(told: Told) -> Iterator[str]:
     for attempt in story.attempts:
         yield f"  attempt {attempt.number}: {_attempt_line(attempt)}"
     if story.arrival is not None:
-        # The counts beside it are the whole manifest's, and `enqueue` has told them.
+        # The counts beside it are the whole manifest's, and `enqueue` has report them.
         manifest = sanitize(str(story.arrival.detail.get("manifest", "")))
         yield f"  {format_second(story.arrival.at)}  {story.arrival.kind}  {manifest}".rstrip()
     for event in story.events:
@@ -132,9 +101,9 @@ def _detail(event: EventRecord) -> str:
     return sanitize(", ".join(f"{key}={value}" for key, value in event.detail.items()))
 
 
-def story_document(told: Told) -> dict[str, Any]:
+def story_document(report: ItemReport) -> dict[str, Any]:
     """Give an item's story as `show --json` prints it."""
-    story, telling = told.story, told.telling
+    story, telling = report.detail, report.explanation
     recipe = story.recipe
     return item_document(story.item) | {
         "job": story.job,
@@ -142,7 +111,7 @@ def story_document(told: Told) -> dict[str, Any]:
         "charged": telling.charged,
         "next": telling.next,
         "commands": telling.commands,
-        "waits_for": _wait_document(told.standing.wait),
+        "waits_for": _wait_document(report.context.wait),
         "request": {
             "model": recipe.model,
             "mode": recipe.mode.value,

@@ -2,14 +2,13 @@
 
 import click
 
+from batchkiln.api.reading import open_reader
 from batchkiln.cli.command import JOB, command, run_async
 from batchkiln.cli.json_output import job_document, overview_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import print_json
-from batchkiln.clock import machine_now
 from batchkiln.core.errors import ExitStatus
-from batchkiln.presentation.overview import Overview, read_overview
-from batchkiln.store import Store
+from batchkiln.presentation.overview import Overview
 
 
 @command("status", example="batchkiln status\nbatchkiln status field-guide --json")
@@ -25,11 +24,8 @@ def status(common: Common, job: str | None) -> ExitStatus:
 
 async def _status(common: Common, job: str | None) -> ExitStatus:
     config = common.load_config()
-    store = await Store.open_for_reading(common.queue)
-    try:
-        overview = await store.read(read_overview, config, None if job is None else [job], machine_now())
-    finally:
-        await store.close()
+    async with open_reader(common.queue) as queue:
+        overview = await queue.overview(config, None if job is None else [job])
     if common.is_json:
         print_json(overview_document(overview) if job is None else job_document(overview.jobs[0]))
     else:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from batchkiln.cli.output import printable
 from batchkiln.core.errors import command_arguments
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import NOT_DELIVERED, PROBLEM_STATES, WORKING_STATES, ItemState
 from batchkiln.presentation.alerts import alerts_of
 from batchkiln.presentation.formatting import REASONS, STYLES, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.overview import AccountView, JobView, Overview
@@ -106,7 +106,7 @@ def problem_lines(view: JobView) -> Iterator[Text]:
         if item is not None:
             yield Text(f"    batchkiln show {command_arguments(name, item)}", style="dim")
     states = {trouble.state for trouble in view.summary.troubles}
-    if states & {ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED}:
+    if states.intersection(NOT_DELIVERED):
         yield Text(f"    batchkiln retry {name}", style="dim")
 
 
@@ -133,9 +133,8 @@ def _job_table(views: tuple[JobView, ...]) -> Table:
     table.add_column("ENDS", no_wrap=True)
     for view in views:
         summary = view.summary
-        bad = sum(summary.items[state] for state in (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED))
-        bad += summary.items[ItemState.HELD]
-        left = summary.total - bad - summary.items[ItemState.DONE] - summary.items[ItemState.CANCELED]
+        bad = sum(summary.items[state] for state in PROBLEM_STATES)
+        left = sum(summary.items[state] for state in WORKING_STATES)
         table.add_row(
             summary.name,
             f"{summary.total:,}",

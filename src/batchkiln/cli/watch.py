@@ -22,7 +22,7 @@ from batchkiln.cli.json_output import job_document
 from batchkiln.cli.options import Common
 from batchkiln.cli.output import iso, print_status
 from batchkiln.cli.run import driving_options
-from batchkiln.cli.run_display import Session
+from batchkiln.cli.run_display import RunDisplay
 from batchkiln.cli.signals import Signals, handle_signals
 from batchkiln.cli.streams import outlive_readers
 from batchkiln.clock import ServiceClock, machine_now
@@ -42,11 +42,11 @@ _CONFIGURATION: Final = "batchkiln.yaml"
 class QueueSink:
     """Brings manifests to the queue, on a connection of its own: a large one does not hold up what is driven."""
 
-    def __init__(self, store: Store, setting: AppContext, driver: Engine) -> None:
-        """Wake the driver after each manifest."""
+    def __init__(self, store: Store, setting: AppContext, engine: Engine) -> None:
+        """Wake the engine after each manifest."""
         self._store = store
         self._setting = setting
-        self._driver = driver
+        self._engine = engine
 
     async def apply(self, path: Path) -> tuple[str, Mapping[str, Any]]:
         """Enqueue a manifest. Raises `InputError` with its mistakes.
@@ -57,7 +57,7 @@ class QueueSink:
         applied = await apply_manifests(
             self._store, self._setting, [str(path)], options=ApplyOptions(), stdin=io.BytesIO()
         )
-        self._driver.hear()
+        self._engine.hear()
         return applied[0].job.name, {"at": iso(machine_now())} | applied_document(applied[0])
 
     async def open_jobs(self) -> frozenset[str]:
@@ -121,29 +121,29 @@ async def _watch(common: Common, folder: Path, wishes: RunOptions, *, has_dashbo
     outlive_readers()
     with handle_signals() as signals:
         setting = AppContext(common.queue, common.load_config(), common.profile)
-        async with opened(setting) as queue, queue.driving(RunState(), command="watch") as driver:
+        async with opened(setting) as queue, queue.driving(RunState(), command="watch") as engine:
             intake = await Store.open_for_writing(common.queue)
             try:
-                sink = QueueSink(intake, setting, driver)
+                sink = QueueSink(intake, setting, engine)
                 watcher = Watcher(folder, sink, ServiceClock(), ignored=_ignored(common))
-                drive = Run(driver, queue.reader, wishes, jobs=None)
+                run = Run(engine, queue.reader, wishes, jobs=None)
                 play = _forever if wishes.is_forever else _once
-                async with dashboard_beside(driver, is_wanted=has_dashboard):
-                    return await play(common, drive, queue.reader, signals, watcher)
+                async with dashboard_beside(engine, is_wanted=has_dashboard):
+                    return await play(common, run, queue.reader, signals, watcher)
             finally:
                 await intake.close()
 
 
-async def _once(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _once(common: Common, run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run what lies in the folder to its end; a manifest that was refused makes the exit status of one."""
     newest = await reader.read(lambda reader: reader.events.last_id())
     await watcher.drain()
     jobs, status = sorted(watcher.jobs), ExitStatus.OK
     if jobs:
         ids = await reader.read(lambda reader: [reader.jobs.id_of(job) for job in jobs])
-        drive.driver.control.scope = Scope(frozenset(ids))
-        drive.jobs = jobs
-        status = await Session(common, drive, reader, signals, after_event=newest).run()
+        run.engine.control.scope = Scope(frozenset(ids))
+        run.jobs = jobs
+        status = await RunDisplay(common, run, reader, signals, after_event=newest).run()
     await watcher.report_ended()
     if watcher.refused:
         print_status(f"{plural(watcher.refused, 'manifest')} refused: each *.result.json says why.")
@@ -151,18 +151,18 @@ async def _once(common: Common, drive: Run, reader: Store, signals: Signals, wat
     return status
 
 
-async def _forever(common: Common, drive: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
+async def _forever(common: Common, run: Run, reader: Store, signals: Signals, watcher: Watcher) -> ExitStatus:
     """Run the queue and watch the folder beside it, until the drive ends."""
     newest = await reader.read(lambda reader: reader.events.last_id())
-    session = Session(common, drive, reader, signals, after_event=newest)
+    display = RunDisplay(common, run, reader, signals, after_event=newest)
     try:
         async with asyncio.TaskGroup() as group:
             beside = [
                 group.create_task(watcher.run(), name="watcher"),
-                group.create_task(watcher.report_as_they_end(drive.driver.news.next), name="ends"),
+                group.create_task(watcher.report_as_they_end(run.engine.news.next), name="ends"),
                 group.create_task(watch_events(watcher), name="news"),
             ]
-            status = await session.run()
+            status = await display.run()
             for task in beside:
                 task.cancel()
     except BaseExceptionGroup as errors:

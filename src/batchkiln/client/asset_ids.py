@@ -112,8 +112,8 @@ def _candidates(entry: FileEntry, name: str, position: int) -> list[tuple[tuple[
         if not _is_excluded(node.path) and _is_token(value) and value != name:
             found.setdefault(_field_of(_without_key(node.path, entry)), value)
     for key in entry.map_keys():
-        is_told = key != name and not is_field_name(key) and not _is_position(key, position)
-        if is_told and _is_token(key) and not _looks_like_file(key):
+        is_named = key != name and not is_field_name(key) and not _is_position(key, position)
+        if is_named and _is_token(key) and not _looks_like_file(key):
             found.setdefault(("*",), key)
     return list(found.items())
 
@@ -170,7 +170,7 @@ def _hinted(
         keys = [_key_at(entry, hint) for entry in entries]
         values = [value or key for value, key in zip(values, keys, strict=True)]
     else:
-        values = [_at_hint(entry, hint) for entry in entries]
+        values = [_value_at_hint(entry, hint) for entry in entries]
     found = [value for value in values if value is not None]
     return found if len(found) == len(entries) and len(set(found)) == len(found) else None
 
@@ -183,14 +183,14 @@ def _key_at(entry: FileEntry, hint: tuple[str, ...]) -> str | None:
     return str(here.path[-1])
 
 
-def _at_hint(entry: FileEntry, hint: tuple[str, ...]) -> str | None:
+def _value_at_hint(entry: FileEntry, hint: tuple[str, ...]) -> str | None:
     nodes = [node for node in entry.scalars() if node.name == hint[-1] and scalar_text(node) is not None]
-    whole = [node for node in nodes if _fits(node.names, hint)]
+    whole = [node for node in nodes if _path_matches(node.names, hint)]
     others = [node for node in nodes if not _is_of_reply(node, entry)]
     return next((scalar_text(node) for node in whole or others), None)
 
 
-def _fits(names: tuple[str, ...], hint: tuple[str, ...]) -> bool:
+def _path_matches(names: tuple[str, ...], hint: tuple[str, ...]) -> bool:
     tail = names[-len(hint) :]
     return len(tail) == len(hint) and all(own in {"*", found} for found, own in zip(tail, hint, strict=True))
 
@@ -202,18 +202,18 @@ def _score(field: tuple[str, ...]) -> int:
     if field == ("*",):
         return 65
     own = frozenset(word.removesuffix("s") for word in words_in(field[-1]))  # parallel lists have plural names
-    squashed = normalize_name(field[-1]).removesuffix("s")
+    name = normalize_name(field[-1]).removesuffix("s")
     above = words_in(field[-2]) if len(field) > 1 else frozenset()
     for points, is_meant in (
-        (100, squashed == "assetid"),
-        (98, squashed in {"id", "uuid", "uid"} and bool(above & {"asset", "assets"}) and not above & {"upload"}),
-        (96, ("asset" in own and bool(own & _IDS)) or squashed in {"asset", "assetuuid", "assetref", "assetkey"}),
+        (100, name == "assetid"),
+        (98, name in {"id", "uuid", "uid"} and bool(above & {"asset", "assets"}) and not above & {"upload"}),
+        (96, ("asset" in own and bool(own & _IDS)) or name in {"asset", "assetuuid", "assetref", "assetkey"}),
         (94, bool(own & _IDS) and bool(above & {"asset"})),
-        (80, squashed in {"id", "uuid", "uid", "identifier", "guid", "oid"} and not above & {"upload"}),
+        (80, name in {"id", "uuid", "uid", "identifier", "guid", "oid"} and not above & {"upload"}),
         (75, bool(own & _THINGS) and bool(own & _IDS)),
-        (72, squashed in {"fileid", "imageid", "mediaid"} or (bool(above & _THINGS) and bool(own & _IDS))),
-        (61, squashed in {"uploadid", "id"} or ("upload" in own and "id" in own)),
-        (62, squashed in {"key", "ref", "handle", "reference"}),
+        (72, name in {"fileid", "imageid", "mediaid"} or (bool(above & _THINGS) and bool(own & _IDS))),
+        (61, name in {"uploadid", "id"} or ("upload" in own and "id" in own)),
+        (62, name in {"key", "ref", "handle", "reference"}),
         (20, bool(own & _IDS)),
     ):
         if is_meant:
@@ -230,7 +230,7 @@ def _best_by_name(found: list[tuple[tuple[str, ...], str]]) -> str | None:
 def _by_elimination(
     entries: Sequence[FileEntry], names: Sequence[str], best: dict[int, list[list[str]]]
 ) -> list[str] | None:
-    """Return the only texts that are no name, position, state, time, size, media type or URL."""
+    """Return the only texts that cannot be a name, position, state, time, size, media type or URL."""
     left: list[list[str]] = []
     for points in sorted(best, reverse=True):
         for values in best[points]:
@@ -264,8 +264,8 @@ def _is_excluded(path: Path) -> bool:
     own = words_in(names[-1]) if names else frozenset()
     around = frozenset().union(*(words_in(name) for name in names[:-1] if is_field_name(name)))
     is_aside = around & {"request", "account", "user", "meta", "trace", "limits", "quota", "pagination", "links"}
-    squashed = normalize_name(names[-1]) if names else ""
-    is_never = bool(own & _NEVER) or squashed in {"requestid", "traceid", "contenttype", "filename", "accountid"}
+    name = normalize_name(names[-1]) if names else ""
+    is_never = bool(own & _NEVER) or name in {"requestid", "traceid", "contenttype", "filename", "accountid"}
     return (is_never and not ("asset" in own and own & _IDS)) or bool(is_aside)
 
 

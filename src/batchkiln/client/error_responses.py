@@ -202,8 +202,8 @@ def _reply_of_meaning(raw: RawReply, meaning: ErrorMeaning, error: ErrorInfo) ->
         case ErrorMeaning.OVER_QUOTE:
             reply = Refused(RefusalKind.OVER_QUOTE, error)
         case ErrorMeaning.ASSET_GONE:
-            is_told = raw.status != HTTPStatus.FORBIDDEN or meaning_by_code(error_texts(raw)) is meaning
-            reply = Refused(RefusalKind.ASSET_GONE, error) if is_told else None
+            is_certain = raw.status != HTTPStatus.FORBIDDEN or meaning_by_code(error_texts(raw)) is meaning
+            reply = Refused(RefusalKind.ASSET_GONE, error) if is_certain else None
         case ErrorMeaning.CONTENT:
             reply = Refused(RefusalKind.INVALID, error)
         case ErrorMeaning.UNCERTAIN:

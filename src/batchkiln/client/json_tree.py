@@ -1,7 +1,7 @@
 """Walks a JSON document as a tree of nodes, with bounds on depth and size.
 
-The service documents a few field names; envelopes, nesting and spelling are open. All readers of replies find fields by
-this walk. Nothing here raises, whatever the document.
+The service documents a few field names; envelopes, nesting and spelling are open (contract, section 8). All readers of
+replies find fields by this walk. Nothing here raises, whatever the document.
 """
 
 import re

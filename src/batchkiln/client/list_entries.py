@@ -99,7 +99,7 @@ def _names_in(entry: FileEntry, names: Sequence[str]) -> set[str]:
 def _by_position(entries: list[FileEntry]) -> list[FileEntry] | None:
     """Sort by a field such as `index`, if it counts from 0 or 1 through all entries."""
     found = [
-        next((node.value for node in entry.scalars() if node.name in _POSITIONS and _is_whole(node.value)), None)
+        next((node.value for node in entry.scalars() if node.name in _POSITIONS and _is_integer(node.value)), None)
         for entry in entries
     ]
     numbers = [int(number) for number in found if isinstance(number, int)]
@@ -108,7 +108,7 @@ def _by_position(entries: list[FileEntry]) -> list[FileEntry] | None:
     return [entry for _, entry in sorted(zip(numbers, entries, strict=True), key=lambda pair: pair[0])]
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from batchkiln.client.coercion import read_number, read_text
 from batchkiln.client.error_responses import not_an_api_reply, transient_error
 from batchkiln.client.http_response import RawReply
-from batchkiln.client.json_tree import JsonNode, normalize_name, walk
+from batchkiln.client.json_tree import JsonNode, normalize_fields, normalize_name, walk, words_in
 from batchkiln.client.list_entries import entries_around
 from batchkiln.client.reply_mapping import NO_MAPPING, ReplyMapping, search_path
 from batchkiln.core.provider import DOCUMENTED_MODELS
@@ -19,21 +19,18 @@ from batchkiln.core.response_rules import ReplyField
 from batchkiln.core.responses import CatalogRead, CatalogReply, ModelEntry
 
 _MODELS_MAX: Final = 1000
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DEPTH_MAX: Final = 6
 _VALUES_MAX: Final = 500
 _LISTS: Final = ("models", "data", "items", "catalog", "results", "result", "entries")
-_IDS: Final = ("id", "model", "model_id", "public_id", "slug", "name")
-_PREFIX: Final = re.compile(r"^(supported|available|allowed|valid|accepted)_|_(supported|available|allowed|options)$")
+_IDS: Final = ("id", "model", "modelid", "publicid", "slug", "name")
+_PREFIX: Final = re.compile(r"^(supported|available|allowed|valid|accepted)|(supported|available|allowed|options)$")
 _VALUE_LISTS: Final = ("values", "enum", "options", "allowed", "supported", "items", "choices", "list")
-_VALUE_NAMES: Final = ("value", "id", "name", "mode", "resolution", "aspect_ratio", "ratio", "seconds", "duration")
+_VALUE_NAMES: Final = ("value", "id", "name", "mode", "resolution", "aspectratio", "ratio", "seconds", "duration")
 
-_MODES: Final = frozenset({"modes", "mode", "generation_modes"})
+_MODES: Final = frozenset({"modes", "mode", "generationmodes"})
 _RESOLUTIONS: Final = frozenset({"resolutions", "resolution", "sizes"})
-_ASPECT_RATIOS: Final = frozenset({"aspect_ratios", "aspect_ratio", "ratios", "aspects"})
-_DURATIONS: Final = frozenset(
-    {"durations", "duration", "duration_seconds", "durations_seconds", "seconds", "durations_s", "duration_s"}
-)
+_ASPECT_RATIOS: Final = frozenset({"aspectratios", "aspectratio", "ratios", "aspects"})
+_DURATIONS: Final = frozenset({"durations", "duration", "durationseconds", "durationsseconds", "seconds", "durationss"})
 # A limit's name is made of these words: `max_prompt_length`, `prompt_limit_characters`, `max_input_images`.
 _LIMIT_WORDS: Final = frozenset({"max", "maximum", "limit", "length"})
 _FILLING_WORDS: Final = frozenset(
@@ -41,11 +38,11 @@ _FILLING_WORDS: Final = frozenset(
 )
 _PROMPT_WORDS: Final = frozenset({"prompt"})
 _IMAGE_WORDS: Final = frozenset({"image", "images", "input", "inputs", "reference", "references"})
-_PROMPT_OBJECTS: Final = frozenset({"prompt", "prompt_limits"})
-_IMAGE_OBJECTS: Final = frozenset({"images", "image_inputs", "input_images", "inputs", "input_limits", "image_input"})
+_PROMPT_OBJECTS: Final = frozenset({"prompt", "promptlimits"})
+_IMAGE_OBJECTS: Final = frozenset({"images", "imageinputs", "inputimages", "inputs", "inputlimits", "imageinput"})
 _BOUNDS: Final = (
-    *("max", "maximum", "max_length", "max_characters", "max_chars", "limit", "length", "max_count", "count"),
-    *("max_items", "max_images", "images"),
+    *("max", "maximum", "maxlength", "maxcharacters", "maxchars", "limit", "length", "maxcount", "count"),
+    *("maxitems", "maximages", "images"),
 )
 
 
@@ -87,7 +84,7 @@ def _model_entries(document: object, depth: int = 0) -> Iterator[object]:
         yield from document
     if not isinstance(document, Mapping) or depth > _DEPTH_MAX:
         return
-    fields = _snake_case_fields(document)
+    fields = normalize_fields(document)
     wrapped = [fields[name] for name in _LISTS if isinstance(fields.get(name), list | Mapping)]
     if wrapped:
         yield from _model_entries(wrapped[0], depth + 1)
@@ -104,53 +101,35 @@ def _model(entry: object) -> ModelEntry | None:
         entry = {"id": entry}
     if not isinstance(entry, Mapping):
         return None
-    fields = _snake_case_fields(entry)
+    fields = normalize_fields(entry)
     model_id = next((text for name in _IDS if (text := read_text(fields.get(name)))), None)
     if model_id is None:
         return None
     return ModelEntry(
         id=model_id,
-        modes=frozenset(_texts(fields, _MODES)),
-        resolutions=frozenset(_texts(fields, _RESOLUTIONS)),
-        aspect_ratios=frozenset(_texts(fields, _ASPECT_RATIOS)),
-        durations_seconds=frozenset(_durations(fields)),
-        prompt_max_characters=_largest_limit(fields, _PROMPT_WORDS, _PROMPT_OBJECTS),
-        images_max=_largest_limit(fields, _IMAGE_WORDS, _IMAGE_OBJECTS),
+        modes=frozenset(_texts(entry, _MODES)),
+        resolutions=frozenset(_texts(entry, _RESOLUTIONS)),
+        aspect_ratios=frozenset(_texts(entry, _ASPECT_RATIOS)),
+        durations_seconds=frozenset(_durations(entry)),
+        prompt_max_characters=_largest_limit(entry, _PROMPT_WORDS, _PROMPT_OBJECTS),
+        images_max=_largest_limit(entry, _IMAGE_WORDS, _IMAGE_OBJECTS),
     )
 
 
-def _snake_case(name: object) -> str:
-    """Return a name in snake case: `assetId`, `asset-id` and `Asset_ID` are the same."""
-    return _CAMEL.sub("_", str(name)[:100]).replace("-", "_").replace(" ", "_").lower()
-
-
-def _snake_case_fields(document: Mapping[str, object]) -> dict[str, object]:
-    """Return an object with names in snake case and without nulls; the first of equal names wins."""
-    fields: dict[str, object] = {}
-    for name, value in document.items():
-        if value is not None:
-            fields.setdefault(_snake_case(name), value)
-    return fields
-
-
-def _named(fields: Mapping[str, object], is_meant: Callable[[str], bool], depth: int = 0) -> Iterator[object]:
+def _named(entry: Mapping[str, object], is_meant: Callable[[str], bool]) -> Iterator[object]:
     """Yield every value whose name matches, at any depth."""
-    for name, value in fields.items():
-        if is_meant(name):
-            yield value
-        if depth < _DEPTH_MAX:
-            for inner in value if isinstance(value, list) else [value]:
-                if isinstance(inner, Mapping):
-                    yield from _named(_snake_case_fields(inner), is_meant, depth + 1)
+    for node in walk(entry):
+        if node.path and isinstance(node.path[-1], str) and is_meant(node.path[-1]):
+            yield node.value
 
 
 def _has_name(names: frozenset[str]) -> Callable[[str], bool]:
-    return lambda name: name in names or _PREFIX.sub("", name) in names
+    return lambda name: bool({normalize_name(name), _PREFIX.sub("", normalize_name(name))} & names)
 
 
 def _is_limit_of(about: frozenset[str]) -> Callable[[str], bool]:
     def is_meant(name: str) -> bool:
-        words = frozenset(name.split("_"))
+        words = words_in(name)
         return bool(words & about and words & _LIMIT_WORDS) and words <= about | _LIMIT_WORDS | _FILLING_WORDS
 
     return is_meant
@@ -170,7 +149,7 @@ def _flat_texts(value: object, depth: int = 0) -> Iterator[str]:
             for entry in value[:_VALUES_MAX]:
                 yield from _flat_texts(entry, depth + 1)
         case Mapping() if depth < _DEPTH_MAX:
-            inner = _snake_case_fields(value)
+            inner = normalize_fields(value)
             listed = next((inner[name] for name in _VALUE_LISTS if isinstance(inner.get(name), list)), None)
             own = next((text for name in _VALUE_NAMES if isinstance(text := inner.get(name), str)), None)
             if listed is not None:
@@ -192,7 +171,7 @@ def _flat_durations(value: object, depth: int = 0) -> Iterator[int]:
         for entry in value[:_VALUES_MAX]:
             yield from _flat_durations(entry, depth + 1)
     elif isinstance(value, Mapping) and depth < _DEPTH_MAX:
-        yield from _ranged_durations(_snake_case_fields(value), depth)
+        yield from _ranged_durations(normalize_fields(value), depth)
     else:
         text = re.fullmatch(r"(\d{1,5})(\.0+)? ?(s|sec|seconds?)?", str(value).strip().lower())
         if text is not None and not isinstance(value, bool):
@@ -218,7 +197,7 @@ def _largest_limit(fields: Mapping[str, object], about: frozenset[str], objects:
     found = [read_number(value) for value in _named(fields, _is_limit_of(about))]
     for value in _named(fields, _has_name(objects)):
         if isinstance(value, Mapping):
-            inner = _snake_case_fields(value)
+            inner = normalize_fields(value)
             found += [read_number(inner.get(name)) for name in _BOUNDS]
     limits = [int(number) for number in found if number is not None and number >= 0]
     return max(limits, default=None)

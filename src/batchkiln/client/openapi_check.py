@@ -1,7 +1,7 @@
 """Compares the service's OpenAPI document with what the client sends and needs, before it costs anything.
 
-Only what the document describes is compared: an operation without a schema is no mismatch. Foreign documents are walked
-with bounds, and their texts are redacted before they are shown.
+Only what the document describes is compared: an operation without a schema is no mismatch (contract, section 8).
+Foreign documents are walked with bounds, and their texts are redacted before they are shown.
 """
 
 import re
@@ -220,7 +220,7 @@ def resolve_ref(node: object, document: Schema) -> Schema:
 
 
 def _server_prefixes(document: Schema) -> tuple[str, ...]:
-    """Return the paths of the servers, since a document may give its paths with or without them."""
+    """Return the paths of the document's servers; paths of operations may or may not begin with one."""
     urls = [as_map(server).get("url") for server in as_list(document.get("servers"))]
     found = [urlsplit(url).path.rstrip("/") for url in urls if isinstance(url, str) and "[" not in url]
     return tuple(path for path in (*found, "/api/v1") if path)

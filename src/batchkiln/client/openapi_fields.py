@@ -27,12 +27,13 @@ _NODES_MAX: Final = 2000
 _DEPTH_MAX: Final = 10
 _FILE_NAMES: Final = ("batchkiln-a.png", "batchkiln-b.png")
 _ASSET_IDS: Final = ("ast_0001a", "ast_0002b")
-_ADDRESSES: Final = re.compile(r"url$|^href$|^uri$|link$")
+_LINK_NAMES: Final = re.compile(r"url$|^href$|^uri$|link$")
 _HEADERS: Final = frozenset({"uploadheaders", "headers", "requiredheaders", "putheaders"})
 _ABOUT_ASSET: Final = re.compile(r"\basset\b.{0,40}\b(id|identifier|identif\w+)\b|\basset_ids?\b|uploads/complete")
 _ABOUT_BALANCE: Final = re.compile(r"\b(remaining|balance|left|available)\b")
-_BY_NAME: Final = re.compile(r"\b(name|filename|index|position|place|order)s?\b")
-_IN_WORDS: Final = 200
+_ABOUT_NAMES: Final = re.compile(r"\b(name|filename|index|position|place|order)s?\b")
+_DESCRIBED_POINTS: Final = 200  # for a description that names the asset id; a name alone has at most 100
+_DESCRIBED_KEY_POINTS: Final = 190  # for a description of a map by asset id
 _DATES: Final = frozenset({"date-time", "date"})
 
 
@@ -66,8 +67,7 @@ def hints_from_openapi(document: Schema) -> FieldHints:
 def undocumented_fields(document: Schema, mapping: ReplyMapping = NO_MAPPING) -> list[UndocumentedField]:
     """Return each open field that the document may describe, in the order of the service's own list of calls."""
     mapping = ReplyMapping(mapping.rules, hints_from_openapi(document))
-    found = [read(document, mapping) for read in _READERS]
-    return [each for each in found if each is not None]
+    return [read(document, mapping) for read in _READERS]
 
 
 # --- examples ---
@@ -122,7 +122,7 @@ class _Example:
             value = None
         elif shape in _DATES or name.endswith("at"):
             value = "2026-01-01T00:00:00.000Z"
-        elif shape in {"uri", "url"} or _ADDRESSES.search(name):
+        elif shape in {"uri", "url"} or _LINK_NAMES.search(name):
             value = f"https://storage.example/{self.nodes:05d}"
         elif self.is_catalog and name in {"id", "model", "modelid", "publicid", "slug"}:
             value = sorted(DOCUMENTED_MODELS)[position % len(DOCUMENTED_MODELS)]
@@ -149,7 +149,7 @@ def _kind(node: Schema) -> str:
 
 
 def _merged(schema: object, document: Schema) -> Schema:
-    """Return one schema: all parts of an `allOf`, and the first choice that is not null."""
+    """Return a schema merged with all parts of its `allOf` and with the first choice that is not null."""
     node: Schema = resolve_ref(schema, document)
     for _ in range(_DEPTH_MAX):
         choices = [resolve_ref(each, document) for word in ("oneOf", "anyOf") for each in as_list(node.get(word))]
@@ -207,19 +207,19 @@ def _described_asset(schema: Schema, document: Schema) -> Path | None:
     ranked: list[tuple[int, Path]] = []
     for path, node in _described_properties(schema, document):
         is_value = not as_map(node.get("properties")) and "items" not in node and path and path[-1] not in {"*", 0}
-        said = f"{node.get('title', '')} {node.get('description', '')}"
+        text = f"{node.get('title', '')} {node.get('description', '')}"
         if is_value and _kind(node) not in {"boolean", "object"}:
-            is_told = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
+            is_described = bool(_ABOUT_ASSET.search(str(node.get("description", "")).lower()))
             is_url = normalize_name(path[-1]).endswith(("url", "headers"))
-            points = 0 if is_url else name_score(path) + (_IN_WORDS if is_told else 0)
+            points = 0 if is_url else name_score(path) + (_DESCRIBED_POINTS if is_described else 0)
             ranked.append((points, path))
         keys = as_map(node.get("propertyNames"))
-        is_of_ids = _ABOUT_ASSET.search(said.lower()) and not _BY_NAME.search(said.lower())
-        is_by_asset = re.search(r"\b(keyed|by)\b.{0,20}\basset", said.lower()) or _ABOUT_ASSET.search(str(keys).lower())
+        is_of_ids = _ABOUT_ASSET.search(text.lower()) and not _ABOUT_NAMES.search(text.lower())
+        is_by_asset = re.search(r"\b(keyed|by)\b.{0,20}\basset", text.lower()) or _ABOUT_ASSET.search(str(keys).lower())
         if isinstance(node.get("additionalProperties"), Mapping) and (is_of_ids or is_by_asset):
-            ranked.append((_IN_WORDS - 10, (*path, "*")))
+            ranked.append((_DESCRIBED_KEY_POINTS, (*path, "*")))
     points, best = max(ranked, key=lambda pair: pair[0], default=(0, ()))
-    return best if points >= _IN_WORDS - 10 else None
+    return best if points >= _DESCRIBED_KEY_POINTS else None
 
 
 def _described_balance(schema: Schema, document: Schema) -> Path | None:
@@ -246,7 +246,7 @@ def _shown(path: Path | None) -> str | None:
 # --- the fields ---
 
 
-def _generation(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+def _generation(document: Schema, mapping: ReplyMapping) -> UndocumentedField:
     schema = _reply_schema(document, "post", provider.IMAGES) or _reply_schema(document, "post", provider.VIDEOS)
     if not schema:
         return UndocumentedField(ReplyField.GENERATION_ID, "the generation's id", None, None, _POLLED)
@@ -256,14 +256,14 @@ def _generation(document: Schema, mapping: ReplyMapping) -> UndocumentedField | 
     return UndocumentedField(ReplyField.GENERATION_ID, "the generation's id", None, found, _POLLED)
 
 
-def _price(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+def _price(document: Schema, mapping: ReplyMapping) -> UndocumentedField:
     example, raw = _example_of(document, _reply_schema(document, "post", provider.QUOTES))
     reply = parse_quote(raw, mapping)
     found = example.jmespath_of(reply.cost_credits) if isinstance(reply, Quoted) else None
     return UndocumentedField(ReplyField.PRICE, "the price of a quote", None, found, "sent back as max_cost_credits")
 
 
-def _balance(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+def _balance(document: Schema, mapping: ReplyMapping) -> UndocumentedField:
     schema = _reply_schema(document, "get", provider.BALANCE)
     example, raw = _example_of(document, schema)
     reply = parse_balance(raw, mapping)
@@ -272,7 +272,7 @@ def _balance(document: Schema, mapping: ReplyMapping) -> UndocumentedField | Non
     return UndocumentedField(ReplyField.BALANCE, "the balance", described, found, "shown, and nothing is decided by it")
 
 
-def _asset_id(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+def _asset_id(document: Schema, mapping: ReplyMapping) -> UndocumentedField:
     schema = _reply_schema(document, "post", provider.UPLOADS)
     example, raw = _example_of(document, schema)
     reply = parse_prepare(raw, _FILE_NAMES, mapping)
@@ -281,14 +281,14 @@ def _asset_id(document: Schema, mapping: ReplyMapping) -> UndocumentedField | No
     return UndocumentedField(ReplyField.ASSET_ID, "the asset's identifier", described, found, "sent back in asset_ids")
 
 
-def _asset_url(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+def _asset_url(document: Schema, mapping: ReplyMapping) -> UndocumentedField:
     example, raw = _example_of(document, _reply_schema(document, "post", provider.UPLOADS_COMPLETE))
     reply = parse_complete(raw, _ASSET_IDS, mapping)
     found = example.jmespath_of(reply.urls[0]) if isinstance(reply, AssetsReady) else None
     return UndocumentedField(ReplyField.ASSET_URL, "the url of an asset", None, found, "sent back in inputs[].url")
 
 
-def _models(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+def _models(document: Schema, mapping: ReplyMapping) -> UndocumentedField:
     schema = _reply_schema(document, "get", provider.MODELS)
     example, raw = _example_of(document, schema, is_catalog=True)
     reply = parse_catalog(raw, mapping)
@@ -299,7 +299,7 @@ def _models(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None
     )
 
 
-def _error(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
+def _error(document: Schema, mapping: ReplyMapping) -> UndocumentedField:
     schema = _reply_schema(document, "post", provider.IMAGES, success=False) or _reply_schema(
         document, "post", provider.VIDEOS, success=False
     )
@@ -311,6 +311,6 @@ def _error(document: Schema, mapping: ReplyMapping) -> UndocumentedField | None:
 
 
 _POLLED: Final = f"polled as {provider.GENERATIONS}/{{id}}"
-_READERS: Final[tuple[Callable[[Schema, ReplyMapping], UndocumentedField | None], ...]] = (
+_READERS: Final[tuple[Callable[[Schema, ReplyMapping], UndocumentedField], ...]] = (
     *(_models, _balance, _price, _generation, _asset_id, _asset_url, _error),
 )

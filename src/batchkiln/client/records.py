@@ -197,8 +197,8 @@ def _resolve_id(chosen: _Candidate, asked_id: str | None) -> str | None:
         return found
     if found is not None and found.casefold() == asked_id.casefold():
         return asked_id
-    is_told = _status_word(chosen.fields) is not None and (not is_ended or bool(chosen.documented))
-    return asked_id if is_told else None
+    has_status = _status_word(chosen.fields) is not None and (not is_ended or bool(chosen.documented))
+    return asked_id if has_status else None
 
 
 def _has_id(candidate: _Candidate, asked_id: str) -> bool:

@@ -42,7 +42,7 @@ def meaning_by_prose(texts: ErrorTexts) -> ErrorMeaning | None:
     return None
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _alternatives(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
 
 
@@ -64,7 +64,7 @@ _GONE: Final = (
 _CODES: Final = (
     (
         ErrorMeaning.OVER_QUOTE,
-        _any(
+        _alternatives(
             r"^(?!.*(?:daily|budget)).*\bmax cost\b.*\b(?:exceeded|too low|below)\b",
             r"\b(?:exceeds?|over|above) (?:the )?(?:max(?:imum)?(?: \w+)? (?:cost|price)|quote)\b",
             r"\bover ?quote\b|\bquote (?:exceed\w*|changed|expired|mismatch)\b|\bcost exceeds max\b",
@@ -73,14 +73,14 @@ _CODES: Final = (
     ),
     (
         ErrorMeaning.CONTENT,
-        _any(
+        _alternatives(
             r"\bmoderat\w+\b|\bcontent (?:policy|filter\w*|violation|blocked|rejected)\b|\bnsfw\b|\bsafety\b",
             r"\bpolicy violation\b|\bprohibited content\b|\bsensitive content\b",
         ),
     ),
     (
         ErrorMeaning.KEY_MISMATCH,
-        _any(
+        _alternatives(
             r"\bidempot\w*\b.*\b(?:mismatch|reused?|conflict|different|changed)\b|\bparameter mismatch\b",
             r"\bkey (?:reused?|mismatch)\b|\b(?:payload|body) (?:mismatch|changed|differs)\b",
             # For unchanged bytes: something was created under this key, perhaps because a proxy sent them twice.
@@ -92,7 +92,7 @@ _CODES: Final = (
     ),
     (
         ErrorMeaning.NO_CREDITS,
-        _any(
+        _alternatives(
             rf"\b{_LACK} (?:\w+ )?{_MONEY}\b|\b(?:insufficient|not enough) (?:quota|credit)\b",
             rf"\b{_MONEY} (?:\w+ )?(?:insufficient|exhausted|depleted|empty|required|too low|not enough|used up)\b",
             r"\bpayment (?:required|failed|needed|method required|overdue)\b|\bcard declined\b|\barrears\b",
@@ -103,7 +103,7 @@ _CODES: Final = (
     ),
     (
         ErrorMeaning.LIMIT,
-        _any(
+        _alternatives(
             r"\brate limit\w*\b|\btoo many requests\b|\bthrottl\w*\b|\bquota exceeded\b|\bresource exhausted\b",
             r"\bdaily\b.*\b(?:limit|budget|quota|exceeded|reached|exhausted)\b|\bbudget (?:exceeded|exhausted)\b",
             r"\brequest limit\b",
@@ -111,7 +111,7 @@ _CODES: Final = (
     ),
     (
         ErrorMeaning.ASSET_GONE,
-        _any(
+        _alternatives(
             rf"^(?!.*external).*\b(?:assets?|uploads?)\b.*\b{_GONE}\b",
             r"\b(?:expired|unknown|missing|deleted) (?:input |image |source )?(?:assets?|uploads?)\b",
             r"\binput (?:image )?(?:expired|not found|not ready|gone)\b",
@@ -119,7 +119,7 @@ _CODES: Final = (
     ),
     (
         ErrorMeaning.BUSY,
-        _any(
+        _alternatives(
             r"^(?!.*\b(?:asset|upload|image|file|payment|subscription)\b).*\b(?:in progress|inprogress|in flight)\b",
             r"\bstill (?:processing|running|active|pending)\b|\balready (?:processing|running|active)\b",
             r"\b(?:generation|task|job|account|user|slot) (?:is )?(?:active|busy|running|in use)\b",
@@ -129,10 +129,10 @@ _CODES: Final = (
             r"\brequest (?:processing|being processed|pending|outstanding|locked)\b|\bparallel\b",
         ),
     ),
-    (ErrorMeaning.LOCKED_OUT, _any(r"\b(?:account|user) (?:locked|suspended|disabled|banned|deactivated)\b")),
+    (ErrorMeaning.LOCKED_OUT, _alternatives(r"\b(?:account|user) (?:locked|suspended|disabled|banned|deactivated)\b")),
     (
         ErrorMeaning.UNCERTAIN,
-        _any(
+        _alternatives(
             r"^(?:\w+ )?(?:timeout|timed out)$|\binternal (?:server )?error\b|^server error$",
             r"\b(?:upstream|provider|backend|gateway) (?:error|failed|failure|unavailable|timeout)\b",
             r"\b(?:service|temporarily) unavailable\b|\bsubmission (?:uncertain|unconfirmed|unknown)\b",
@@ -143,7 +143,7 @@ _CODES: Final = (
 _PROSE: Final = (
     (
         ErrorMeaning.KEY_MISMATCH,
-        _any(
+        _alternatives(
             r"\b(?:different|changed|modified|other) (?:request )?"
             r"(?:body|payload|parameters?|params|content|bytes|data)\b",
             r"\b(?:body|payload|parameters?|fingerprint)\b[^.;]{0,30}\b(?:mismatch|differs?|differ from"
@@ -157,7 +157,7 @@ _PROSE: Final = (
     ),
     (
         ErrorMeaning.BUSY,
-        _any(
+        _alternatives(
             rf"\b{_WORK}\b[^.;,]{{0,60}}?{_BE} {_GOING_ON}\b",
             rf"\b{_OTHER} (?:\w+ ){{0,3}}{_WORK}{_BE} (?:active|pending|queued|locked)\b",
             rf"\b{_GOING_ON} (?:\w+ ){{0,2}}(?:generation|task|job|request|operation)s?\b",
@@ -171,18 +171,20 @@ _PROSE: Final = (
     ),
     (
         ErrorMeaning.LOCKED_OUT,
-        _any(r"\b(?:account|user)\b[^.;]{0,30}\b(?:locked|suspended|disabled|banned|deactivated|terminated)\b"),
+        _alternatives(
+            r"\b(?:account|user)\b[^.;]{0,30}\b(?:locked|suspended|disabled|banned|deactivated|terminated)\b"
+        ),
     ),
     (
         ErrorMeaning.CONTENT,
-        _any(
+        _alternatives(
             r"\bcontent (?:policy|policies|guidelines|filter)\b|\bmoderation\b|\bsafety (?:system|filter|policy)\b",
             r"\b(?:prohibited|disallowed|inappropriate|sensitive|explicit) content\b|\bnsfw\b",
         ),
     ),
     (
         ErrorMeaning.LIMIT,
-        _any(
+        _alternatives(
             r"\b(?:daily|per day|today'?s)\b[^.;]{0,60}\b(?:limit|budget|quota|reached|exceeded|exhausted|used up)\b",
             r"\b(?:limit|budget|quota)\b[^.;]{0,40}\b(?:per day|daily|today|per minute)\b",
             r"\brate limit\w*\b|\btoo many requests\b|\brequests? per (?:minute|second|hour)\b",
@@ -190,7 +192,7 @@ _PROSE: Final = (
     ),
     (
         ErrorMeaning.NO_CREDITS,
-        _any(
+        _alternatives(
             rf"\b(?<!max )(?:insufficient|not enough|too few|out of|lacks?|lacking|(?:do|does)(?: not|n't) have"
             rf" (?:enough|sufficient|any)|have no|has no|no more|no)(?: \w+){{0,3}} {_MONEY}\b",
             rf"\b(?:account )?{_MONEY}\b[^.;]{{0,30}}\b(?:insufficient|too low|exhausted|depleted|used up|not enough"
@@ -205,14 +207,14 @@ _PROSE: Final = (
     ),
     (
         ErrorMeaning.ASSET_GONE,
-        _any(
+        _alternatives(
             rf"\b(?:assets?|uploads?)\b.{{0,80}}\b{_GONE}\b",
             r"\b(?:expired|unknown|missing|deleted) (?:input |image |source )?(?:assets?|uploads?)\b",
         ),
     ),
     (
         ErrorMeaning.UNCERTAIN,
-        _any(
+        _alternatives(
             rf"\b(?:upstream|provider|backend|gateway|server|{_WORK})\b[^.;]{{0,30}}\btimed out\b",
             r"\binternal (?:server )?error\b|\bsubmission\b[^.;]{0,30}\b(?:not be confirmed|uncertain|unknown)\b",
         ),
@@ -220,16 +222,16 @@ _PROSE: Final = (
 )
 # Exceptions: a text that matches these does not have the meaning.
 _UNLESS: Final = {
-    ErrorMeaning.BUSY: _any(
+    ErrorMeaning.BUSY: _alternatives(
         r"\b(?:no|not an?|without|inactive) (?:active )?(?:generation|task|job)\b|\b(?:not|isn't) (?:active|running)\b",
         r"\b(?:asset|upload|image|file)s? (?:\w+ ){0,4}(?:processing|in progress|pending|being processed)\b",
         r"\b(?:error|failed|failure|problem)\b[^.;]{0,30}\bprocessing\b|\bcannot be processed\b",
         r"\b(?:access|approval|review|verification|payment)\b[^.;]{0,20}\b(?:pending|in progress|being processed)\b",
         r"\bwhile processing\b|\bprocessing (?:error|of)\b",
     ),
-    ErrorMeaning.NO_CREDITS: _any(
+    ErrorMeaning.NO_CREDITS: _alternatives(
         r"\bno (?:\w+ ){0,2}credits (?:were|was|are|is|have been) (?:charged|used|spent|taken)\b"
     ),
-    ErrorMeaning.ASSET_GONE: _any(r"\bexternal\b|\bfield required\b|\bunknown field\b"),
-    ErrorMeaning.LOCKED_OUT: _any(r"\b(?:asset|upload)s?\b"),
+    ErrorMeaning.ASSET_GONE: _alternatives(r"\bexternal\b|\bfield required\b|\bunknown field\b"),
+    ErrorMeaning.LOCKED_OUT: _alternatives(r"\b(?:asset|upload)s?\b"),
 }

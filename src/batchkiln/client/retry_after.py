@@ -55,14 +55,16 @@ def _candidates(raw: RawReply) -> Iterator[float | None]:
     sent_at = read_date(raw.headers.get("date"))
     header = raw.headers.get("retry-after")
     # A date that cannot be measured. The reset of another window, a day away, says nothing about this wait.
-    is_lost = sent_at is None and header is not None and (read_date(header) or read_instant(header)) is not None
+    has_unmeasurable_date = (
+        sent_at is None and header is not None and (read_date(header) or read_instant(header)) is not None
+    )
     for name, scale in _HEADERS:
         yield _seconds(raw.headers.get(name), sent_at, scale)
     if not raw.is_success:
         for node in walk(raw.document()):
             if node.name in _FIELDS:
                 yield _seconds(unwrap(node.value), sent_at, _FIELDS[node.name])
-    for name in () if is_lost else _LIMIT_HEADERS:
+    for name in () if has_unmeasurable_date else _LIMIT_HEADERS:
         seconds = _seconds(raw.headers.get(name), sent_at, 1.0)
         yield None if seconds is None else min(seconds, _RESET_MAX_SECONDS)
 

@@ -182,7 +182,7 @@ async def _get(
 def _put_reply(status: int) -> PutReply:
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return BytesStored()
-    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _RETRYABLE:
+    if _is_refused(status):
         return TicketRefused(f"the storage answered {status}")
     return NoResponse(f"the storage answered {status}")
 
@@ -190,7 +190,8 @@ def _put_reply(status: int) -> PutReply:
 def _whole_reply(response: aiohttp.ClientResponse, chunks: AsyncIterator[bytes]) -> DownloadReply:
     """Return the reply to a request for a whole file."""
     if response.status != HTTPStatus.OK:
-        return _refusal(response.status)
+        is_refused = _is_refused(response.status)
+        return LinkRefused(response.status) if is_refused else NoResponse(f"the storage answered {response.status}")
     is_encoded = _is_encoded(response)
     return DownloadStarted(
         offset_bytes=0,
@@ -226,10 +227,9 @@ def _continued_reply(
     )
 
 
-def _refusal(status: int) -> LinkRefused | NoResponse:
-    """Return `LinkRefused` for a link that no longer works, `NoResponse` for a storage that may recover."""
-    is_refusal = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _RETRYABLE
-    return LinkRefused(status) if is_refusal else NoResponse(f"the storage answered {status}")
+def _is_refused(status: int) -> bool:
+    """Return whether a status refuses the link itself, so that a retry with it is useless."""
+    return HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _RETRYABLE
 
 
 def _is_encoded(response: aiohttp.ClientResponse) -> bool:

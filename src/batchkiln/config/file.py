@@ -100,9 +100,8 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-# Bounds of the limits that differ from "at least 1"; defaults and names are those of `Limits`.
+# Bounds of the limits that differ from "at least 1"; names, types and defaults are those of `Limits`.
 _LIMIT_BOUNDS: Final[Mapping[str, Any]] = {
-    "active_generations": Field(ge=1, le=1),
     "credits_per_day": Field(ge=0),
     "upload_files_per_day": Field(ge=0),
     "upload_bytes_per_day": Field(ge=0),
@@ -120,6 +119,8 @@ _LIMIT_FIELDS: Final[Any] = {
     )
     for limit in fields(Limits)
 }
+# Accepted with its only possible value, although nothing reads it (contract, section 6).
+_LIMIT_FIELDS["active_generations"] = (Annotated[int, Field(ge=1, le=1)], 1)
 _Limits = create_model("_Limits", __base__=_Model, **_LIMIT_FIELDS)
 
 
@@ -191,7 +192,7 @@ class _Profile(_Model):
             name=name,
             base_url=self.base_url,
             accounts=self.accounts,
-            limits=Limits(**self.limits.model_dump()),
+            limits=Limits(**self.limits.model_dump(include={limit.name for limit in fields(Limits)})),
             day=ServiceDay(self.day_seconds, self.day_start),
             scale=self.time_scale,
             allows_http=self.allow_http,

@@ -53,12 +53,15 @@ class BudgetDecision:
 def check_budget(
     cost: int, *, cap: int | None, money: JobCredits, credits_today: int, credits_per_day: int, job_is_working: bool
 ) -> BudgetDecision:
-    """Tell whether `cost` credits can be paid.
+    """Return whether `cost` credits can be paid (Law 6).
 
-    `job_is_working` says that an attempt of the job is unresolved: its failure would give credits back.
+    `job_is_working`: an attempt of the job is unresolved, and its failure would give credits back.
     """
-    if obstacle := _hopeless(cost, cap=cap, money=money, credits_per_day=credits_per_day):
-        return BudgetDecision(Affordable.NEVER, obstacle)
+    exceeded = exceeded_limit(
+        cost, cap=cap, per_day=credits_per_day, job_per_day=money.budget_per_day, job_budget=money.budget
+    )
+    if exceeded is not None:
+        return BudgetDecision(Affordable.NEVER, exceeded[0])
     if money.budget is not None and money.committed + cost > money.budget:
         return BudgetDecision(
             Affordable.WHEN_SETTLED if job_is_working else Affordable.NEVER, BudgetLimit.OVER_JOB_BUDGET
@@ -70,12 +73,14 @@ def check_budget(
     return BudgetDecision(Affordable.NOW)
 
 
-def _hopeless(cost: int, *, cap: int | None, money: JobCredits, credits_per_day: int) -> BudgetLimit | None:
-    """Return the limit that `cost` exceeds even where nothing of it was used yet."""
+def exceeded_limit(
+    cost: int, *, cap: int | None, per_day: int, job_per_day: int | None, job_budget: int | None = None
+) -> tuple[BudgetLimit, int] | None:
+    """Return the limit that `cost` exceeds even where nothing of it is used yet, with its credits; else None."""
     limits = (
-        (cap, BudgetLimit.OVER_CAP),
-        (credits_per_day, BudgetLimit.OVER_DAY),
-        (money.budget_per_day, BudgetLimit.OVER_JOB_DAY),
-        (money.budget, BudgetLimit.OVER_JOB_BUDGET),
+        (BudgetLimit.OVER_CAP, cap),
+        (BudgetLimit.OVER_DAY, per_day),
+        (BudgetLimit.OVER_JOB_DAY, job_per_day),
+        (BudgetLimit.OVER_JOB_BUDGET, job_budget),
     )
-    return next((obstacle for limit, obstacle in limits if limit is not None and cost > limit), None)
+    return next(((name, limit) for name, limit in limits if limit is not None and cost > limit), None)

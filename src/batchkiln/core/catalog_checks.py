@@ -2,7 +2,7 @@
 
 The catalog's fields are not documented (Service section 2.4), and values that differ by mode have been united. An
 objection is therefore clear only if no reading of the catalog allows the request; otherwise it is a warning. A field
-that could not be read gives no objection: the service decides.
+that could not be read gives no objection: the service decides (contract, section 8).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The errors that users see, grouped by who has to act, with their exit statuses."""
+"""The errors that users see, grouped by who has to act, with their exit statuses (contract, section 4)."""
 
 import shlex
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ from itertools import takewhile
 from math import ceil, inf
 from typing import Final
 
-from batchkiln.core.budget import BudgetLimit
+from batchkiln.core.budget import BudgetLimit, exceeded_limit
 from batchkiln.core.rate_limits import DayUsage, Limits, ServiceDay
 
 MOST_DAYS: Final = 20_000
@@ -224,7 +224,7 @@ def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[
             if not entry.count or _needs_price(entry):
                 continue
             cost = entry.cost or 0  # what is under way is paid already
-            if never := hopeless(load, entry, cost, limits):
+            if never := never_payable(load, entry, cost, limits):
                 unpayable.append(never)
                 continue
             seconds = entry.seconds if entry.is_under_way else max(entry.seconds, shortest)
@@ -235,17 +235,14 @@ def _piles(loads: Sequence[JobLoad], limits: Limits) -> tuple[list[_Pile], list[
     return list(merged.values()), unpayable
 
 
-def hopeless(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
-    """Return what a class exceeds even where nothing of it was used yet; see `judge` in `core/budget.py`."""
+def never_payable(load: JobLoad, entry: ItemClass, cost: int, limits: Limits) -> Unpayable | None:
+    """Return what a class exceeds even where nothing of it is used yet; the job's whole budget is `_give_up`'s."""
     if entry.is_under_way:
         return None
-    bounds = (
-        (entry.cap, BudgetLimit.OVER_CAP),
-        (limits.credits_per_day, BudgetLimit.OVER_DAY),
-        (load.credits_per_day, BudgetLimit.OVER_JOB_DAY),
+    found = exceeded_limit(
+        cost, cap=entry.cap, per_day=limits.credits_per_day, job_per_day=load.credits_per_day, job_budget=None
     )
-    found = next(((limit, obstacle) for limit, obstacle in bounds if limit is not None and cost > limit), None)
-    return None if found is None else Unpayable(load.name, found[1], entry.count, cost, found[0])
+    return None if found is None else Unpayable(load.name, found[0], entry.count, cost, found[1])
 
 
 def _give_up(pile: _Pile, purse: _Purse) -> Iterable[Unpayable]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 
 class Mode(StrEnum):
@@ -107,10 +108,9 @@ class AttemptState(StrEnum):
     DISPUTED = "disputed"  # not decided by the service, or its id is denied: a person decides
     ABANDONED = "abandoned"  # a person ended it
 
-    @property
-    def is_unresolved(self) -> bool:
-        """Whether the account's one slot is taken by it."""
-        return self in {AttemptState.SENT, AttemptState.ACTIVE}
+
+RESERVING: Final = frozenset({AttemptState.SENT, AttemptState.DISPUTED})
+"""States in which the quote of an attempt without a generation's id still counts as reserved in its job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,19 @@ class Attempt:
     contact_at: datetime | None = None  # when the API last answered a send of it, outages aside, or when recorded
 
     @property
+    def unanswered(self) -> int:
+        """How many sends of it ended without a definite reply."""
+        return self.sends - self.answers
+
+    @property
     def is_in_doubt(self) -> bool:
-        """Whether some send of it ended without a definite reply (Service rule 4.2)."""
-        return self.sends > self.answers
+        """Whether a send of it may have created a generation that nobody has heard of (Service rule 4.2)."""
+        return self.unanswered > 0
+
+    @property
+    def was_in_doubt(self) -> bool:
+        """Whether it was in doubt before its last send, whose reply is not yet counted."""
+        return self.unanswered > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,74 +1,108 @@
-"""What a reply to a create means for attempt, item and credits, as one table beside the item's states.
+"""What the service's word means for attempt, item and credits: three tables beside the item's states.
 
-The rule that shaped it (Law 2): an attempt is *in doubt* once a send of it may have created a generation that nobody
-has heard of. From then on no refusal ends it, whatever it says: price, credits, moderation and locks change with time,
-and a service may look at them before it looks the key up. Only a reply that names the generation ends it, or a person.
+One is for creates, one for reads of a generation, one for downloads; a fourth holds what becomes known without a
+reply. The executor decides with them, and `Store.commit` applies what they say. Nothing else moves money.
+
+The rule that shaped them (Law 2): an attempt is *in doubt* once a send of it may have created a generation that nobody
+has heard of (`Attempt.is_in_doubt`). From then on no refusal ends it, whatever it says: price, credits, moderation and
+locks change with time, and a service may look at them before it looks the key up. Only a reply that names the
+generation ends it, or a person.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
+from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt, AttemptState
+from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     Busy,
     CreateReply,
     EdgeBlocked,
+    GenerationStatus,
     IdempotencyConflict,
     NoResponse,
+    NotFound,
     NotUnderstood,
+    ReadReply,
+    RecordRead,
     RefusalKind,
     Refused,
     Throttled,
     Unavailable,
 )
-from batchkiln.core.states import Event
+from batchkiln.core.states import Event, ItemState
 
 KEY_REMEMBERED: Final = timedelta(hours=24)
 """After so long without a reply to an attempt in doubt, the service may have forgotten its key (Service rule 4.2)."""
 
 UNDECIDED_FOR: Final = timedelta(hours=1)
-"""An attempt that the service answers, yet does not decide, is handed to a person after this long."""
+"""An attempt that the service answers but does not decide is handed to a person after this long."""
 
 SENDS_BEFORE_HOLD: Final = 6
-"""No attempt is handed to a person for want of a decision before it was sent so often."""
+"""No attempt is handed to a person as undecided before it was sent this often."""
 
-REFUSED_ALIKE: Final = 6
-"""After so many creates in a row were refused in the same words, the account begins nothing more in this run."""
-
-_REPLAY_WAITS: Final = (10.0, 60.0, 300.0, 1_200.0, 3_600.0)
-_ALIKE_PAUSES: Final = (60.0, 300.0, 900.0)
-_ALIKE_TOLD: Final = 3
+REFUSALS_IN_A_ROW: Final = 5
+"""A refusal that a fresh quote or asset should mend rejects its item when it comes this often in a row."""
 
 
 class Answer(StrEnum):
-    """What a reply says about the one create that it answers."""
+    """What a reply says about the create that it answers."""
 
     ACCEPTED = "accepted"
     INVALID = "invalid"  # the request itself is refused
     OVER_QUOTE = "over_quote"
     ASSET_GONE = "asset_gone"
     BLOCKED = "blocked"  # the account or its key is refused
-    LIMITED = "limited"  # 429, or the firewall before the API: this send created nothing
-    BUSY = "busy"  # the account's place is taken, maybe by this very attempt
+    LIMITED = "limited"  # 429: this send created nothing
+    FIREWALL = "firewall"  # refused before the API: this send created nothing
+    BUSY = "busy"  # the account's slot is taken, maybe by this very attempt
     CONFLICT = "conflict"  # 409 for bytes that we know to be unchanged
     UNKNOWN = "unknown"  # no reply, an outage, or a reply that is not understood
 
 
-class Credits(StrEnum):
-    """What happens to the credits that the attempt reserved."""
+class Fact(StrEnum):
+    """What becomes known about an attempt without a reply that says so."""
 
-    RESERVED = "reserved"
-    FREED = "freed"
+    WITHDRAWN = "withdrawn"  # each send was answered, nothing was created, and it may not be sent again
+    KEY_MISSING = "key_missing"  # its API key is not configured, or was refused for `LOST_AFTER`
+    KEY_FORGOTTEN = "key_forgotten"  # in doubt for `KEY_REMEMBERED` without a reply
+    DAMAGED = "damaged"  # the stored key or bytes no longer match their checksum
+    ID_TAKEN = "id_taken"  # the id that accepted it belongs to another attempt
+    ID_DENIED = "id_denied"  # the service no longer knows the generation
+    STILL_REFUSED = "still_refused"  # `UNDECIDED_FOR` the same: a refusal in doubt, a conflict, or no decision
+    STILL_CONFLICT = "still_conflict"
+    STILL_UNKNOWN = "still_unknown"
+
+
+class Download(StrEnum):
+    """How far the files of a finished generation are."""
+
+    FILE_SAVED = "file_saved"
+    LAST_FILE_SAVED = "last_file_saved"
+    ALL_SAVED = "all_saved"  # the files saved before are all there are
+    NAME_TAKEN = "name_taken"  # the file's name belongs to another output: nothing is recorded
+    LINK_EXPIRED = "link_expired"  # one more read gives a fresh link, now or later
+    UNUSABLE = "unusable"  # tried often and long enough
+    GONE = "gone"  # the service no longer holds the outputs
+
+
+class Credits(StrEnum):
+    """What happens to the credits of an attempt."""
+
+    KEPT = "kept"  # reserved or charged, as they are
+    FREED = "freed"  # reserved no more: nothing was created
     CHARGED = "charged"
+    REFUNDED = "refunded"  # by the service, once, for a verified failure (Service rule 3.1)
 
 
 class Stale(StrEnum):
-    """What was learned before, and is to be asked for again."""
+    """What was learned before and has to be asked for again."""
 
     NOTHING = "nothing"
     QUOTE = "quote"
@@ -77,51 +111,106 @@ class Stale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one reply changes. `event` is the item's; None where it only leaves a line in the history.
+    """What one fact changes: None leaves the attempt's state, or the item, as it is.
 
-    `created_nothing`: this very send surely created nothing, so that it leaves no doubt behind it.
+    `created_nothing`: the send that was answered surely created nothing, and leaves no doubt behind. `log` is a line
+    of the item's history beside the event. `if_it_lasts` is what the same answer means after `UNDECIDED_FOR`.
+    `then` is applied next: an accepted create brings a record, which means what it would mean to a read.
     """
 
-    attempt: AttemptState
-    event: Event | None
-    credits: Credits
-    created_nothing: bool
+    attempt: AttemptState | None = None
+    event: Event | None = None
+    credits: Credits = Credits.KEPT
     stale: Stale = Stale.NOTHING
+    created_nothing: bool = False
+    log: str | None = None
+    if_it_lasts: Fact | None = None
+    then: "Outcome | None" = None
+
+    @property
+    def refuses_request(self) -> bool:
+        """Whether the reply refused this very request, and not its account."""
+        return self.created_nothing and (self.event is Event.REFUSED or self.stale is not Stale.NOTHING)
 
 
-_SENT, _REFUSED = AttemptState.SENT, AttemptState.REFUSED
-_STAYS = Outcome(_SENT, None, Credits.RESERVED, created_nothing=True)
-_UNDECIDED = Outcome(_SENT, Event.OUTCOME_UNKNOWN, Credits.RESERVED, created_nothing=False)
-_ACCEPTED = Outcome(AttemptState.ACTIVE, Event.ACCEPTED, Credits.CHARGED, created_nothing=False)
+def _stays(log: str, if_it_lasts: Fact | None = None) -> Outcome:
+    """Return the outcome of an answer that neither ends the attempt nor adds a doubt."""
+    return Outcome(created_nothing=True, log=log, if_it_lasts=if_it_lasts)
+
+
+def _undecided(if_it_lasts: Fact | None = None) -> Outcome:
+    """Return the outcome of an answer after which the attempt is in doubt."""
+    return Outcome(event=Event.OUTCOME_UNKNOWN, if_it_lasts=if_it_lasts)
 
 
 def _refused(event: Event, stale: Stale = Stale.NOTHING) -> Outcome:
-    return Outcome(_REFUSED, event, Credits.FREED, created_nothing=True, stale=stale)
+    return Outcome(AttemptState.REFUSED, event, Credits.FREED, stale, created_nothing=True)
 
+
+UNCHANGED: Final = Outcome()
+_ACCEPTED: Final = Outcome(AttemptState.ACTIVE, Event.ACCEPTED, Credits.CHARGED)
 
 # fmt: off
-OUTCOMES: Final[Mapping[tuple[Answer, bool], Outcome]] = {
-    # (what the reply says, whether an earlier send is in doubt)
+CREATES: Final[Mapping[tuple[Answer, bool], Outcome]] = {
+    # (answer, in doubt before this send)
     (Answer.ACCEPTED,   False): _ACCEPTED,
     (Answer.ACCEPTED,   True):  _ACCEPTED,
     (Answer.INVALID,    False): _refused(Event.REFUSED),
-    (Answer.INVALID,    True):  _STAYS,                 # Law 2: says nothing of the earlier send
+    (Answer.INVALID,    True):  _stays("create_refused", Fact.STILL_REFUSED),  # Law 2: says nothing of earlier sends
     (Answer.OVER_QUOTE, False): _refused(Event.NOT_CREATED, Stale.QUOTE),
-    (Answer.OVER_QUOTE, True):  _STAYS,
+    (Answer.OVER_QUOTE, True):  _stays("create_refused", Fact.STILL_REFUSED),
     (Answer.ASSET_GONE, False): _refused(Event.NOT_CREATED, Stale.ASSETS),
-    (Answer.ASSET_GONE, True):  _STAYS,
-    (Answer.BLOCKED,    False): _refused(Event.NOT_CREATED),  # the item is free for another key
-    (Answer.BLOCKED,    True):  _STAYS,
-    (Answer.LIMITED,    False): _STAYS,
-    (Answer.LIMITED,    True):  _STAYS,
-    (Answer.BUSY,       False): _UNDECIDED,             # a proxy may have sent it twice
-    (Answer.BUSY,       True):  _UNDECIDED,
-    (Answer.CONFLICT,   False): _UNDECIDED,             # our bytes are unchanged: busy first
-    (Answer.CONFLICT,   True):  _UNDECIDED,
-    (Answer.UNKNOWN,    False): _UNDECIDED,
-    (Answer.UNKNOWN,    True):  _UNDECIDED,
+    (Answer.ASSET_GONE, True):  _stays("create_refused", Fact.STILL_REFUSED),
+    (Answer.BLOCKED,    False): _refused(Event.NOT_CREATED),            # the item is free for another key
+    (Answer.BLOCKED,    True):  _stays("account_blocked"),
+    (Answer.LIMITED,    False): _stays("create_postponed"),
+    (Answer.LIMITED,    True):  _stays("create_postponed"),
+    (Answer.FIREWALL,   False): _stays("create_postponed", Fact.STILL_UNKNOWN),
+    (Answer.FIREWALL,   True):  _stays("create_postponed", Fact.STILL_UNKNOWN),
+    (Answer.BUSY,       False): _undecided(),                           # a proxy may have sent it twice
+    (Answer.BUSY,       True):  _undecided(),
+    (Answer.CONFLICT,   False): _undecided(Fact.STILL_CONFLICT),        # our bytes are unchanged: busy first
+    (Answer.CONFLICT,   True):  _undecided(Fact.STILL_CONFLICT),
+    (Answer.UNKNOWN,    False): _undecided(Fact.STILL_UNKNOWN),
+    (Answer.UNKNOWN,    True):  _undecided(Fact.STILL_UNKNOWN),
+}
+READS: Final[Mapping[GenerationStatus, Outcome]] = {
+    GenerationStatus.PENDING:    UNCHANGED,                             # polled on, never replaced (Law 3)
+    GenerationStatus.PROCESSING: UNCHANGED,
+    GenerationStatus.UNKNOWN:    UNCHANGED,
+    GenerationStatus.SUCCESS:    Outcome(AttemptState.SUCCEEDED, Event.OUTPUTS_READY),
+    GenerationStatus.FAILED:     Outcome(AttemptState.FAILED,    Event.GENERATION_FAILED,   Credits.REFUNDED),
+    GenerationStatus.CANCELED:   Outcome(AttemptState.CANCELED,  Event.GENERATION_CANCELED),
+    GenerationStatus.EXPIRED:    Outcome(AttemptState.EXPIRED,   Event.RETENTION_ENDED),
+}
+FACTS: Final[Mapping[Fact, Outcome]] = {
+    Fact.WITHDRAWN:      Outcome(AttemptState.REFUSED,  Event.NOT_CREATED,      Credits.FREED),
+    Fact.KEY_MISSING:    Outcome(None,                  Event.KEY_MISSING),     # goes on when the key comes back
+    Fact.KEY_FORGOTTEN:  Outcome(AttemptState.DISPUTED, Event.KEY_FORGOTTEN),   # sent again, it might be paid again
+    Fact.DAMAGED:        Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),    # never sent again (Law 2)
+    Fact.ID_TAKEN:       Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),
+    Fact.ID_DENIED:      Outcome(AttemptState.DISPUTED, Event.GENERATION_LOST),
+    Fact.STILL_REFUSED:  Outcome(AttemptState.DISPUTED, Event.REFUSED_IN_DOUBT),
+    Fact.STILL_CONFLICT: Outcome(AttemptState.DISPUTED, Event.KEY_CONFLICT),
+    Fact.STILL_UNKNOWN:  Outcome(AttemptState.DISPUTED, Event.SET_ASIDE),
+}
+DOWNLOADS: Final[Mapping[Download, Outcome]] = {
+    Download.FILE_SAVED:      Outcome(log="file_saved"),
+    Download.LAST_FILE_SAVED: Outcome(None, Event.FILES_SAVED, log="file_saved"),
+    Download.ALL_SAVED:       Outcome(None, Event.FILES_SAVED),
+    Download.NAME_TAKEN:      UNCHANGED,
+    Download.LINK_EXPIRED:    Outcome(None, Event.URL_EXPIRED),
+    Download.UNUSABLE:        Outcome(None, Event.OUTPUTS_UNUSABLE),
+    Download.GONE:            Outcome(AttemptState.EXPIRED, Event.RETENTION_ENDED),
 }
 # fmt: on
+
+ITEM_STATES: Final[Mapping[AttemptState, ItemState]] = {
+    AttemptState.SENT: ItemState.SUBMITTING,
+    AttemptState.ACTIVE: ItemState.ACTIVE,
+    AttemptState.SUCCEEDED: ItemState.DOWNLOADING,
+}
+"""The state of an item that its attempt moves on. An attempt in another state has ended, and no outcome applies."""
 
 
 def answer_of(reply: CreateReply) -> Answer:
@@ -133,7 +222,7 @@ _ANSWERS: Final[Mapping[type[CreateReply], Answer]] = {
     Accepted: Answer.ACCEPTED,
     AccountBlocked: Answer.BLOCKED,
     Throttled: Answer.LIMITED,
-    EdgeBlocked: Answer.LIMITED,
+    EdgeBlocked: Answer.FIREWALL,
     Busy: Answer.BUSY,
     IdempotencyConflict: Answer.CONFLICT,
     Unavailable: Answer.UNKNOWN,
@@ -147,41 +236,84 @@ _REFUSALS: Final[Mapping[RefusalKind, Answer]] = {
 }
 
 
-def replay_wait_seconds(reply: CreateReply, attempt: Attempt) -> float | None:
-    """Return how long an attempt waits that the service answered without deciding it; None where others rules say.
-
-    Grows to an hour with each send, also across restarts: what is not decided twice is seldom decided soon.
-    """
-    is_undecided = isinstance(reply, IdempotencyConflict | NotUnderstood)
-    is_denied = isinstance(reply, Refused) and was_in_doubt(attempt)
-    if not (is_undecided or is_denied):
-        return None
-    return _REPLAY_WAITS[min(attempt.sends, len(_REPLAY_WAITS)) - 1]
+def outcome_of_create(attempt: Attempt, reply: CreateReply) -> Outcome:
+    """Return what the reply to the last send of an attempt means."""
+    outcome = CREATES[answer_of(reply), attempt.was_in_doubt]
+    return replace(outcome, then=outcome_of_read(RecordRead(reply.record))) if isinstance(reply, Accepted) else outcome
 
 
-def was_in_doubt(attempt: Attempt) -> bool:
-    """Tell whether a send before the one that is just answered may have created something (Service rule 4.2)."""
-    return attempt.sends > attempt.answers + 1
+def outcome_if_undecided(outcome: Outcome, attempt: Attempt, seconds: float) -> Outcome:
+    """Return what an answer means that the service has given for so many seconds, however often it was asked."""
+    has_lasted = attempt.sends >= SENDS_BEFORE_HOLD and seconds >= UNDECIDED_FOR.total_seconds()
+    return UNCHANGED if outcome.if_it_lasts is None or not has_lasted else FACTS[outcome.if_it_lasts]
 
 
-def hold_after_long(reply: CreateReply, attempt: Attempt) -> Event | None:
-    """Return as what an attempt is handed to a person that was not decided for `UNDECIDED_FOR`; None for never.
-
-    Not while the account is busy, limited or blocked: that ends by itself, or is told for the whole account.
-    """
+def outcome_of_read(reply: ReadReply) -> Outcome:
+    """Return what a read of an active generation means; a reply without a record says nothing of it (Law 3)."""
     match reply:
-        case IdempotencyConflict():
-            return Event.KEY_CONFLICT
-        case Refused() if was_in_doubt(attempt):
-            return Event.REFUSED_IN_DOUBT
-        case Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked():
-            return Event.SET_ASIDE
+        case RecordRead(record=record):
+            return READS[record.status]
+        case NotFound():
+            return FACTS[Fact.ID_DENIED]
+        case Throttled() | Unavailable() | EdgeBlocked() | NoResponse() | NotUnderstood() | AccountBlocked():
+            return UNCHANGED
         case _:
-            return None
+            assert_never(reply)
 
 
-def alike_pause_seconds(times: int) -> float | None:
-    """Return for how long creates pause after `times` refusals in the same words; None where there are too few."""
-    if times < _ALIKE_TOLD:
-        return None
-    return _ALIKE_PAUSES[min(times - _ALIKE_TOLD, len(_ALIKE_PAUSES) - 1)]
+def is_gone(reply: RecordRead | NotFound, *, is_retained: bool) -> bool:
+    """Return whether a read says that the outputs of a success cannot be fetched any more.
+
+    While they are retained, an id that is denied and a record without outputs are taken for the service's mistake.
+    """
+    if isinstance(reply, RecordRead) and reply.record.status is GenerationStatus.EXPIRED:
+        return True
+    return not is_retained and not (isinstance(reply, RecordRead) and reply.record.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What only the queue knows when an outcome is committed: read in the same transaction, where it matters.
+
+    `unanswered` are sends of the attempt without a definite reply. `refusals` and `failures` are of the item, this
+    one not counted; `tries` is how many failures end it. `denied_for` is how long the id has been denied.
+    """
+
+    unanswered: int = 0
+    is_id_taken: bool = False
+    is_name_taken: bool = False
+    has_set_aside: bool = False  # whether another attempt was set aside since the account's last accepted create
+    refusals: int = 0
+    failures: int = 0
+    tries: int = 1
+    denied_for: timedelta = timedelta(0)
+    files_saved: int = 0
+
+
+def settle(outcome: Outcome, known: Known) -> Outcome:
+    """Return an outcome as the queue's own knowledge settles it.
+
+    Raises `InvariantBroken` where credits would be freed although a send may have created something (Law 2).
+    """
+    match outcome.event:
+        case Event.ACCEPTED if known.is_id_taken:  # no answer to this attempt: a person has to look (Law 3)
+            outcome = FACTS[Fact.ID_TAKEN]
+        case Event.NOT_CREATED if outcome.refuses_request and known.refusals + 1 >= REFUSALS_IN_A_ROW:
+            outcome = CREATES[Answer.INVALID, False]
+        case Event.GENERATION_FAILED if known.failures + 1 >= known.tries:
+            outcome = replace(outcome, event=Event.TRIES_EXHAUSTED)
+        case Event.GENERATION_LOST if known.denied_for < LOST_AFTER:
+            outcome = UNCHANGED
+        case Event.SET_ASIDE if known.has_set_aside:  # the service is at fault: an outage hands over one at most
+            outcome = UNCHANGED
+        case Event.SET_ASIDE if not known.unanswered:  # the firewall alone has answered: nothing was created
+            outcome = Outcome(AttemptState.REFUSED, Event.REFUSED, Credits.FREED)
+        case Event.RETENTION_ENDED if known.files_saved:  # a `retry` pays again, and is not for what is on disk
+            outcome = replace(outcome, event=Event.OUTPUTS_UNUSABLE)
+        case _ if known.is_name_taken:
+            outcome = DOWNLOADS[Download.NAME_TAKEN]
+        case _:
+            pass
+    if outcome.credits is Credits.FREED and known.unanswered > outcome.created_nothing:
+        raise InvariantBroken("an attempt may have created something, and must not be given up")
+    return outcome

@@ -14,11 +14,11 @@ def mark_of(link: OutputLink) -> str:
     The link itself is a secret (Law 8), and its signature is in the query, which changes with each poll.
     """
     if link.identity is not None:
-        told = f"id {link.identity}"
+        identity = f"id {link.identity}"
     else:
         parts = _parts(link.url)
-        told = f"url {parts.scheme}://{parts.netloc}{parts.path}"
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        identity = f"url {parts.scheme}://{parts.netloc}{parts.path}"
+    return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def extension_of(link: OutputLink) -> str | None:

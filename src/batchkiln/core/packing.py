@@ -5,11 +5,28 @@ first, since dear ones are hardest to place later. Asked again for each item, th
 days come out as full as the prices allow, where dearest-first leaves gaps that nothing fits.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from batchkiln.core.queue_types import Candidate
+
+
+def best_next_candidate(first: Candidate, ordered: Sequence[Candidate], room: int) -> Candidate:
+    """Return which of a job's candidates to begin where `first`, its dearest that fits, may begin.
+
+    `ordered` are all candidates in the planner's order, `room` the credits that the job may take of this day.
+    """
+    alike = [each for each in ordered if (each.job_id, each.priority) == (first.job_id, first.priority)]
+    counts = Counter[int]()
+    for each in alike:
+        if each.cost is not None:
+            counts[each.cost] += each.queued
+    cost = best_next_cost(counts, room)
+    return next((each for each in alike if each.cost == cost and each.is_ready), first)
 
 
 def best_next_cost(counts: Mapping[int, int], room: int) -> int | None:
-    """Return a price to begin with; `counts` tells how many there are of each, `room` the credits that are left.
+    """Return a price to begin with; `counts` has the number of items of each price, `room` the credits that are left.
 
     None where nothing fits. Prices of 0 come last: they fill nothing.
     """

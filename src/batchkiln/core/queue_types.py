@@ -1,60 +1,48 @@
-"""What the queue tells the scheduler, and is told by it, beyond the nouns."""
+"""What the queue and the worker exchange, beyond the nouns of `job.py`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
+from batchkiln.core.budget import JobCredits
 from batchkiln.core.calls import Misunderstood
 from batchkiln.core.filenames import render
-from batchkiln.core.job import Attempt, InputFile
-from batchkiln.core.planner import QueueView, WaitReason
-from batchkiln.core.rate_limits import DayUsage
-from batchkiln.core.states import ItemState
-
-
-class RequestKind(StrEnum):
-    """Which windows a request counts in (Service section 8)."""
-
-    CREATE = "create"
-    UPLOAD = "upload"
-    READ = "read"
-    QUOTE = "quote"
-    OTHER = "other"  # without authentication: the machine's window alone
-
-    @property
-    def is_create(self) -> bool:
-        """Whether it counts with the generation and upload requests."""
-        return self in {RequestKind.CREATE, RequestKind.UPLOAD}
-
-    @property
-    def is_read(self) -> bool:
-        """Whether it counts with the reads and quotes."""
-        return self in {RequestKind.READ, RequestKind.QUOTE}
+from batchkiln.core.job import Attempt, InputFile, Order
+from batchkiln.core.rate_limits import DayUsage, HeldUntil, RequestNote
 
 
 @dataclass(frozen=True, slots=True)
-class RequestNote:
-    """A request that is about to leave, as it is written down before (Law 5).
+class Candidate:
+    """The first queued item among those of one job that share a recipe, of which there are `queued`.
 
-    `days` are the service days that it may be counted in: one, or two around a reset.
+    `cost` is None until quoted. `is_ready` tells that all its images are uploaded to this account;
+    `missing_inputs` are the input ids, of it and the items just behind it, that are not.
     """
 
-    account_id: int
-    kind: RequestKind
-    at: datetime
-    days: tuple[datetime, ...]
-    upload_files: int = 0
-    upload_bytes: int = 0
+    item_id: int
+    job_id: int
+    recipe_id: int
+    priority: int
+    index: int
+    order: Order
+    cost: int | None
+    cap: int | None
+    money: JobCredits
+    job_is_working: bool
+    is_ready: bool = True
+    missing_inputs: tuple[int, ...] = ()
+    queued: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedRequest:
-    """A request of an earlier run."""
+class QueueView:
+    """What the queue holds for one account."""
 
-    account_id: int
-    kind: RequestKind
-    sent_at: datetime
+    unresolved: Attempt | None
+    candidates: tuple[Candidate, ...]
+    downloads: tuple[int, ...] = ()  # attempts whose outputs are ready, oldest first
+    is_unwanted: bool = False  # the unresolved attempt would not be begun any more: by its job, cap or budgets
+    is_slot_held: bool = False  # the unresolved attempt belongs to a held item: a person has to end it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +51,6 @@ class Kind:
 
     price_key: str
     is_video: bool
-
-
-@dataclass(frozen=True, slots=True)
-class HeldUntil:
-    """A wait that the service imposed on one kind of request, as kept across restarts."""
-
-    until: datetime
-    reason: WaitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,20 +141,6 @@ class DownloadTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a record of the service brought its item; with it, once it succeeded, what the download needs.
-
-    `seen` is the queue as the record left it, with its version; None where it has changed meanwhile.
-    `overcharged_credits` is what the record told to be charged beyond the quote and every cost told before.
-    """
-
-    state: ItemState
-    task: DownloadTask | None = None
-    seen: tuple[int, Snapshot] | None = None
-    overcharged_credits: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class WantedInput:
     """A local image to upload, and an item that waits for it. `alike` are all inputs of the same content."""
 
@@ -182,6 +148,18 @@ class WantedInput:
     file: InputFile
     item_id: int
     alike: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UploadHistory:
+    """Whether uploads of an account have ever worked, as far as it is known, and whether an item needs any.
+
+    `has_completed`: an asset is here, or was. `was_used`: a create with an image was accepted.
+    """
+
+    has_completed: bool
+    was_used: bool
+    item_has_images: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +201,3 @@ class NewAttempt:
     key_fingerprint: str
     cost_credits: int
     request: RequestNote
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a snapshot is taken for: who asks, and the service days of which the usage matters."""
-
-    viewpoint: Viewpoint
-    days: tuple[datetime, ...]

@@ -45,7 +45,7 @@ def parameters_json(recipe: Recipe) -> str:
 
 
 def price_key(recipe: Recipe) -> str:
-    """Return a digest of what a price depends on; recipes with the same digest share one quote."""
+    """Return a digest of what a price depends on; recipes with equal digests share a quote (contract, section 8)."""
     relevant = [recipe.model, recipe.mode.value, dict(recipe.parameters), recipe.inputs_count]
     return hashlib.sha256(_canonical(relevant)).hexdigest()[:32]
 

@@ -13,7 +13,10 @@ from batchkiln.core.provider import SUCCESS_WORDS, UPGRADE_CODE
 
 
 class GenerationStatus(StrEnum):
-    """A generation's status as the service reports it (Service section 3). `UNKNOWN` counts as not ended."""
+    """A generation's status as the service reports it (Service section 3).
+
+    `UNKNOWN` counts as not ended (contract, section 8).
+    """
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -280,7 +283,7 @@ BalanceReply = BalanceRead | TransientError
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model of the catalog. None or an empty set means that the field could not be read."""
+    """A model of the catalog. None or an empty set means unreadable (contract, section 8)."""
 
     id: str
     modes: frozenset[str]

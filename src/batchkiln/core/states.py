@@ -1,13 +1,7 @@
-"""The item's state machine, as one table. Everything else about states is derived from it.
+"""The item's state machine, as one table, and every named set of states.
 
-The rules that shaped it:
-
-- A state tells who moves the item on. `QUEUED`: the planner, when windows and credits allow. `SUBMITTING`:
-  only the reply to the one recorded attempt, sent again byte for byte until a definite reply comes (Service
-  rule 4.2). `ACTIVE`: only the service's own word about the known generation (Law 3). `DOWNLOADING`: the
-  files, as long as they are retained. `HELD`: a person, or a key or file that comes back.
-- A crash means nothing: each state is on disk before the step that it announces, and starting is reading.
-- Waiting, being quoted and being uploaded are not states: they are instants and facts of the account.
+Each state is on disk before the step that it announces, so that a crash loses nothing: to start is to read the state.
+Waiting, being quoted and being uploaded are no states: they are moments and facts of the account.
 """
 
 from collections.abc import Mapping
@@ -18,18 +12,37 @@ from batchkiln.core.errors import InvariantBroken
 
 
 class ItemState(StrEnum):
-    """Where an item stands (contract, section 5)."""
+    """How far an item has come (contract, section 5). Each member says what moves it on, and what a crash means."""
 
     QUEUED = "queued"
-    SUBMITTING = "submitting"  # key and body are on disk; may or may not have arrived
-    ACTIVE = "active"  # the service gave an id
-    DOWNLOADING = "downloading"  # paid and ready; the files are not yet all here
+    """Nothing is sent. The planner moves it on, within limits and credits. A crash changes nothing."""
+
+    SUBMITTING = "submitting"
+    """Key and body are on disk, and may have arrived. Only the reply moves it on. After a crash they are sent again."""
+
+    ACTIVE = "active"
+    """The service gave an id. Only its own word about that id moves the item on. After a crash it is polled on."""
+
+    DOWNLOADING = "downloading"
+    """Paid and ready. The saved files move it on. After a crash the missing files are fetched, with fresh links."""
+
     DONE = "done"
-    FAILED = "failed"  # the service verified the failure, attempts used up; or it canceled the generation
-    REJECTED = "rejected"  # refused before creation, or over its cap; not charged
-    EXPIRED = "expired"  # paid, but its retention ended before it could be fetched
-    CANCELED = "canceled"  # by a person, before it was sent
-    HELD = "held"  # waits for a person
+    """All files are saved. Final."""
+
+    FAILED = "failed"
+    """The service verified the failure and no try is left, or canceled it, or a person gave it up. Final."""
+
+    REJECTED = "rejected"
+    """Refused before anything was created, or over its cap; not charged. Final."""
+
+    EXPIRED = "expired"
+    """Paid, and no longer retained when it could be fetched. Final."""
+
+    CANCELED = "canceled"
+    """Canceled by a person before it was sent. Final."""
+
+    HELD = "held"
+    """A person moves it on, or a key or a file that comes back. A crash changes nothing."""
 
 
 class Event(StrEnum):
@@ -116,11 +129,29 @@ TRANSITIONS: Final[Mapping[tuple[ItemState, Event], ItemState]] = {
 }
 # fmt: on
 
-FINAL_STATES: Final = frozenset(ItemState) - {_Q, _S, _A, _D, _H}
-"""States that only a person's new wish leaves."""
+UNDER_WAY: Final = (_S, _A, _D)
+"""States of an item that was sent and has not ended, in the order in which they are passed through."""
 
-WORKING_STATES: Final = frozenset({_Q, _S, _A, _D})
+WITH_SERVICE: Final = frozenset({_S, _A})
+"""States in which the outcome is the service's to decide, and the item occupies the account's slot."""
+
+WORKING_STATES: Final = frozenset({_Q, *UNDER_WAY})
 """States that the program itself moves on."""
+
+FINAL_STATES: Final = frozenset(ItemState) - WORKING_STATES - {_H}
+"""States that only a person's new request leaves."""
+
+AT_REST: Final = tuple(state for state in ItemState if state not in WORKING_STATES)
+"""States in which the program does nothing more for an item: final, or held for a person."""
+
+NOT_DELIVERED: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)
+"""Ends without a result that no person asked for: what `retry JOB` queues again."""
+
+PROBLEM_STATES: Final = (*NOT_DELIVERED, _H)
+"""States that a person has to look at: they decide the exit status, and reports list their causes."""
+
+RETRYABLE: Final = frozenset(state for state, event in TRANSITIONS if event is Event.RETRY_REQUESTED)
+"""States that `retry JOB ITEM` leaves."""
 
 
 def apply(state: ItemState, event: Event) -> ItemState:

@@ -12,25 +12,12 @@ from markupsafe import Markup
 
 from batchkiln.core.states import ItemState
 from batchkiln.presentation.calendar import Calendar, Day
-from batchkiln.presentation.formatting import plural
+from batchkiln.presentation.formatting import STYLES, plural
 from batchkiln.store import Hour
 
 HEIGHT: Final = 100.0
 _GAP: Final = 0.16
 _LEAST: Final = 0.6  # so that one item of a million can be seen
-
-_BAR_ORDER: Final = (
-    ItemState.DONE,
-    ItemState.ACTIVE,
-    ItemState.DOWNLOADING,
-    ItemState.SUBMITTING,
-    ItemState.HELD,
-    ItemState.FAILED,
-    ItemState.REJECTED,
-    ItemState.EXPIRED,
-    ItemState.CANCELED,
-    ItemState.QUEUED,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +35,7 @@ def state_bar(items: Mapping[ItemState, int]) -> Markup:
     total = sum(items.values())
     pieces, at = [], 0.0
     shares = (
-        {state: max(_LEAST, 100 * items[state] / total) if items[state] else 0.0 for state in _BAR_ORDER}
-        if total
-        else {}
+        {state: max(_LEAST, 100 * items[state] / total) if items[state] else 0.0 for state in STYLES} if total else {}
     )
     scale = 100 / sum(shares.values()) if total else 1.0
     for state, share in shares.items():
@@ -59,7 +44,7 @@ def state_bar(items: Mapping[ItemState, int]) -> Markup:
             title = f"{items[state]:,} {state}"
             pieces.append(_rect(at, 0, width, 10, f"s-{state}", title))
             at += width
-    words = ", ".join(f"{items[state]:,} {state}" for state in _BAR_ORDER if items[state]) or "no items"
+    words = ", ".join(f"{items[state]:,} {state}" for state in STYLES if items[state]) or "no items"
     return _svg("statebar", 10, words, pieces)
 
 

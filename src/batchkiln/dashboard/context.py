@@ -12,7 +12,7 @@ from jinja2 import Environment
 
 from batchkiln.config import Config
 from batchkiln.dashboard.auth import Access
-from batchkiln.dashboard.live_state import DriverProbe, LiveState
+from batchkiln.dashboard.live_state import EngineProbe, LiveState
 from batchkiln.dashboard.rendering import environment
 from batchkiln.dashboard.snapshot import PageSnapshot, read_moment
 from batchkiln.dashboard.thumbnail_cache import Thumbnails
@@ -28,7 +28,7 @@ class Context:
     store: Store
     access: Access
     machine_now: Callable[[], datetime]
-    beside: DriverProbe | None = None
+    beside: EngineProbe | None = None
     templates: Environment = field(default_factory=environment)
     thumbnails: Thumbnails = field(default_factory=Thumbnails)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

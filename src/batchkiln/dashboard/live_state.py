@@ -29,24 +29,24 @@ class LiveState:
     told: Mapping[int, AccountLive] = field(default_factory=dict)
 
 
-class DriverProbe:
-    """Looks at a driver in this process; changes nothing of it."""
+class EngineProbe:
+    """Looks at a engine in this process; changes nothing of it."""
 
-    def __init__(self, driver: Engine) -> None:
+    def __init__(self, engine: Engine) -> None:
         """Look at this one."""
-        self._driver = driver
+        self._engine = engine
 
     @property
     def meter(self) -> RequestMeter:
         """How long the service's replies took."""
-        return self._driver.meter
+        return self._engine.meter
 
     def facts(self) -> LiveState:
         """Return what is known now; for the event loop's thread, which alone reads the services' clocks."""
-        clocks = {name: service.clock for name, service in self._driver.services.items()}
+        clocks = {name: service.clock for name, service in self._engine.services.items()}
         return LiveState(
             times={name: clock.now().instant for name, clock in clocks.items() if clock.is_observed},
-            told={worker.account_id: _told(worker) for worker in self._driver.workers},
+            told={worker.account_id: _told(worker) for worker in self._engine.workers},
         )
 
 
@@ -56,6 +56,6 @@ def _told(worker: AccountWorker) -> AccountLive:
     said = None if blocked is None else sanitize(f"{blocked.error.code}: {blocked.error.message}")
     return AccountLive(
         wait=None if due is None else wait_of(due, worker.ports.clock.now()),
-        said=sanitize(worker.trouble) if worker.trouble else None,
+        said=sanitize(worker.backoffs.trouble) if worker.backoffs.trouble else None,
         blocked=None if blocked is None else f"{ACCOUNT_ADVICE[blocked.problem]}. The service said: {said}",
     )

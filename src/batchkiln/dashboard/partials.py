@@ -1,15 +1,15 @@
 """The parts of the live pages, each of which is sent anew when it has changed."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from batchkiln.core.states import ItemState
+from batchkiln.api.reading import read_item_report
+from batchkiln.core.states import RETRYABLE, ItemState
 from batchkiln.dashboard.charts import Chart, gauge_bar, hour_chart, state_bar
 from batchkiln.dashboard.context import Context
 from batchkiln.dashboard.snapshot import PageSnapshot, headline
-from batchkiln.presentation.explain import Explanation, explain_item
-from batchkiln.presentation.item_context import read_item_context
-from batchkiln.store import RETRYABLE, ItemDetail, ItemSummary, Reader
+from batchkiln.store import ItemSummary, Reader
 
 HOURS_SHOWN: Final = 24
 _HOUR: Final = timedelta(hours=1)
@@ -65,7 +65,8 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
 
     Raises `InputError` for what is not there.
     """
-    story, telling = await context.store.read(_read_story, context, job, name)
+    report = await context.store.read(read_item_report, context.config, job, name, context.machine_now())
+    story, telling = report.detail, report.explanation
     events = ([story.arrival] if story.arrival is not None else []) + list(story.events)
     html = context.render(
         "sections/item.html",
@@ -78,15 +79,10 @@ async def item_sections(context: Context, job: str, name: str) -> dict[str, str]
     return {"item": html}
 
 
-def _read_story(reader: Reader, context: Context, job_name: str, item_name: str) -> tuple[ItemDetail, Explanation]:
-    story = reader.items.detail(job_name, item_name)
-    summary = reader.jobs.summary(job_name)
-    assert summary is not None, "the item was found in it"
-    standing = read_item_context(reader, context.config, story, summary, context.machine_now())
-    return story, explain_item(story, summary, standing)
+_ACTIONS: Final[Mapping[ItemState, tuple[str, ...]]] = {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}
 
 
 def _actions(state: ItemState) -> tuple[str, ...]:
     if state in RETRYABLE:
         return ("retry",)
-    return {ItemState.QUEUED: ("cancel",), ItemState.HELD: ("resolve",)}.get(state, ())
+    return _ACTIONS.get(state, ())

@@ -16,7 +16,7 @@ from batchkiln.core.errors import InputError
 from batchkiln.dashboard import file_responses, forms, pages, sse
 from batchkiln.dashboard.auth import Access, read_token
 from batchkiln.dashboard.context import CONTEXT, Context
-from batchkiln.dashboard.live_state import DriverProbe
+from batchkiln.dashboard.live_state import EngineProbe
 from batchkiln.dashboard.metrics import metrics
 from batchkiln.dashboard.middleware import add_headers, guard, tell_errors
 from batchkiln.store import Store
@@ -58,7 +58,7 @@ async def serving(
     config: Config,
     *,
     port: int | None = None,
-    beside: DriverProbe | None = None,
+    beside: EngineProbe | None = None,
     clock: Callable[[], datetime] = machine_now,
 ) -> AsyncIterator[Served]:
     """Serve the dashboard of a queue; without a port, at the usual one or else at any.

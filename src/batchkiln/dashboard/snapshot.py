@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.config import Config
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.queue_types import Scope
 from batchkiln.core.rate_limits import MIB, Limits
-from batchkiln.core.states import WORKING_STATES, ItemState
+from batchkiln.core.states import NOT_DELIVERED, WORKING_STATES, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.live_state import AccountLive, LiveState
 from batchkiln.presentation.account_waits import AccountStatus, Wait, account_status
 from batchkiln.presentation.alerts import alerts_of
@@ -21,7 +21,6 @@ from batchkiln.store import Reader, UnderWay
 
 JOBS_SHOWN: Final = 50
 
-_ENDED_BADLY: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)
 _NEARLY_FULL: Final = 0.9
 
 
@@ -199,7 +198,7 @@ def headline(now: PageSnapshot) -> Headline:
         return Headline(
             Level.HELP, needs[0] if len(needs) == 1 else f"{len(needs)} things need you", needs[1:] and needs
         )
-    bad = sum(view.summary.items[state] for view in now.overview.jobs for state in _ENDED_BADLY)
+    bad = sum(view.summary.items[state] for view in now.overview.jobs for state in NOT_DELIVERED)
     text = _course(now)
     if bad:
         more = f"{plural(bad, 'item')} failed, rejected or expired: nothing is lost by waiting"

@@ -12,10 +12,12 @@ from typing import Final, TypeVar
 
 from batchkiln.api.engine import Engine
 from batchkiln.client import ObservingClient
+from batchkiln.core.calls import Call
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.planner import AccountView, WaitReason
-from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.queue_changes import HoldImposed
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import Throttled, Unavailable
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_duration
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.run_state import RunState
@@ -66,22 +68,20 @@ class Counted:
         await self._place(kind, files, size_bytes)
         request = worker.new_request(kind, worker.ports.clock.now(), files=files, size_bytes=size_bytes)
         async with worker.rate_limited(request):
-            await worker.ports.queue.note_request(request)
+            await worker.ports.queue.record_request(request)
             reply = await send()
         if isinstance(reply, Throttled | Unavailable) and reply.retry_after is not None:
-            until = worker.ports.clock.now().latest + reply.retry_after
-            is_create = kind.is_create
-            await worker.ports.queue.hold(
-                worker.account_id, creates=is_create, until=until, reason=WaitReason.THROTTLED
-            )
+            now = worker.ports.clock.now()
+            hold = HoldImposed(kind.is_create, now.latest + reply.retry_after, WaitReason.THROTTLED)
+            await worker.ports.queue.update_account(worker.account_id, hold, now)
         return reply
 
     async def _place(self, kind: RequestKind, files: int, size_bytes: int) -> None:
         # By the windows of creates and reads alone: what rests, since it is not understood, is asked on purpose.
-        worker, due_of = self.worker, AccountView.create_due if kind.is_create else AccountView.read_due
+        worker, call = self.worker, Call.CREATE if kind.is_create else Call.READ
         now = worker.ports.clock.now()
         _, account, _ = await worker.snapshot(now)
-        due, limits, used = due_of(account, now), worker.limits, account.today.usage
+        due, limits, used = account.call_due(call, now), worker.rates.limits, account.rates.usage
         if due.at - now.monotonic > LONGEST_WAIT_SECONDS:
             how_long = "" if due.at == inf else f" {format_duration(due.at - now.monotonic)}"
             raise NoPlace(f"it would wait{how_long} for {REASONS[due.reason]}")
@@ -89,5 +89,5 @@ class Counted:
             used.upload_bytes + size_bytes > limits.upload_bytes_per_day
         ):
             raise NoPlace("today's uploads of the account are used up")
-        if not await worker.wait_until_due(due_of):
+        if not await worker.wait_for_capacity(call):
             raise NoPlace("the program is being stopped")

@@ -12,7 +12,7 @@ from batchkiln.core import provider
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
-from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.request import request_body
 from batchkiln.core.response_rules import RefusalMeaning, ReplyField, remedy_line
 from batchkiln.core.responses import (

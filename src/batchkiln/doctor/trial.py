@@ -17,7 +17,7 @@ from batchkiln.api.run import Run
 from batchkiln.api.run_options import RunOptions
 from batchkiln.core.errors import ExitStatus
 from batchkiln.core.job import Recipe
-from batchkiln.core.queue_types import RequestKind
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import Accepted, Busy, CreateReply, Quoted, ReadReply, RecordRead
 from batchkiln.core.states import ItemState
 from batchkiln.doctor.check_results import CheckResult, fail, ok, warn
@@ -49,7 +49,7 @@ class Trial:
     """The one paid picture, on the first account of a profile."""
 
     queue: Queue
-    driver: Engine
+    engine: Engine
     probe: Probe
     account: str
     person: Person
@@ -110,18 +110,18 @@ class Trial:
             budget={"credits": price},
             output={"dir": "out"},
         )
-        self.driver.control.scope = scope_of([applied])
+        self.engine.control.scope = scope_of([applied])
         self.person.hand_over(self._stop)
-        await Run(self.driver, self.queue.reader, RunOptions(max_credits=price), jobs=[job]).run()
+        await Run(self.engine, self.queue.reader, RunOptions(max_credits=price), jobs=[job]).run()
         return job
 
     def _stop(self) -> None:
-        self.driver.control.stop()
-        self.driver.announce()
+        self.engine.control.stop()
+        self.engine.announce()
 
     async def _again(self, story: ItemDetail, price: int) -> AsyncIterator[CheckResult]:
         """Poll the generation once more, and send its create once more."""
-        counted = await Counted.of(self.driver, self.probe.profile, self.account)
+        counted = await Counted.of(self.engine, self.probe.profile, self.account)
         try:
             await counted.begin()
             yield await _of_record(counted, story)
@@ -226,7 +226,7 @@ def _of_cost(story: ItemDetail, price: int) -> CheckResult:
 async def _of_record(counted: Counted, story: ItemDetail) -> CheckResult:
     """Read the ended generation's record: its names and types, and which of them say how long it is kept."""
     attempt, clock, client = story.attempts[-1], counted.worker.ports.clock, counted.client
-    await clock.sleep_until(clock.now().monotonic + counted.worker.limits.poll_interval_seconds, asyncio.Event())
+    await clock.sleep_until(clock.now().monotonic + counted.worker.rates.limits.poll_interval_seconds, asyncio.Event())
 
     async def send() -> ReadReply:
         return await client.read_generation(attempt.generation_id or "", key_fingerprint=attempt.key_fingerprint)

@@ -211,7 +211,7 @@ def _changed(row: DatasetRow) -> JobChangedDuringExport:
 
 
 def _column_names(keys: Sequence[str], reserved: set[str]) -> dict[str, str]:
-    """Map each metadata key to a column: of its own name, unless that is reserved or a loader would open it."""
+    """Map each metadata key to a column of the same name, unless that is reserved or a loader would open it."""
     names = {key: key for key in keys if key and key not in reserved and not _is_file_column(key)}
     used = {*reserved, *names.values()}
     for key in keys:

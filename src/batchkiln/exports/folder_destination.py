@@ -1,6 +1,5 @@
 """A local folder as a destination: files are written to a hidden folder inside it, flushed and renamed."""
 
-import errno
 import filecmp
 import os
 import shutil
@@ -11,10 +10,9 @@ from typing import Final
 
 from batchkiln.core.errors import InputError, OutputDirNotWritable
 from batchkiln.exports.destinations import CARD, HEAD_BYTES, Link, not_written
+from batchkiln.outputs.filesystem import NO_LINKS, FileSystem
 
 _STAGING: Final = ".batchkiln-export-"  # followed by the process id, so that two exports never share a file
-# What `link` reports on file systems without hard links, or between two file systems.
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
 class FolderDestination:
@@ -31,6 +29,7 @@ class FolderDestination:
         self._link = link or Link.HARD
         self._wants_copies = link is Link.COPY
         self._made: set[Path] = set()
+        self._files = FileSystem()
         with self._translated_errors(""):
             if root.exists() and not root.is_dir():
                 raise InputError(f"--to {root}: this is a file; name a folder")
@@ -104,9 +103,9 @@ class FolderDestination:
                 staged.unlink()
                 return
             self._make_folder(final.parent)
-            _sync(staged)
+            self._files.sync_path(staged)
             staged.replace(final)
-            _sync(final.parent)
+            self._files.sync_folder(final.parent)
 
     def remove(self, name: str) -> None:
         """Remove a table."""
@@ -138,7 +137,7 @@ class FolderDestination:
         except FileExistsError:
             return False
         except OSError as error:
-            if error.errno not in _NO_LINKS or not self._may_copy:
+            if error.errno not in NO_LINKS or not self._may_copy:
                 raise
             self._link = Link.COPY
             return False
@@ -157,7 +156,7 @@ class FolderDestination:
             raise self._not_written(f"{self.title}/{name}", error) from error
 
     def _not_written(self, where: str, error: OSError) -> OutputDirNotWritable:
-        if error.errno in _NO_LINKS and self._link is Link.HARD:
+        if error.errno in NO_LINKS and self._link is Link.HARD:
             remedy = "this destination cannot hold hard links to the outputs: use --link copy"
             return not_written(where, error.strerror or error, remedy)
         return not_written(where, error.strerror or error)
@@ -171,14 +170,3 @@ def _is_running(pid: str) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # some file systems cannot flush a folder
-            raise
-    finally:
-        os.close(handle)

@@ -113,7 +113,7 @@ class UrlDestination:
             if not writes:
                 return None
             raise self._not_written(error) from error
-        except Exception as error:  # each kind of store raises errors of its own
+        except Exception as error:  # each kind of store raises different errors
             raise self._not_written(error) from error
 
     def _not_written(self, error: Exception) -> OutputDirNotWritable:

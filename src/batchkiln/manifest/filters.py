@@ -89,21 +89,21 @@ def _join(value: object, separator: str = "") -> str:
 
 
 def _round(value: float, precision: Any = 0, method: Any = "common") -> float:  # noqa: ANN401  a template's values
-    """Round as Jinja does, which raises 10 to the power of `precision`, whatever its size."""
+    """Round as Jinja does. The limit bounds the time: Jinja computes 10 to the power of `precision`."""
     if not isinstance(precision, int) or abs(precision) > MAX_PLACES:
         raise TooLarge(f"`round` takes at most {MAX_PLACES} places")
     return do_round(value, precision, method)
 
 
 def _trim(value: object, characters: str | None = None) -> str:
-    """Strip, which compares each character of the text with all of `characters`."""
+    """Strip. The limit bounds the time: each character of the text is compared with all of `characters`."""
     if characters is not None and len(characters) > MAX_TRIMMED:
         raise TooLarge(f"`trim` takes at most {MAX_TRIMMED} characters")
     return do_trim(_text(value), characters)
 
 
 def _is_multiple(value: Any, divisor: Any) -> bool:  # noqa: ANN401  a template's values
-    """Divide numbers only: on a text, `%` would format, with any width."""
+    """Return whether a number is a multiple of another. Texts are refused: `%` would format them, to any width."""
     if not _are_numbers(value, divisor):
         raise TypeError("the test is for numbers; `| int` makes a number of a text")
     return bool(value % divisor == 0)

@@ -67,7 +67,7 @@ def _read(path: Path, name: str) -> bytes:
     if not stat.S_ISREG(status.st_mode):
         raise InvalidValue(f"`{quoted(name)}` is not a regular file")
     if status.st_size > MAX_SIZE_BYTES:
-        remedy = "the service takes at most 30 MiB a file (Service section 8)"
+        remedy = "the service accepts at most 30 MiB a file (Service section 8)"
         raise InvalidValue(f"`{quoted(name)}` has {status.st_size / (1 << 20):.1f} MiB", remedy)
     with path.open("rb") as stream:
         return stream.read(MAX_SIZE_BYTES + 1)
@@ -76,7 +76,7 @@ def _read(path: Path, name: str) -> bytes:
 def _media_type(path: Path, name: str) -> str:
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  slow to import, and most manifests have no images
 
-    remedy = "the service takes JPEG, PNG and WebP (Service section 8)"
+    remedy = "the service accepts JPEG, PNG and WebP (Service section 8)"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns about large images; the limit is checked below

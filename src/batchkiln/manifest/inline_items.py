@@ -25,7 +25,7 @@ _INLINE_FIELDS: Final = frozenset(InlineItem.model_fields)
 class LocatedItem:
     """An item, and its location: the line (from 1) of the manifest, or of its row's source file.
 
-    `objections` are the service catalogue's.
+    `objections` come from the service's catalogue.
     """
 
     spec: ItemSpec
@@ -35,7 +35,7 @@ class LocatedItem:
 
 
 class InvalidEntry(Exception):
-    """An entry or row gives no item. The reason is in the diagnostics."""
+    """An entry or row is invalid. The reason is in the diagnostics."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class ManifestContext:
 
 
 def inline_items(context: ManifestContext, node: Node, position: int) -> Iterable[LocatedItem]:
-    """Return the items of an entry; `position` counts from 1. None if it is invalid, which adds diagnostics."""
+    """Return the items of an entry, none if it is invalid. `position` counts from 1."""
     try:
         return _inline(context, node, position)
     except InvalidEntry:

@@ -41,7 +41,7 @@ _LIST_DASHES: Final = re.compile(r"\s*(?:-\s+)*")  # the text before an entry of
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _ManifestText:
     """Where the text of a manifest is read from, and the folder that the names in it are relative to."""
 
     path: Path
@@ -54,9 +54,9 @@ class _Text:
 class Manifest:
     """A manifest with a valid header. `job` is the header; `items` reads the rest."""
 
-    def __init__(self, job: JobSpec, scan: "_Scan") -> None:
+    def __init__(self, job: JobSpec, reader: "_ManifestReader") -> None:
         self.job = job
-        self._scan = scan
+        self._reader = reader
 
     def items(self, catalogue: Catalogue | None = None) -> Iterator[LocatedItem]:
         """Yield the items in the order of the text, in constant memory. May be called again.
@@ -64,19 +64,19 @@ class Manifest:
         With the service's `catalogue`, items have its objections. Raises `InputError` with all errors after the last
         item: the caller must then discard the items that came before.
         """
-        return self._scan.items(self.job.filename, catalogue)
+        return self._reader.items(self.job.filename, catalogue)
 
     def mistake_at(
         self, file: str, line: int, reason: str, remedy: str | None = None, column: int | None = None
     ) -> Diagnostic:
         """Return a diagnostic for the location of a `LocatedItem`, with its source line."""
-        path = self._scan.diagnostics.paths.get(file)
+        path = self._reader.diagnostics.paths.get(file)
         text = read_lines(path, {line}).get(line) if path is not None else None
         if text is None:
             return Diagnostic(reason, file, line, column=column, remedy=remedy)
         if column is None:
             start = _LIST_DASHES.match(text)
-            column = start.end() + 1 if start is not None and file == self._scan.diagnostics.file else 1
+            column = start.end() + 1 if start is not None and file == self._reader.diagnostics.file else 1
         source_line, mark = excerpt(text, column)
         return Diagnostic(reason, file, line, column=column, source_line=source_line, remedy=remedy, mark=mark)
 
@@ -84,28 +84,28 @@ class Manifest:
 def open_manifest(
     path: str, *, stdin: BinaryIO | None = None, stdin_name: str = STDIN_NAME, working_dir: Path
 ) -> Manifest:
-    """Read the header of a manifest. The path `-` reads `stdin`, which is copied to a temporary file.
+    """Open a manifest and read its header. The path `-` reads `stdin`, which is copied to a temporary file.
 
     Diagnostics call that stream `stdin_name`. Blocking: run it in a thread. Raises `InputError` if the header is
     invalid, with all errors, those of the items included.
     """
     name = stdin_name if path == "-" else path
     text, spool = _located(path, stdin, working_dir, stdin_name)
-    scan = _Scan(text, Diagnostics(name, text.path))
+    reader = _ManifestReader(text, Diagnostics(name, text.path))
     if spool is not None:
-        weakref.finalize(scan, spool.unlink, missing_ok=True)
-    job = scan.job(working_dir)
+        weakref.finalize(reader, spool.unlink, missing_ok=True)
+    job = reader.job(working_dir)
     if job is None:
-        for _ in scan.items(DEFAULT_FILENAME):
+        for _ in reader.items(DEFAULT_FILENAME):
             pass
-        raise scan.diagnostics.error()
-    return Manifest(job, scan)
+        raise reader.diagnostics.error()
+    return Manifest(job, reader)
 
 
-class _Scan:
+class _ManifestReader:
     """The two passes over one text. `diagnostics` are those of the header."""
 
-    def __init__(self, text: _Text, diagnostics: Diagnostics) -> None:
+    def __init__(self, text: _ManifestText, diagnostics: Diagnostics) -> None:
         self._text = text
         self._version = _version_of(text.path)
         self.diagnostics = diagnostics
@@ -300,25 +300,27 @@ class _Start:
     column: int = 0
 
 
-def _located(path: str, stdin: BinaryIO | None, working_dir: Path, stdin_name: str) -> tuple[_Text, Path | None]:
+def _located(
+    path: str, stdin: BinaryIO | None, working_dir: Path, stdin_name: str
+) -> tuple[_ManifestText, Path | None]:
     """Return the text of a manifest, and the copy that was made of a stream or pipe."""
     if path == "-":
         if stdin is None:
             raise InputError([Diagnostic("there is no standard input to read", "-")])
         spool = _spooled(stdin, stdin_name)
-        return _Text(spool, working_dir, "", STDIN_STEM, "-"), spool
+        return _ManifestText(spool, working_dir, "", STDIN_STEM, "-"), spool
     absolute = Path(os.path.abspath(working_dir / path))  # noqa: PTH100  the folder of the link is meant
     shown_folder = os.path.dirname(path)  # noqa: PTH120  as the person wrote it
     if not _is_utf8(str(absolute)):
         shown_path = os.fsencode(path).decode("utf-8", "replace")
         raise InputError([Diagnostic("the manifest's path is not UTF-8", shown_path, remedy="rename it")])
-    text = _Text(absolute, absolute.parent, shown_folder, absolute.stem or STDIN_STEM, str(absolute))
+    text = _ManifestText(absolute, absolute.parent, shown_folder, absolute.stem or STDIN_STEM, str(absolute))
     try:
         status = absolute.stat()
         if not stat.S_ISREG(status.st_mode):
             with absolute.open("rb") as stream:
                 spool = _spooled(stream, path)
-            return _Text(spool, text.folder, shown_folder, text.stem, text.manifest_path), spool
+            return _ManifestText(spool, text.folder, shown_folder, text.stem, text.manifest_path), spool
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         diagnostic = Diagnostic(f"the manifest cannot be read: {reason}", path, remedy=f"looked for {absolute}")

@@ -108,46 +108,39 @@ class _Templated(Fields):
     attempts: Attempts | Template | None = None
     priority: Priority | Template | None = None
     id: Text | None = None
-    repeat: Repeat | None = None
-    where: Text | None = Field(None, description="A Jinja expression; rows for which it is false are skipped")
-
-
-class SourceItem(_Templated):
-    """One item for each row of a file."""
-
-    from_: Text = Field(
-        alias="from", description="A csv, tsv, jsonl or txt file, or .gz of these; relative to the manifest"
-    )
-    prompt: Prompt | None = Field(None, description="A template; default: the column `prompt`")
     metadata: list[Text] | Metadata | None = Field(None, description="Columns to keep, or names with templates")
-    offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Rows to skip, after `where`")
-    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Maximum number of rows")
-
-
-class MatrixItem(_Templated):
-    """One item for each combination of the variables' values; the last variable changes fastest."""
-
-    matrix: dict[Text, list[str | int | float | bool]] = Field(min_length=1)
-    prompt: Prompt
-    metadata: list[Text] | Metadata | None = None
 
 
 class SourceFields(Fields):
     """The fields of a `from` entry that are not templates."""
 
-    from_: Text = Field(alias="from")
-    offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = None
-    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = None
-    where: Text | None = None
+    from_: Text = Field(
+        alias="from", description="A csv, tsv, jsonl or txt file, or .gz of these; relative to the manifest"
+    )
+    offset: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Rows to skip, after `where`")
+    limit: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = Field(None, description="Maximum number of rows")
+    where: Text | None = Field(None, description="A Jinja expression; rows for which it is false are skipped")
     repeat: Repeat | None = None
+
+
+class SourceItem(SourceFields, _Templated):
+    """One item for each row of a file."""
+
+    prompt: Prompt | None = Field(None, description="A template; default: the column `prompt`")
 
 
 class MatrixFields(Fields):
     """The fields of a `matrix` entry that are not templates."""
 
     matrix: dict[Text, Annotated[list[str | int | float | bool], Field(min_length=1)]] = Field(min_length=1)
-    where: Text | None = None
+    where: Text | None = Field(None, description="A Jinja expression; combinations for which it is false are skipped")
     repeat: Repeat | None = None
+
+
+class MatrixItem(MatrixFields, _Templated):
+    """One item for each combination of the variables' values; the last variable changes fastest."""
+
+    prompt: Prompt
 
 
 class Budget(Fields):

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, cast
 
 from batchkiln.core.errors import InputError
 
-# YAML takes these as line ends, or refuses them.
+# YAML reads these as line ends, or refuses them.
 _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _PIECE_SIZE_BYTES: Final = 1 << 16
 

@@ -1,8 +1,8 @@
 """Jinja templates that see only their variables, and whose time and size are bounded.
 
-Beyond Jinja's sandbox, a template has no calls, loops, assignments and attributes of Python objects (a dot looks up a
-key of a mapping), a short list of filters, and limits on operations that multiply. Each part of a template is evaluated
-at most once, so the template and its variables bound the time and the size of the result.
+Jinja's sandbox is narrowed. There are no calls, loops, assignments or attributes of Python objects: a dot looks up a
+key of a mapping. Only listed filters and tests exist, and operations that multiply are limited. Each part of a template
+is evaluated at most once, so the template and its variables bound the time and the size of the result.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -159,11 +159,31 @@ def compile_condition(expression: str) -> Condition:
         if not parser.stream.eos:
             raise TemplateSyntaxError("the expression ends before the text does", parser.stream.current.lineno)
         names = _checked_names(nodes.Template([nodes.Output([parsed], lineno=1)], lineno=1))
+        if (comparison := _fast_comparison(parsed)) is not None:
+            return Condition(names, comparison)
         yes = nodes.Output([nodes.TemplateData("true")], lineno=1)
         render = _renderer(nodes.Template([nodes.If(parsed, [yes], [], [], lineno=1)], lineno=1))
     except _FAILURES as error:
         raise _failed(error) from error
     return Condition(names, lambda variables: bool(render(variables)))
+
+
+def _fast_comparison(expression: nodes.Expr) -> Callable[[Variables], bool] | None:
+    """Return a faster function for `variable == constant` and `!=`; None for any other expression."""
+    match expression:
+        case nodes.Compare(
+            expr=nodes.Name(name=name), ops=[nodes.Operand(op="eq" | "ne" as kind, expr=nodes.Const(value=constant))]
+        ):
+            expected = kind == "eq"
+        case _:
+            return None
+
+    def holds(variables: Variables) -> bool:
+        if name not in variables:
+            raise TemplateFailed(f"`{name}` is undefined", missing=name)
+        return bool((variables[name] == constant) is expected)
+
+    return holds
 
 
 def _checked_names(tree: nodes.Template) -> frozenset[str]:
@@ -212,13 +232,26 @@ def _fast_renderer(tree: nodes.Template) -> Render | None:
     if not all(isinstance(part, (nodes.TemplateData, nodes.Name)) for part in parts):
         return None
     names = [part.name for part in parts if isinstance(part, nodes.Name)]
-    pattern = "".join(part.data.replace("%", "%%") if isinstance(part, nodes.TemplateData) else "%s" for part in parts)
+    texts = [part.data if isinstance(part, nodes.TemplateData) else None for part in parts]
+    if len(names) == 1:
+        at = texts.index(None)
+        return _single_renderer("".join(filter(None, texts[:at])), names[0], "".join(filter(None, texts[at:])))
+    pattern = "".join("%s" if text is None else text.replace("%", "%%") for text in texts)
 
     def render(variables: Variables) -> str:
-        texts = [value if type(value := variables.get(name)) is str else _lookup(variables, name) for name in names]
-        if sum(map(len, texts)) > MAX_RENDERED_LENGTH:
+        values = [value if type(value := variables.get(name)) is str else _lookup(variables, name) for name in names]
+        if sum(map(len, values)) > MAX_RENDERED_LENGTH:
             raise _too_long()
-        return pattern % tuple(texts)
+        return pattern % tuple(values)
+
+    return render
+
+
+def _single_renderer(before: str, name: str, after: str) -> Render:
+    def render(variables: Variables) -> str:
+        value = variables.get(name)
+        kind = type(value)
+        return f"{before}{value if kind is str or kind is int else _lookup(variables, name)}{after}"
 
     return render
 
@@ -244,7 +277,7 @@ def _bounded(parts: Iterable[str]) -> str:
 
 
 def _too_long() -> TemplateFailed:
-    return TemplateFailed(f"the template gives more than {MAX_RENDERED_LENGTH:,} characters")
+    return TemplateFailed(f"the result has more than {MAX_RENDERED_LENGTH:,} characters")
 
 
 def _failed(error: BaseException) -> TemplateFailed:

@@ -6,7 +6,7 @@ expanded sizes are limited all the same, because a tree is walked once for each 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NoReturn
 
 from batchkiln.manifest.diagnostics import Diagnostics, Mark, Unreadable
 from batchkiln.manifest.yaml_parser import (
@@ -203,9 +203,7 @@ class TreeReader:
             self._check_scalar(event)
             node = event
         elif depth > MAX_DEPTH:
-            self._fail(
-                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is so deep"
-            )
+            self._too_deep(event.start_mark)
         elif isinstance(event, MappingStartEvent):
             node = self._mapping(event, depth)
         else:
@@ -256,12 +254,11 @@ class TreeReader:
                 self._too_many_nodes(start.start_mark)
         return SeqNode(start.start_mark, items)
 
-    def _too_many_nodes(self, mark: Mark) -> None:
-        self._fail(
-            mark,
-            f"one entry of more than {MAX_NODES_AN_ENTRY:,} values",
-            "put the rows into a file for `from`",
-        )
+    def _too_deep(self, mark: Mark) -> NoReturn:
+        self._fail(mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is so deep")
+
+    def _too_many_nodes(self, mark: Mark) -> NoReturn:
+        self._fail(mark, f"one entry of more than {MAX_NODES_AN_ENTRY:,} values", "put the rows into a file for `from`")
 
     def _key(self, event: Any, seen: "dict[str, Any] | set[str]") -> ScalarEvent | None:  # noqa: ANN401  the parser's event
         """Return a valid key; None after adding a diagnostic, for a key to skip."""
@@ -284,45 +281,30 @@ class TreeReader:
 
     def _alias(self, event: AliasEvent, depth: int) -> Node:
         if event.anchor not in self._anchors:
-            self._fail(
-                event.start_mark,
-                f"`*{event.anchor}` names no anchor above it",
-                f"write `&{event.anchor}` before the value meant",
-            )
+            remedy = f"write `&{event.anchor}` before the value meant"
+            self._fail(event.start_mark, f"`*{event.anchor}` names no anchor above it", remedy)
         known = self._anchors[event.anchor]
         if known is None:
             self._fail(event.start_mark, f"`*{event.anchor}` is inside the value that it names", "write the value out")
-            raise Unreadable
         node, size, height, length = known
         self._nodes += size
         self._aliased_length += length
         self._aliased_nodes += size
         if depth + height > MAX_DEPTH + 1:
-            self._fail(
-                event.start_mark, f"nested more than {MAX_DEPTH} levels deep", "no field of a manifest is so deep"
-            )
+            self._too_deep(event.start_mark)
         if self._nodes > MAX_NODES_AN_ENTRY or self._aliased_nodes > MAX_ALIASED_NODES:
-            self._fail(
-                event.start_mark,
-                f"`*{event.anchor}` makes the aliases expand to too many values",
-                f"at most {MAX_NODES_AN_ENTRY:,} in one entry and {MAX_ALIASED_NODES:,} in the manifest",
-            )
+            limits = f"at most {MAX_NODES_AN_ENTRY:,} in one entry and {MAX_ALIASED_NODES:,} in the manifest"
+            self._fail(event.start_mark, f"`*{event.anchor}` makes the aliases expand to too many values", limits)
         if self._aliased_length > MAX_ALIASED_LENGTH:
-            self._fail(
-                event.start_mark,
-                f"`*{event.anchor}` makes the aliases expand to too much text",
-                f"at most {MAX_ALIASED_LENGTH:,} characters in one entry",
-            )
+            limit = f"at most {MAX_ALIASED_LENGTH:,} characters in one entry"
+            self._fail(event.start_mark, f"`*{event.anchor}` makes the aliases expand to too much text", limit)
         return node
 
     def _keep_anchor(self, event: Any, node: Node, size: int) -> None:  # noqa: ANN401  the parser's event
         self._anchored_nodes += size
         if len(self._anchors) > MAX_ANCHORS or self._anchored_nodes > MAX_ANCHORED_NODES:
-            self._fail(
-                event.start_mark,
-                "too many anchors",
-                f"at most {MAX_ANCHORS:,}, of {MAX_ANCHORED_NODES:,} values in all",
-            )
+            limits = f"at most {MAX_ANCHORS:,}, of {MAX_ANCHORED_NODES:,} values in all"
+            self._fail(event.start_mark, "too many anchors", limits)
         self._anchors[event.anchor] = node, size, _height(node), _length(node)
 
     def _check_scalar(self, event: ScalarEvent) -> None:
@@ -346,7 +328,7 @@ class TreeReader:
                 event.start_mark, f"the value does not fit its tag `!!{event.tag[18:]}`", "remove the tag"
             )
 
-    def _fail(self, mark: Mark, reason: str, remedy: str) -> None:
+    def _fail(self, mark: Mark, reason: str, remedy: str) -> NoReturn:
         self.diagnostics.at(mark, reason, remedy)
         raise Unreadable
 

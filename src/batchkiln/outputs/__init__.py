@@ -1,7 +1,7 @@
 """Output files on disk. A file gets its final name only when it is complete (Law 7)."""
 
 from batchkiln.outputs.file_formats import FileFormat, sniff_format
-from batchkiln.outputs.filesystem import FileSystem, RealFiles
+from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.output_files import OutputFiles
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
 
@@ -11,7 +11,6 @@ __all__ = [
     "NotAnOutput",
     "OutputFiles",
     "PartialFile",
-    "RealFiles",
     "WrongLength",
     "sniff_format",
 ]

@@ -130,7 +130,7 @@ def _has_whole_segment(size_bytes: int, read_at: ReadAt) -> bool:
 
 
 def _ebml_width(head: bytes) -> int:
-    """Return the bytes of a variable-length number: the zero bits at its start count them. 0 means no number."""
+    """Return the length in bytes of a variable-length number, from its leading zero bits; 0 if it is invalid."""
     return 9 - head[0].bit_length() if head and head[0] else 0
 
 

@@ -1,77 +1,25 @@
-"""The file operations of outputs, behind a protocol: tests can fail each one or cut the power at it."""
+"""The file operations of outputs. Tests replace them to let each one fail, or to cut the power at it."""
 
 import errno
 import hashlib
 import os
 import stat
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-# What `link` reports on file systems without hard links, such as exFAT and some network mounts.
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+# What `link` reports on file systems without hard links (exFAT, some network mounts), and between two file systems.
+NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
-class FileSystem(Protocol):
+class FileSystem:
     """Blocking file operations. Each raises `OSError`. A `handle` comes from `create`."""
 
     def real_path(self, path: Path) -> Path:
         """Return the path with all symbolic links resolved. Missing parts are kept."""
-
-    def is_folder(self, path: Path) -> bool:
-        """Return whether the path is a folder, or a link to one."""
-
-    def make_folder(self, path: Path) -> None:
-        """Make one folder, unless it exists."""
-
-    def sync_folder(self, path: Path) -> None:
-        """Flush the folder's entries, so that they survive a power cut."""
-
-    def free_bytes(self, folder: Path) -> int:
-        """Return the free space on the disk for this user."""
-
-    def create(self, path: Path) -> int:
-        """Create a new, empty file for writing. Raises `FileExistsError`."""
-
-    def write(self, handle: int, chunk: bytes) -> None:
-        """Append all of the bytes."""
-
-    def read_at(self, handle: int, offset_bytes: int, size_bytes: int) -> bytes:
-        """Return the bytes at an offset; fewer than `size_bytes` only at the end of the file."""
-
-    def truncate(self, handle: int) -> None:
-        """Empty the file and write from its beginning."""
-
-    def sync_file(self, handle: int) -> None:
-        """Flush the file's content, so that it survives a power cut."""
-
-    def close(self, handle: int) -> None:
-        """Close the handle."""
-
-    def publish(self, part: Path, final: Path, *, handle: int) -> None:
-        """Give the open file its final name. Raises `FileExistsError` if the name is taken."""
-
-    def unlink(self, path: Path) -> None:
-        """Remove a name, if it exists."""
-
-    def size_of(self, path: Path) -> int | None:
-        """Return the size of a regular file; None for a link, for anything else, and for nothing."""
-
-    def sha256_of(self, path: Path) -> str:
-        """Return the SHA-256 of a file's content, in hex."""
-
-    def sync_path(self, path: Path) -> None:
-        """Flush an existing file's content, so that it survives a power cut."""
-
-
-class RealFiles:
-    """The operating system's files."""
-
-    def real_path(self, path: Path) -> Path:
-        """Resolve all symbolic links."""
         return path.resolve()
 
     def is_folder(self, path: Path) -> bool:
-        """Follow links."""
+        """Return whether the path is a folder, or a link to one."""
         return path.is_dir()
 
     def make_folder(self, path: Path) -> None:
@@ -79,7 +27,7 @@ class RealFiles:
         path.mkdir(exist_ok=True)
 
     def sync_folder(self, path: Path) -> None:
-        """Flush the folder, unless the file system cannot flush folders."""
+        """Flush the folder's entries, so that they survive a power cut. Not every file system can do that."""
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
@@ -90,22 +38,22 @@ class RealFiles:
             os.close(handle)
 
     def free_bytes(self, folder: Path) -> int:
-        """Return the space that this user may fill, without the reserve for root."""
+        """Return the free space on the disk for this user."""
         figures = os.statvfs(folder)
         return figures.f_bavail * figures.f_frsize
 
     def create(self, path: Path) -> int:
-        """Create a new file. `O_EXCL` also refuses a symbolic link of that name."""
+        """Create a new, empty file. Raises `FileExistsError`, also for a symbolic link of that name."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def write(self, handle: int, chunk: bytes) -> None:
-        """Write until the system has accepted all of the bytes."""
+        """Append all of the bytes."""
         view = memoryview(chunk)
         while view:
             view = view[os.write(handle, view) :]
 
     def read_at(self, handle: int, offset_bytes: int, size_bytes: int) -> bytes:
-        """Read without moving the position for writing."""
+        """Return the bytes at an offset; fewer than `size_bytes` only at the end of the file."""
         return os.pread(handle, size_bytes, offset_bytes)
 
     def truncate(self, handle: int) -> None:
@@ -114,7 +62,7 @@ class RealFiles:
         os.lseek(handle, 0, os.SEEK_SET)
 
     def sync_file(self, handle: int) -> None:
-        """Flush the file's content."""
+        """Flush the file's content, so that it survives a power cut."""
         os.fsync(handle)
 
     def close(self, handle: int) -> None:
@@ -122,7 +70,9 @@ class RealFiles:
         os.close(handle)
 
     def publish(self, part: Path, final: Path, *, handle: int) -> None:
-        """Link the file to its final name, which never overwrites. Without hard links, check and rename.
+        """Give the open file its final name. Raises `FileExistsError` if the name is taken.
+
+        A hard link never overwrites. Where the file system has none, the file is renamed after a check.
 
         Between check and rename, another program's new file of that name could be overwritten. Within this program
         the queue's lease prevents that.
@@ -133,7 +83,7 @@ class RealFiles:
         try:
             self.link(part, final)
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in NO_LINKS:
                 raise
             if os.path.lexists(final):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from None
@@ -148,7 +98,7 @@ class RealFiles:
         path.unlink(missing_ok=True)
 
     def size_of(self, path: Path) -> int | None:
-        """Return the size of a regular file. Links are not followed."""
+        """Return the size of a regular file; None for a link, for anything else, and for nothing."""
         try:
             status = path.lstat()
         except FileNotFoundError:
@@ -161,7 +111,7 @@ class RealFiles:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def sync_path(self, path: Path) -> None:
-        """Flush an existing file's content."""
+        """Flush an existing file's content, so that it survives a power cut."""
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.fsync(handle)

@@ -20,7 +20,7 @@ from batchkiln.core.job import SavedFile
 from batchkiln.core.responses import DownloadCut
 from batchkiln.outputs.completeness import is_complete
 from batchkiln.outputs.file_formats import FileFormat, format_of
-from batchkiln.outputs.filesystem import FileSystem, RealFiles
+from batchkiln.outputs.filesystem import FileSystem
 from batchkiln.outputs.os_errors import translate_os_errors, unwritable
 from batchkiln.outputs.partial_file import NotAnOutput, PartialFile, WrongLength
 from batchkiln.outputs.paths import make_folders, numbered, part_path, place_inside
@@ -34,7 +34,7 @@ class OutputFiles:
 
     def __init__(self, files: FileSystem | None = None) -> None:
         """Use the real file system, unless a test passes another."""
-        self._files: FileSystem = files or RealFiles()
+        self._files: FileSystem = files or FileSystem()
         self._open_parts: dict[Path, PartialFile] = {}
         self._opening = Lock()
 
@@ -101,7 +101,7 @@ class OutputFiles:
             target = place_inside(self._files, directory, relative_name)
             make_folders(self._files, target.parent)
             self._open_parts = {path: part for path, part in self._open_parts.items() if part.is_open}
-            # Two outputs of one name may be in progress at once: each gets a temporary name of its own.
+            # Two outputs of one name may be in progress at once: each gets a different temporary name.
             choices = (part_path(target, number) for number in range(1, len(self._open_parts) + 2))
             path = next(choice for choice in choices if choice not in self._open_parts)
             # Remove and do not truncate: after a crash, the final name may be a link to the same file.

@@ -10,7 +10,7 @@ from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.responses import AccountBlocked, BalanceRead
-from batchkiln.planning.quotes import AccountState, QuoteOptions, open_quote_session
+from batchkiln.planning.quotes import AccountState, NoRoom, QuoteOptions, open_quote_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +37,31 @@ async def read_balances(
     `folder` is where an embedded service keeps its database. An account that cannot be asked gets a `reason` instead of
     an error.
     """
-    balances = {
+    places = {
         name: Balance(profile.name, name, None, known[profile.name, name].usage, profile.limits.credits_per_day)
         for name in profile.account_names
     }
     if profile.is_embedded:
         left = embedded_balances(profile, folder)
-        return [replace(balance, credits=left[name]) for name, balance in balances.items()]
-    return [await _asked(profile, balance, known[profile.name, name], manner) for name, balance in balances.items()]
+        return [replace(place, credits=left[name]) for name, place in places.items()]
+    return [await _asked(profile, place, known[profile.name, name], manner) for name, place in places.items()]
 
 
-async def _asked(profile: Profile, balance: Balance, known: AccountState, manner: QuoteOptions) -> Balance:
+async def _asked(profile: Profile, place: Balance, known: AccountState, manner: QuoteOptions) -> Balance:
     try:
-        async with open_quote_session(profile, balance.account, known, manner) as desk:
-            if reason := await desk.place():
-                return replace(balance, reason=reason, exit_status=ExitStatus.UNEXPECTED)
-            with desk.sending():
-                reply = await desk.client.balance()
+        async with open_quote_session(profile, place.account, known, manner) as session:
+            reply = await session.send(session.client.balance)
+    except NoRoom as error:
+        return replace(place, reason=str(error), exit_status=ExitStatus.UNEXPECTED)
     except InputError as error:
-        return replace(balance, reason=str(error), exit_status=error.exit_status)
+        return replace(place, reason=str(error), exit_status=error.exit_status)
     match reply:
         case BalanceRead(credits=None):
-            return replace(balance, reason="the reply could not be understood", exit_status=ExitStatus.UNEXPECTED)
+            return replace(place, reason="the reply could not be understood", exit_status=ExitStatus.UNEXPECTED)
         case BalanceRead(credits=left):
-            return replace(balance, credits=left)
+            return replace(place, credits=left)
         case AccountBlocked():
             blocked = ExitStatus.ACCOUNT_CANNOT_WORK
-            return replace(balance, reason=describe_error(reply), exit_status=blocked)
+            return replace(place, reason=describe_error(reply), exit_status=blocked)
         case trouble:
-            return replace(balance, reason=describe_error(trouble), exit_status=ExitStatus.UNEXPECTED)
+            return replace(place, reason=describe_error(trouble), exit_status=ExitStatus.UNEXPECTED)

@@ -13,7 +13,7 @@ from batchkiln.config import Profile
 from batchkiln.core.catalog_checks import Catalogue
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError
-from batchkiln.core.responses import AccountBlocked, CatalogRead
+from batchkiln.core.responses import AccountBlocked, CatalogRead, CatalogReply
 from batchkiln.store import Store
 
 if TYPE_CHECKING:
@@ -84,18 +84,21 @@ class Catalogues:
         """Ask the service within the account's read limits; return the reason if there is no catalogue."""
         # The client is slow to import, and enqueueing for the local service does not need it.
         from batchkiln.planning.known_accounts import known_accounts  # noqa: PLC0415
-        from batchkiln.planning.quotes import QuoteOptions, open_quote_session  # noqa: PLC0415
+        from batchkiln.planning.quotes import NoRoom, QuoteOptions, open_quote_session  # noqa: PLC0415
 
         known = (await self._reader.read(known_accounts, self._setting))[profile.name, account]
         manner = QuoteOptions(self._setting.surroundings, note=self._note, is_alone=self._is_alone)
         try:
-            async with open_quote_session(profile, account, known, manner) as desk:
-                if reason := await desk.place(patience_seconds=MAX_WAIT_SECONDS):
-                    return reason
-                self.asked.add((profile.name, account))
-                with desk.sending():
+            async with open_quote_session(profile, account, known, manner) as session:
+
+                async def read_models() -> CatalogReply:
+                    self.asked.add((profile.name, account))
                     async with asyncio.timeout(MAX_REPLY_SECONDS):
-                        reply = await desk.client.models()
+                        return await session.client.models()
+
+                reply = await session.send(read_models, patience_seconds=MAX_WAIT_SECONDS)
+        except NoRoom as error:
+            return str(error)
         except InputError as error:
             self.exit_status = error.exit_status
             return str(error)

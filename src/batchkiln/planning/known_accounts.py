@@ -11,7 +11,7 @@ from batchkiln.store import AccountSummary, Reader
 
 
 def known_accounts(reader: Reader, setting: AppContext) -> dict[tuple[str, str], AccountState]:
-    """Return the state of all configured accounts, by profile and account name."""
+    """Return the state of the accounts by profile and name."""
     profiles = setting.config.profiles
     now = setting.surroundings.wall()
     times = {name: reader.accounts.service_time(name, now) for name in profiles}
@@ -39,6 +39,6 @@ def account_states(
             usage=usage_today(summary, profile, now),
             logged=tuple(reader.accounts.logged_requests(summary.profile, kept_seconds(profile.limits))),
             account_id=summary.id,
-            reads_held_until=summary.reads_held.until if summary.reads_held else None,
+            reads_held=summary.reads_held,
         )
     return known

@@ -77,7 +77,7 @@ class QueuedJob:
 
 
 def queued_job(reader: Reader, name: str, profiles: Mapping[str, Profile]) -> QueuedJob:
-    """Read a queued job. Raises `InputError` if the job does not exist or its profile is not configured."""
+    """Read a job of the queue. Raise `InputError` for an unknown job."""
     firsts = {profile.name: profile.account_names[0] for profile in profiles.values()}
     profile, account, recipes = reader.plans.job_recipes(name, firsts)
     if profile not in profiles:

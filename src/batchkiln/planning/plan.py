@@ -12,7 +12,7 @@ from batchkiln.api.apply_manifests import ReadManifest, read_manifest, with_cata
 from batchkiln.api.shared_keys import refuse_shared_keys
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import InputError
-from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, hopeless
+from batchkiln.core.forecast import Forecast, JobLoad, Unpayable, never_payable
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import ErrorInfo
 from batchkiln.core.states import ItemState
@@ -372,7 +372,7 @@ def _costs(
         load = loads[manifest.spec.name].load
         for entry, alike in zip(manifest.counts, load.classes, strict=True):
             cost = entry.cost_credits
-            is_hopeless = cost is not None and hopeless(load, alike, cost, limits[manifest.profile])
+            is_hopeless = cost is not None and never_payable(load, alike, cost, limits[manifest.profile])
             if entry.state is not ItemState.QUEUED or is_hopeless:
                 continue
             place = (manifest.profile, entry.model)

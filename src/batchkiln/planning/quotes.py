@@ -6,12 +6,13 @@ a price depends on their number alone.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from math import inf
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 from batchkiln.api.app_context import Environment
 from batchkiln.api.local_service import temporary_service
@@ -21,8 +22,7 @@ from batchkiln.clock import ServiceClock
 from batchkiln.config import Profile
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
-from batchkiln.core.queue_types import LoggedRequest, RequestKind
-from batchkiln.core.rate_limits import DayUsage, Limits, SlidingWindow
+from batchkiln.core.rate_limits import RECENT_MINUTES, DayUsage, HeldUntil, LoggedRequest, RateLimits, RequestKind
 from batchkiln.core.request import request_body
 from batchkiln.core.responses import (
     AccountBlocked,
@@ -43,6 +43,8 @@ from batchkiln.core.timestamps import ClockReading
 from batchkiln.inputs import LocalInputs
 from batchkiln.store import PriceQuestion
 
+T = TypeVar("T")
+
 LONGEST_WAIT_SECONDS: Final = 120.0
 """How long, in service time, a pause that the service asks for is waited out; a longer one is only told."""
 
@@ -58,7 +60,13 @@ class AccountState:
     usage: DayUsage = field(default_factory=DayUsage)
     logged: tuple[LoggedRequest, ...] = ()  # of all accounts of the profile, oldest first
     account_id: int | None = None
-    reads_held_until: datetime | None = None
+    reads_held: HeldUntil | None = None
+    creates_held: HeldUntil | None = None
+
+    @property
+    def usages(self) -> tuple[DayUsage, ...]:
+        """Today's usage, as `RateLimits` takes it over."""
+        return (self.usage,)
 
     def after_a_read(self) -> "AccountState":
         """Return it with one more read, which may not have been noted in the queue."""
@@ -133,80 +141,75 @@ async def ask_quotes(
         if profiles[name].is_embedded and not asked:
             continue
         try:
-            async with open_quote_session(profiles[name], account, known[place], manner) as desk:
-                await _Visit(desk, name, account, book).make(asked)
+            async with open_quote_session(profiles[name], account, known[place], manner) as quotes:
+                await _AccountQuotes(quotes, name, account, book).make(asked)
         except InputError as error:
             book.hindrances.append(QuoteFailure(name, account, str(error), error.exit_status))
     return book
 
 
+class NoRoom(Exception):
+    """The account's limits leave no request now, or soon enough; the message is the reason."""
+
+
 @dataclass(slots=True)
 class QuoteSession:
-    """Where one account's prices are asked, within its read window. `is_ours`: a local service, gone afterwards.
+    """One account's service, for reads and quotes within the account's rate limits.
 
-    `is_shared`: another process may drive the queue, and does not learn of these reads before its next start.
+    `is_ours`: a local service that ends with the session. `is_shared`: another process may drive the queue, and learns
+    of these reads only at its next start. `released` is that of `rates` when the session began, as `known` was read.
     """
 
     client: ServiceClient
     clock: ServiceClock
-    limits: Limits
-    reads: SlidingWindow
-    machine: SlidingWindow
-    reads_left: int
-    held_until: datetime | None
+    known: AccountState
+    rates: RateLimits
+    released: tuple[int, int]
     is_ours: bool
     is_shared: bool
     note: Callable[[ClockReading], Awaitable[None]] | None
 
-    async def place(self, *, patience_seconds: float = inf) -> str | None:
-        """Wait for a place of the window, and note it; tell why there is none, or none that is near enough."""
-        now = self.clock.now()
-        if self.reads_left <= 0:
-            return "today's reads and quotes of the account are used up"
-        if self.held_until is not None and self.held_until > now.instant + timedelta(seconds=LONGEST_WAIT_SECONDS):
-            return "the service asked for a pause that is not over"
-        # A drive keeps its minute in memory: half is left to one that goes on beside. The day it reads from the queue.
-        kept = self.limits.reads_per_minute // 2 if self.is_shared else 0
-        at = max(
-            self.reads.free_at(now.monotonic, places=1 + kept),
-            self.machine.free_at(now.monotonic, places=1 + kept),
-            now.monotonic if self.held_until is None else now.monotonic_of(self.held_until),
-        )
-        if at > now.monotonic + patience_seconds:
-            return "this minute's reads are used up"
-        if at > now.monotonic:
-            await self.pause(at - now.monotonic)
-        self.reads_left -= 1
-        if self.note is not None:
-            try:
+    async def send(self, request: Callable[[], Awaitable[T]], *, patience_seconds: float = inf) -> T:
+        """Wait for a place in the window, note the read, and send it. Raises `NoRoom`."""
+        await self._wait_for_place(patience_seconds)
+        self.rates.acquire(RequestKind.QUOTE)
+        try:
+            if self.note is not None:
                 await self.note(self.clock.now())
-            except QueueBusy as error:
-                return f"it could not be noted in the queue that it is asked: {error}"
-        return None
+            return await request()
+        except QueueBusy as error:
+            raise NoRoom(f"it could not be noted in the queue that it is asked: {error}") from error
+        finally:
+            self.rates.release(RequestKind.QUOTE, self.clock.monotonic())
+
+    async def _wait_for_place(self, patience_seconds: float) -> None:
+        now = self.clock.now()
+        self.rates.update(self.known, now, self.released)
+        if self.rates.reads.is_spent:
+            raise NoRoom("today's reads and quotes of the account are used up")
+        if self.rates.reads.held.at > now.monotonic + LONGEST_WAIT_SECONDS:
+            raise NoRoom("the service asked for a pause that is not over")
+        # A driving process keeps its minute in memory: half is left to it. The day it reads from the queue.
+        kept = self.rates.limits.reads_per_minute // 2 if self.is_shared else 0
+        seconds = self.rates.due(now, is_create=False, places=1 + kept, host_places=1 + kept).at - now.monotonic
+        if seconds > patience_seconds:
+            raise NoRoom("this minute's reads are used up")
+        if seconds > 0:
+            await self.pause(seconds)
 
     async def pause(self, seconds: float) -> None:
-        """Wait some service time."""
+        """Wait so many service seconds."""
         await self.clock.sleep_until(self.clock.monotonic() + seconds, asyncio.Event())
-
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        """Hold a request's places in the minute windows until it is over."""
-        for log in (self.reads, self.machine):
-            log.start()
-        try:
-            yield
-        finally:
-            for log in (self.reads, self.machine):
-                log.settle(self.clock.monotonic())
 
 
 @asynccontextmanager
 async def open_quote_session(
     profile: Profile, account: str, known: AccountState, manner: QuoteOptions
 ) -> AsyncIterator[QuoteSession]:
-    """Open a desk. Raises `InputError` where the account has no key."""
+    """Open a session. Raises `InputError` where the account has no key."""
     async with AsyncExitStack() as stack:
         if profile.is_embedded:
+            known = AccountState(known.now)  # a service of its own, of which nothing was used
             service = await stack.enter_async_context(temporary_service(profile))
             base_url, keys = service.base_url, [service.api_key(account)]
         else:
@@ -215,60 +218,51 @@ async def open_quote_session(
         clock = ServiceClock(time_scale=profile.time_scale, floor=known.now, wall=manner.surroundings.wall)
         named = {fingerprint(key): key for key in keys}
         client = new_service_client(ServiceClient, profile, session, base_url=base_url, keys=named, clock=clock)
-        reads, machine = _windows(profile.limits, known, clock.now())
         note = None if profile.is_embedded else manner.note
+        rates = RateLimits.of_log(
+            profile.limits,
+            profile.day,
+            known.logged,
+            account_id=known.account_id,
+            now=clock.now(),
+            recent_seconds=RECENT_MINUTES * profile.limits.minute_seconds,
+        )
         yield QuoteSession(
             client=client,
             clock=clock,
-            limits=profile.limits,
-            reads=reads,
-            machine=machine,
-            reads_left=profile.limits.reads_per_day - (0 if profile.is_embedded else known.usage.reads),
-            held_until=None if profile.is_embedded else known.reads_held_until,
+            known=known,
+            rates=rates,
+            released=rates.released(),
             is_ours=profile.is_embedded,
             is_shared=not (profile.is_embedded or manner.is_alone),
             note=None if note is None else (lambda now: note(profile.name, account, now)),
         )
 
 
-def _windows(limits: Limits, known: AccountState, now: ClockReading) -> tuple[SlidingWindow, SlidingWindow]:
-    """Begin with the requests of the last two minutes as if they were over only now: some may be under way."""
-    reads = SlidingWindow(limit=limits.reads_per_minute, span_seconds=limits.minute_seconds)
-    machine = SlidingWindow(limit=limits.requests_per_minute_per_ip, span_seconds=limits.minute_seconds)
-    recent = timedelta(seconds=2 * limits.minute_seconds)
-    for request in known.logged:
-        if now.instant - request.sent_at < recent:
-            is_ours = request.account_id == known.account_id and request.kind.is_read
-            for log in (machine, reads) if is_ours else (machine,):
-                log.start()
-                log.settle(now.monotonic)
-    return reads, machine
-
-
 @dataclass(slots=True)
-class _Visit:
+class _AccountQuotes:
     """All that is asked of one account, until something makes further questions useless."""
 
-    desk: QuoteSession
+    session: QuoteSession
     profile: str
     account: str
     book: Quotes
     is_over: bool = False
 
     async def make(self, questions: Sequence[PriceQuestion]) -> None:
-        described = await self.desk.client.describe()  # tells the time, and counts in no account's window
-        if self.desk.clock.is_doubted:
-            await self.desk.clock.await_witness()
-            described = await self.desk.client.describe()
+        described = await self.session.client.describe()  # tells the time, and counts in no account's window
+        if self.session.clock.is_doubted:
+            await self.session.clock.await_witness()
+            described = await self.session.client.describe()
         if isinstance(described, NoResponse | EdgeBlocked | Unavailable):
             self._give_up(described)
             return
-        if self.desk.clock.is_observed and not self.desk.is_ours:
-            self.book.times[self.profile] = self.desk.clock.now().instant
+        if self.session.clock.is_observed and not self.session.is_ours:
+            self.book.times[self.profile] = self.session.clock.now().instant
         for question in questions:
             if not self.is_over:
                 await self._ask(question)
-        if not self.is_over and not self.desk.is_ours:
+        if not self.is_over and not self.session.is_ours:
             await self._balance()
 
     async def _ask(self, question: PriceQuestion) -> None:
@@ -279,11 +273,11 @@ class _Visit:
             return
         body = request_body(question.recipe, prompt=question.prompt, input_urls=urls, max_cost_credits=None)
         for number in range(1, TRIES + 1):
-            if reason := await self.desk.place():
-                self._stop(reason)
+            try:
+                reply = await self.session.send(partial(self.session.client.quote, body))
+            except NoRoom as reason:
+                self._stop(str(reason))
                 return
-            with self.desk.sending():
-                reply = await self.desk.client.quote(body)
             match reply:
                 case Quoted(cost_credits=cost):
                     self.book.prices[place] = cost
@@ -306,23 +300,23 @@ class _Visit:
         if isinstance(reply, NoResponse):
             return False
         asked = None if isinstance(reply, EdgeBlocked) else reply.retry_after
-        seconds = self.desk.limits.minute_seconds if asked is None else asked.total_seconds()
+        seconds = self.session.rates.limits.minute_seconds if asked is None else asked.total_seconds()
         if seconds > LONGEST_WAIT_SECONDS:
             return False
-        await self.desk.pause(seconds)
+        await self.session.pause(seconds)
         return True
 
     async def _urls(self, question: PriceQuestion) -> tuple[str, ...] | None:
         """Return what to put into `inputs`; None where the account has no uploads to stand in."""
         if not question.recipe.inputs_count:
             return ()
-        if self.desk.is_ours:
+        if self.session.is_ours:
             return await self._upload(question)
         return question.urls if len(question.urls) == question.recipe.inputs_count else None
 
     async def _upload(self, question: PriceQuestion) -> tuple[str, ...] | None:
         """Upload an item's own images to the local service that is gone afterwards."""
-        client = self.desk.client
+        client = self.session.client
         found: list[str] = []
         for begin in range(0, len(question.inputs), _FILES_PER_REQUEST):
             files = question.inputs[begin : begin + _FILES_PER_REQUEST]
@@ -339,11 +333,11 @@ class _Visit:
         return tuple(found)
 
     async def _balance(self) -> None:
-        if reason := await self.desk.place():
-            self._stop(reason)
+        try:
+            reply = await self.session.send(self.session.client.balance)
+        except NoRoom as reason:
+            self._stop(str(reason))
             return
-        with self.desk.sending():
-            reply = await self.desk.client.balance()
         if isinstance(reply, BalanceRead):
             if reply.credits is not None:
                 self.book.balances[self.profile, self.account] = reply.credits

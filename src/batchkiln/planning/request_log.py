@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from batchkiln.api.app_context import AppContext, kept_seconds
 from batchkiln.core.errors import QueueBusy, QueueUnusable
-from batchkiln.core.queue_types import RequestKind, RequestNote
-from batchkiln.core.rate_limits import day_starts
+from batchkiln.core.rate_limits import RequestKind, RequestNote, day_starts
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.store import ChangeNotifier, Store
 
@@ -32,7 +31,7 @@ class RequestLog:
         if (profile, account) not in self._ids:
             self._ids[profile, account] = await store.account(account)
         days = day_starts(used.day, now)
-        await store.note_request(RequestNote(self._ids[profile, account], RequestKind.QUOTE, now.instant, days))
+        await store.record_request(RequestNote(self._ids[profile, account], RequestKind.QUOTE, now.instant, days))
 
 
 @asynccontextmanager

@@ -5,13 +5,13 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
-from batchkiln.core.errors import command_arguments
+from batchkiln.core.errors import InvariantBroken, command_arguments
 from batchkiln.core.job import AttemptState
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.polling import is_long_pending, retention_ends_at
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import WITH_SERVICE, WORKING_STATES, Event, ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS, format_age, format_minute, plural, sanitize
 from batchkiln.presentation.item_context import ItemContext, Wait
 from batchkiln.store import AttemptDetail, ItemDetail, JobSummary
@@ -20,7 +20,6 @@ DAMAGED: Final = "attempt_damaged"  # the code of an error; its event is KEY_CON
 GONE: Final = "outputs_gone"  # the code of an error whose outputs cannot be fetched
 _SHOWN_IN_FULL: Final = frozenset({GONE, "output_unusable"})  # error codes whose messages are this program's own words
 _COMMAND: Final = re.compile(r"""`(batchkiln (?:"'"|'[^']*'|[^`'])+)`""")  # names in commands are quoted as by shlex
-_MOVING: Final = frozenset({ItemState.QUEUED, ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING})
 
 _ASK_SUPPORT: Final = (
     "`batchkiln show --bundle support.zip {item}` collects what the service's support needs to find it. "
@@ -177,9 +176,12 @@ def _story(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str:
             return "a person canceled it before it was sent"
         case ItemState.FAILED:
             return _failed(story, last, error_text)
-        case _:
-            assert last is not None, "an item in these states was sent"
+        case ItemState.SUBMITTING | ItemState.ACTIVE | ItemState.DOWNLOADING | ItemState.DONE | ItemState.EXPIRED:
+            if last is None:
+                raise InvariantBroken(f"item {story.item.id} is {story.item.state} without an attempt")
             return _sent(story, last, context)
+        case _:
+            assert_never(story.item.state)
 
 
 def _failed(story: ItemDetail, last: AttemptDetail | None, error_text: str) -> str:
@@ -314,7 +316,7 @@ def _remedy(story: ItemDetail, summary: JobSummary, context: ItemContext) -> str
     state = story.item.state
     if state is ItemState.QUEUED and summary.is_paused:
         return "`batchkiln unpause {job}` resumes it, and first shows what that may cost"
-    if state in _MOVING:
+    if state in WORKING_STATES:
         return _moving(story, summary, context)
     if state is ItemState.HELD:
         return hold_of(story).remedy
@@ -353,8 +355,7 @@ _STUCK: Final[Mapping[ItemState, str]] = {
 
 def is_stuck(story: ItemDetail, context: ItemContext) -> bool:
     """Return whether an unfinished item was sent so long ago that the service's support should be asked."""
-    is_out = story.item.state in {ItemState.SUBMITTING, ItemState.ACTIVE}
-    return is_out and is_long_pending(story.attempts[-1].made_at, context.now)
+    return story.item.state in WITH_SERVICE and is_long_pending(story.attempts[-1].made_at, context.now)
 
 
 def _escaped(text: str) -> str:

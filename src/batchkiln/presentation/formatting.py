@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import WaitReason
 
 REASONS: Final[Mapping[WaitReason, str]] = {
     WaitReason.NOW: "nothing: it continues",
@@ -34,17 +34,18 @@ REASONS: Final[Mapping[WaitReason, str]] = {
 }
 
 STYLES: Final[Mapping[ItemState, str]] = {
-    ItemState.QUEUED: "",
-    ItemState.SUBMITTING: "cyan",
+    ItemState.DONE: "green",
     ItemState.ACTIVE: "cyan",
     ItemState.DOWNLOADING: "cyan",
-    ItemState.DONE: "green",
+    ItemState.SUBMITTING: "cyan",
+    ItemState.HELD: "yellow",
     ItemState.FAILED: "red",
     ItemState.REJECTED: "red",
     ItemState.EXPIRED: "red",
     ItemState.CANCELED: "dim",
-    ItemState.HELD: "yellow",
+    ItemState.QUEUED: "",
 }
+"""Each state's color on a terminal, in the order in which a bar shows the states."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 

@@ -1,26 +1,25 @@
 """What an item waits for, by the planner's own judgement on what is in the queue.
 
-Only the process that drives the queue knows its minute windows and when it polls next. These are waits of seconds,
-which a person who asks has no use for; here they count as none.
+Only the process that drives the queue knows its minute windows and its next poll. These are waits of seconds, which
+matter to nobody who asks; here they count as none.
 """
 
 import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf, isfinite
-from typing import Final
 
 from batchkiln.config import Config, Profile
+from batchkiln.core.account_view import account_view
 from batchkiln.core.calls import Call
 from batchkiln.core.job import Order
-from batchkiln.core.planner import AccountView, Candidate, NotBefore, QueueView, WaitReason, choose_action
-from batchkiln.core.queue_types import HeldUntil
-from batchkiln.core.rate_limits import CurrentDay, SlidingWindow
-from batchkiln.core.states import ItemState
+from batchkiln.core.planner import choose_action
+from batchkiln.core.queue_types import Candidate, QueueView
+from batchkiln.core.rate_limits import RateLimits
+from batchkiln.core.states import UNDER_WAY, WITH_SERVICE, ItemState
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.store import AccountStanding, ItemDetail, JobSummary, Reader, SlotHolder
-
-_UNDER_WAY: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class ItemContext:
 def read_item_context(
     reader: Reader, config: Config, story: ItemDetail, summary: JobSummary, machine_now: datetime
 ) -> ItemContext:
-    """Tell how things stand around an item."""
+    """Return what matters for an item beside itself."""
     now = reader.jobs.service_time(story.job, machine_now)
     held = reader.lease()
     is_driven = held is not None and held.is_alive
@@ -68,7 +67,7 @@ def _accounts(reader: Reader, story: ItemDetail, profile: Profile, now: datetime
     """Return the accounts that may move the item on: of one that was sent, only the attempt's own (Law 2)."""
     if story.item.state is ItemState.QUEUED:
         names = json.loads(reader.jobs.account_names(story.job)) or profile.account_names[:1]
-    elif story.item.state in _UNDER_WAY | {ItemState.DOWNLOADING}:
+    elif story.item.state in UNDER_WAY:
         names = [story.attempts[-1].account]
     else:
         names = []
@@ -85,25 +84,14 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
     profile: Profile,
     now: datetime,
 ) -> tuple[float, Wait]:
-    creates, reads = (_due(held, now) for held in (standing.creates_held, standing.reads_held))
+    reading = ClockReading(0.0, now, now)
+    account = account_view(standing, RateLimits.of(profile.limits, profile.day), reading)
     if story.item.state is not ItemState.QUEUED:
-        is_sent = story.item.state is ItemState.SUBMITTING
-        due = creates if is_sent else reads
-        if any(entry.call is (Call.CREATE if is_sent else Call.READ) for entry in standing.misunderstood):
+        call = Call.CREATE if story.item.state is ItemState.SUBMITTING else Call.READ
+        due = (account.rates.creates if call.is_create else account.rates.reads).held
+        if any(entry.call is call for entry in standing.misunderstood):
             due = NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
         return _timed(due, replace(standing, holder=None), now)
-    limits = profile.limits
-    minute = SlidingWindow(limit=1, span_seconds=limits.minute_seconds)
-    account = AccountView(
-        limits=limits,
-        creates=minute,
-        reads=minute,
-        machine=minute,
-        today=CurrentDay(standing.usage, (profile.day.reset_after(now) - now).total_seconds()),
-        creates_held=creates,
-        reads_held=reads,
-        misunderstood=standing.misunderstood,
-    )
     candidate = Candidate(
         item_id=story.item.id,
         job_id=0,
@@ -114,16 +102,12 @@ def _wait(  # the planner is asked what it would do had this item alone its turn
         cost=story.quote_credits,
         cap=story.recipe.max_cost_credits,
         money=reader.jobs.credits(story.job, profile.day.start_of(now)),
-        job_is_working=any(entry.state in _UNDER_WAY for entry in summary.under_way),
+        job_is_working=any(entry.state in WITH_SERVICE for entry in summary.under_way),
         is_ready=standing.is_ready,
     )
     is_held = standing.holder is not None and standing.holder.state is ItemState.HELD
     view = QueueView(None, (candidate,), is_slot_held=is_held)
-    return _timed(choose_action(view, account, ClockReading(0.0, now, now)).due, standing, now)
-
-
-def _due(held: HeldUntil | None, now: datetime) -> NotBefore:
-    return NotBefore(0.0) if held is None else NotBefore((held.until - now).total_seconds(), held.reason)
+    return _timed(choose_action(view, account, reading).due, standing, now)
 
 
 def _timed(due: NotBefore, standing: AccountStanding, now: datetime) -> tuple[float, Wait]:

@@ -58,7 +58,7 @@ def read_overview(
     `InputError` for a job that does not exist.
     """
     wanted = list(names) if names is not None else list(reader.jobs.names())
-    summaries = [_summary(reader, name) for name in wanted]
+    summaries = [reader.jobs.summary(name) for name in wanted]
     profiles = {summary.profile for summary in summaries} | set(config.profiles)
     account_views, times = read_accounts(reader, config, machine_now, observed, profiles)
     ends = estimated_ends(reader, config, times, account_views)
@@ -89,14 +89,6 @@ def read_accounts(
     return tuple(_account(account, config, times[account.profile]) for account in accounts), times
 
 
-def _summary(reader: Reader, name: str) -> JobSummary:
-    summary = reader.jobs.summary(name)
-    if summary is None:
-        reader.jobs.id_of(name)
-        raise AssertionError("an existing job has a summary")
-    return summary
-
-
 def _account(account: AccountSummary, config: Config, now: datetime) -> AccountView:
     profile = config.profiles.get(account.profile)
     usage = account.usage if profile is None else usage_today(account, profile, now)
@@ -111,8 +103,8 @@ def estimated_ends(
 ) -> dict[str, datetime]:
     """Return when each job ends, by name; jobs on the same accounts are assumed to run one after the other."""
     ends: dict[str, datetime] = {}
-    for job_forecast in _forecasts(reader, config, times, accounts):
-        ends |= job_forecast.forecast.ends
+    for outlook in _outlooks(reader, config, times, accounts):
+        ends |= outlook.forecast.ends
     return ends
 
 
@@ -126,9 +118,9 @@ def coming_days(
 ) -> dict[str, list[CalendarDay]]:
     """Return the coming days by profile, `most` at most of each, from the same forecast as `estimated_ends`."""
     days: dict[str, dict[datetime, CalendarDay]] = {}
-    for job_forecast in _forecasts(reader, config, times, accounts):
-        found = days.setdefault(job_forecast.profile, {})
-        for day in job_forecast.forecast.days[:most]:
+    for outlook in _outlooks(reader, config, times, accounts):
+        found = days.setdefault(outlook.profile, {})
+        for day in outlook.forecast.days[:most]:
             other = found.get(day.starts_at, CalendarDay(day.starts_at, 0, 0, timedelta()))
             found[day.starts_at] = CalendarDay(
                 day.starts_at, other.items + day.items, other.credits + day.credits, other.busy + day.busy
@@ -136,7 +128,7 @@ def coming_days(
     return {name: [found[at] for at in sorted(found) if found[at].items] for name, found in days.items()}
 
 
-def _forecasts(
+def _outlooks(
     reader: Reader,
     config: Config,
     times: Mapping[str, datetime],

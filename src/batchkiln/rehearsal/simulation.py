@@ -26,7 +26,7 @@ from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import to_milliseconds
-from batchkiln.outputs import RealFiles
+from batchkiln.outputs import FileSystem
 from batchkiln.rehearsal.fault_profiles import ConnectionCuts, Level, fault_rules
 from batchkiln.rehearsal.incidents import Incident, lost_requests, read_incidents
 from batchkiln.rehearsal.network import MemoryNetwork
@@ -117,7 +117,7 @@ class VirtualServiceClock:
         await asyncio.sleep(seconds)  # noqa: TID251  a clock of its own
 
 
-class UnsyncedFileSystem(RealFiles):
+class UnsyncedFileSystem(FileSystem):
     """A file system that does not sync: the files are temporary."""
 
     def sync_folder(self, path: Path) -> None:
@@ -205,8 +205,9 @@ class _Stage:
 
     async def _drive(self, store: Store, profile: Profile, applied: Sequence[Applied]) -> None:
         control = RunState(scope=scope_of(applied))
-        # in a rehearsal all profiles use the same service and its API keys
-        alone = Config({profile.name: profile}, profile.name)
+        alone = Config(
+            {profile.name: profile}, profile.name
+        )  # in a rehearsal all profiles use the same service and its API keys
         setting = replace(self._setting, config=alone)
         async with open_engine(store, setting, control, command="rehearse") as driver:
             progress = asyncio.create_task(self._tell_progress(driver, control), name="progress")
@@ -248,8 +249,7 @@ class _Stage:
         lost = lost_requests(map(astuple, self._cuts.cuts), starts_at_ms=to_milliseconds(self._options.starts_at))
         incident_log = read_incidents(logged_requests(self._books), lost)
         incident_log.add_generations(reader.generations.item_states(incident_log.struck_generations))
-        summaries = [reader.jobs.summary(entry.job.name) for entry in applied]
-        jobs = tuple(summary for summary in summaries if summary is not None)
+        jobs = tuple(reader.jobs.summary(entry.job.name) for entry in applied)
         incident_log.add_stored(report.faults, jobs)
         return RehearsalResult(
             profile=profile,

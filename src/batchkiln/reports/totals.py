@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import PROBLEM_STATES, ItemState
 from batchkiln.reports.contents import ReportItem
 
 MAX_SETTINGS: Final = 100
 MAX_CAUSES: Final = 100
 MAX_EXAMPLES: Final = 3
 MAX_MISSING: Final = 20
-
-NOT_DONE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.HELD})
-"""States that a report counts as failures."""
 
 
 @dataclass(slots=True)
@@ -104,7 +101,7 @@ class ReportTotals:
     @property
     def not_done(self) -> int:
         """The number of items that failed or need a person."""
-        return sum(self.states[state] for state in NOT_DONE)
+        return sum(self.states[state] for state in PROBLEM_STATES)
 
     def add(self, item: ReportItem, *, page: int) -> None:
         """Add one item; `page` is the report's page that shows it, from 0."""
@@ -122,7 +119,7 @@ class ReportTotals:
             self.size_bytes += file.size_bytes
             self.last_saved_at = max(self.last_saved_at or file.saved_at, file.saved_at)
         self._add_setting(RequestSettings(item.model, item.mode.value, item.parameters))
-        if item.state in NOT_DONE and item.error is not None:
+        if item.state in PROBLEM_STATES and item.error is not None:
             self._add_cause(item, item.error.code, item.error.message, page=page)
 
     def add_missing(self, name: str) -> None:

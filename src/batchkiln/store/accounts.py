@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from batchkiln.core.calls import Misunderstood
-from batchkiln.core.queue_types import HeldUntil, LoggedRequest, Snapshot, Viewpoint
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.queue_types import Snapshot, Viewpoint
+from batchkiln.core.rate_limits import DayUsage, HeldUntil, LoggedRequest
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.misunderstood import misunderstood
-from batchkiln.store.planner_snapshot import snapshot
+from batchkiln.store.planner_snapshot import ready_inputs, snapshot
+from batchkiln.store.preparations import item_request
 from batchkiln.store.row_types import held_of, input_ids_of, instant
 from batchkiln.store.sql import query
-from batchkiln.store.store import service_time
 from batchkiln.store.usage import logged_requests, usages
 
 
@@ -48,7 +48,7 @@ class AccountStanding:
 
     account: str
     holder: SlotHolder | None
-    usage: DayUsage
+    usages: tuple[DayUsage, ...]
     creates_held: HeldUntil | None
     reads_held: HeldUntil | None
     is_ready: bool
@@ -73,36 +73,36 @@ class Accounts:
         self._connection = connection
 
     def summaries(self) -> tuple[AccountSummary, ...]:
-        """Return all accounts that the queue has used, by profile."""
+        """Return the accounts that sent requests, ordered by profile."""
         rows = self._connection.execute(query("account_usage")).fetchall()
         return tuple(_account(row, misunderstood(self._connection, row["id"])) for row in rows)
 
     def standing(self, *, profile: str, name: str, item_id: int, day: datetime) -> AccountStanding:
-        """Return an account's state on a service day; an unused account has used nothing."""
+        """Return an account's usage and waits on a service day. An account without requests has used nothing."""
         row = self._connection.execute(query("account_named"), {"profile": profile, "name": name}).fetchone()
-        item = self._connection.execute(query("item_request"), {"item_id": item_id}).fetchone()
+        item = item_request(self._connection, item_id)
         inputs = input_ids_of(item["inputs"])
         if row is None:
-            return AccountStanding(name, None, DayUsage(), None, None, is_ready=not inputs)
+            return AccountStanding(name, None, (DayUsage(),), None, None, is_ready=not inputs)
         holder = self._connection.execute(query("slot_holder"), {"account_id": row["id"]}).fetchone()
         return AccountStanding(
             account=name,
             holder=None
             if holder is None
             else SlotHolder(holder["item_id"], holder["job"], holder["item"], ItemState(holder["state"])),
-            usage=usages(self._connection, row["id"], [day])[0],
+            usages=usages(self._connection, row["id"], [day]),
             creates_held=held_of(row["creates_held_until"], row["creates_held_reason"]),
             reads_held=held_of(row["reads_held_until"], row["reads_held_reason"]),
-            is_ready=_are_uploaded(self._connection, row["id"], inputs),
+            is_ready=ready_inputs(self._connection, row["id"], inputs) >= set(inputs),
             misunderstood=misunderstood(self._connection, row["id"]),
         )
 
     def past_days(self, account_id: int, since: datetime) -> list[PastDay]:
         """Return an account's days from an instant on, without those without activity."""
-        place = {"account_id": account_id, "since": to_milliseconds(since)}
+        params = {"account_id": account_id, "since": to_milliseconds(since)}
         return [
             PastDay(from_milliseconds(row["day_start_at"]), row["creates"], row["reads"], row["credits"])
-            for row in self._connection.execute(query("account_days"), place)
+            for row in self._connection.execute(query("account_days"), params)
         ]
 
     def logged_requests(self, profile: str, last_seconds: float) -> list[LoggedRequest]:
@@ -116,10 +116,6 @@ class Accounts:
     def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Return the input of the planner for an account's worker."""
         return snapshot(self._connection, viewpoint, days)
-
-    def remembered_time(self, profile: str) -> int | None:
-        """Return the latest service time that a run stored for a profile, in milliseconds; None before the first."""
-        return service_time(self._connection, profile)
 
     def service_time(self, profile: str, machine_now: datetime) -> datetime:
         """Return the best estimate of a service's time while no process talks to it."""
@@ -147,13 +143,8 @@ def _account(row: sqlite3.Row, not_understood: tuple[Misunderstood, ...]) -> Acc
     )
 
 
-def _are_uploaded(connection: sqlite3.Connection, account_id: int, inputs: Sequence[int]) -> bool:
-    place = {"account_id": account_id, "input_ids": "[" + ",".join(map(str, inputs)) + "]"}
-    return {row[0] for row in connection.execute(query("ready_inputs"), place)} >= set(inputs)
-
-
 def latest_time(connection: sqlite3.Connection, profile: str | None) -> datetime | None:
     """Return the latest instant that a profile's service is known to have reached, from replies and requests."""
-    place = {"profile": profile, "key": f"service_time/{profile}"}
-    newest = connection.execute(query("latest_time"), place).fetchone()[0]
+    params = {"profile": profile, "key": f"service_time/{profile}"}
+    newest = connection.execute(query("latest_time"), params).fetchone()[0]
     return None if newest is None else from_milliseconds(int(newest))

@@ -82,10 +82,10 @@ def apply_manifest(
     options: ApplyOptions,
     mistake_at: MistakeAt,
 ) -> ApplyReport:
-    """Make the job match the manifest. For `Database.run`: it opens its own transactions.
+    """Bring the job to what the manifest says. For `Store.run`: it makes its own transactions.
 
-    `profile` is the resolved one; `now` is milliseconds of service time. Raises one `InputError` with all errors,
-    including those found at the end of `placed`; then nothing is enqueued.
+    `profile` is the resolved one; `now` is milliseconds of service time. Raises one `InputError` with all
+    mistakes, those that reading `placed` raises at its end included; then nothing is enqueued.
     """
     with compared(connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at) as intake:
         return intake.report if options.dry_run else intake.store(intake.report)
@@ -103,10 +103,10 @@ def compared(
     mistake_at: MistakeAt,
     observe: Callable[[Difference], None] = lambda _: None,
 ) -> Iterator["ManifestApplication"]:
-    """Yield a staged manifest that was compared with its job; the staging lasts as long as the context.
+    """Yield a manifest as it is staged and compared with its job; the staging lasts as long as the context.
 
-    Arguments and errors are those of `apply_manifest`. `observe` is called with each difference of a known item, after
-    the pending transitions are staged.
+    The arguments are those of `apply_manifest`, and so are the mistakes. `observe` is told each difference of a known
+    item, once the moves that the manifest brings about are staged.
     """
     with staging_of(connection, spec, may_store=not options.dry_run) as staging:
         mistakes = staging.fill(placed)
@@ -126,7 +126,7 @@ def compared(
 
 
 def _in_order(mistakes: list[Diagnostic], files: list[str]) -> list[Diagnostic]:
-    """Return the errors file by file, the manifest's first, each file from top to bottom."""
+    """Return the mistakes file by file, the manifest's first, each from top to bottom."""
     ranks: dict[str | None, int] = {None: -1}
     for file in [*(mistake.file for mistake in mistakes), *files]:
         ranks.setdefault(file, len(ranks))
@@ -309,8 +309,8 @@ class ManifestApplication:
         The state alone is not enough: an item that was held for an image may have been sent since, and be held again
         while it may have been charged; a person has to decide it (Law 2).
         """
-        places = self._settings() | {"ids": json.dumps(ids)}
-        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), places)]
+        params = self._settings() | {"ids": json.dumps(ids)}
+        found = [item_id for (item_id,) in self._connection.execute(_of_kind("still_wished", event), params)]
         transition_all(self._connection, found, expected=_WISHES[event][0], event=event, now=self._now)
         return len(found)
 
@@ -320,9 +320,9 @@ class ManifestApplication:
         for after in range(0, count, ITEMS_AT_ONCE):
             upto = min(after + ITEMS_AT_ONCE, count)
             with transaction(self._connection):
-                place = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
+                params = {"job_id": self._job_id, "next_position": self._one("job_items"), "after": after, "upto": upto}
                 last_id = self._one("last_item_id")
-                inserted += self._connection.execute(query("insert_items"), place).rowcount
+                inserted += self._connection.execute(query("insert_items"), params).rowcount
                 self._connection.execute(query("count_in_items"), {"last_id": last_id})
                 self._connection.execute(query("advance_job"), {"job_id": self._job_id, "n": upto - after})
         return inserted
@@ -351,7 +351,7 @@ class ManifestApplication:
 
 
 def _of_kind(name: str, event: Event) -> str:
-    """Return a statement about the pending transitions of an event; their conditions are written only here."""
+    """Return a statement for the items of an event; `of_kind` stands for the condition that all of them share."""
     return query(name).replace("of_kind", query(_WISHES[event][1]))
 
 

@@ -1,20 +1,111 @@
-"""What a generation cost and when it was made, as far as one record of it can be believed.
+"""What is booked for an attempt: its quote while it may cost that, then what its generation cost, on the right day.
 
-Until a generation has ended, the larger of its quote and of every cost told counts: budgets, caps and the day must
-not open again because of one reply (docs/assumptions.md, entry 54).
+A record is believed as far as it can be true: what the generation cost, and when it was made. Until it has ended, the
+larger of its quote and of every cost named counts: budgets, caps and the day must not open again because of one reply
+(docs/assumptions.md, entry 54).
 """
 
 import sqlite3
 from typing import Final
 
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.job import AttemptState
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.sql import query
-from batchkiln.store.transitions import log_event, log_job_event
-from batchkiln.store.usage import DayOf, take_credits
+from batchkiln.store.transitions import log_event, set_paused
+from batchkiln.store.usage import DayOf, give_back_credits, take_credits
 
 CLOCKS_APART_MS: Final = 2 * 60 * 1000
 """So far the clock that wrote `created_at` may be from the one that writes `Date`, both of the service."""
+
+
+def reserve(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
+    """Book the quote of a new attempt on the day that may carry it."""
+    take_credits(connection, account_id=account_id, job_id=job_id, day=day, credit_count=credit_count)
+    change_job_credits(connection, job_id, reserved=credit_count)
+
+
+def accept(connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf) -> None:
+    """Record an attempt's generation, and charge it on the service day in which that was made."""
+    made_at, cost = made_at_of(row, record, now), cost_of(row, record)
+    day = day_of_charge(row, made_at, now, day_of)
+    parameters = {
+        "attempt_id": row["id"],
+        "state": AttemptState.ACTIVE,
+        "generation_id": record.id,
+        "status": record.status_word,
+        "cost": cost,
+        "created_at": now if made_at is None else made_at,
+        "day": day,
+        "now": now,
+    }
+    if connection.execute(query("accept_attempt"), parameters).rowcount != 1:
+        raise InvariantBroken(f"attempt {row['id']} is not waiting for a reply, yet was accepted")
+    move_credits(connection, row, day=day, cost=max(cost, row["quote_credits"]))
+    change_job_credits(connection, row["job_id"], reserved=-row["quote_credits"], charged=cost)
+    note_overcharge(connection, row, cost, now)
+
+
+def confirm(
+    connection: sqlite3.Connection, row: sqlite3.Row, record: GenerationRecord, now: int, day_of: DayOf
+) -> sqlite3.Row:
+    """Book when a generation that a person named was made, and what it cost: until now both were guesses.
+
+    Retention and the day of the credits follow from the one (Service section 8). Where the record has no date, it may
+    have been made just now: a result is given up only when it is surely gone (Law 3). Return the attempt as it is
+    then.
+    """
+    made_at, cost = made_at_of(row, record, now), cost_of(row, record)
+    day = day_of_charge(row, made_at, now, day_of)
+    created_at = now if made_at is None else made_at
+    parameters = {"attempt_id": row["id"], "created_at": created_at, "cost": cost, "day": day}
+    confirmed: sqlite3.Row = connection.execute(query("confirm_attempt"), parameters).fetchone()
+    move_credits(connection, row, day=day, cost=max(cost, row["quote_credits"]))
+    change_job_credits(connection, row["job_id"], charged=cost - row["cost_credits"])
+    note_overcharge(connection, row, cost, now)
+    return confirmed
+
+
+def free(connection: sqlite3.Connection, row: sqlite3.Row) -> None:
+    """Undo what was reserved for an attempt of which the service said that nothing was created."""
+    give_back_credits(
+        connection,
+        account_id=row["account_id"],
+        job_id=row["job_id"],
+        day=row["day_start_at"],
+        credit_count=row["quote_credits"],
+    )
+    change_job_credits(connection, row["job_id"], reserved=-row["quote_credits"])
+
+
+def refund(connection: sqlite3.Connection, row: sqlite3.Row) -> None:
+    """Book a verified failure: refunded once (Service rule 3.1), yet still part of the day (Service section 8)."""
+    change_job_credits(connection, row["job_id"], refunded=row["cost_credits"])
+    connection.execute(query("count_failure"), {"item_id": row["item_id"]})
+
+
+def move_credits(connection: sqlite3.Connection, row: sqlite3.Row, *, day: int, cost: int) -> None:
+    """Replace the reserved quote by the cost, on the day that the service counts it in, or may."""
+    if (day, cost) == (row["day_start_at"], row["quote_credits"]):
+        return
+    account_id, job_id = row["account_id"], row["job_id"]
+    give_back_credits(
+        connection,
+        account_id=account_id,
+        job_id=job_id,
+        day=row["day_start_at"],
+        credit_count=row["quote_credits"],
+    )
+    take_credits(connection, account_id=account_id, job_id=job_id, day=day, credit_count=cost)
+
+
+def change_job_credits(
+    connection: sqlite3.Connection, job_id: int, *, reserved: int = 0, charged: int = 0, refunded: int = 0
+) -> None:
+    """Change what a job has reserved, was charged and got back."""
+    parameters = {"job_id": job_id, "reserved": reserved, "charged": charged, "refunded": refunded}
+    connection.execute(query("change_job_money"), parameters)
 
 
 def cost_of(row: sqlite3.Row, record: GenerationRecord) -> int:
@@ -62,8 +153,7 @@ def recharge(connection: sqlite3.Connection, row: sqlite3.Row, record: Generatio
         return row
     parameters = {"attempt_id": row["id"], "cost": cost}
     changed: sqlite3.Row = connection.execute(query("recharge_attempt"), parameters).fetchone()
-    money = {"job_id": row["job_id"], "reserved": 0, "charged": cost - before, "refunded": 0}
-    connection.execute(query("change_job_money"), money)
+    change_job_credits(connection, row["job_id"], charged=cost - before)
     if cost > before:
         take_credits(
             connection,
@@ -77,7 +167,7 @@ def recharge(connection: sqlite3.Connection, row: sqlite3.Row, record: Generatio
 
 
 def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int, now: int) -> None:
-    """Tell of a charge above `max_cost_credits` (Service section 7), and pause the job until a person unpauses it.
+    """Log a charge above `max_cost_credits` (Service section 7), and pause the job until a person unpauses it.
 
     The next item's price is not to be trusted either. `row` is the attempt as it was before this cost was known.
     """
@@ -85,8 +175,7 @@ def note_overcharge(connection: sqlite3.Connection, row: sqlite3.Row, cost: int,
         return
     detail = {"cost_credits": cost, "max_cost_credits": row["quote_credits"]}
     log_event(connection, "overcharged", item_id=row["item_id"], now=now, attempt_id=row["id"], detail=detail)
-    if connection.execute(query("pause_job"), {"job_id": row["job_id"], "is_paused": True}).rowcount == 1:
-        log_job_event(connection, "job_paused", job_id=row["job_id"], now=now, detail={"reason": "overcharged"})
+    set_paused(connection, row["job_id"], now, is_paused=True, detail={"reason": "overcharged"})
 
 
 def charge_beyond(row: sqlite3.Row, cost: int | None) -> int:

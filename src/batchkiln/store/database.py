@@ -68,10 +68,10 @@ class Database:
 
     @classmethod
     async def open_for_writing(cls, path: Path) -> Self:
-        """Open the queue, create it if it does not exist, and update its schema.
+        """Open the queue, made if it is not there, and bring its schema up to date.
 
-        Raises `QueueUnusable` for a file that is not a queue, is damaged or comes from a newer version, and `QueueBusy`
-        if the disk or a lock prevents access.
+        Raise `QueueUnusable` for a file that is no queue, is damaged or comes from a newer version, and
+        `QueueBusy` where the disk or a lock refuses.
         """
         if SQLITE_VERSION < OLDEST_SQLITE:
             raise QueueUnusable(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 or later is needed")
@@ -377,7 +377,7 @@ def translated(error: sqlite3.DatabaseError, path: Path) -> QueueUnusable | Queu
 
 
 def _is_full(path: Path) -> bool:
-    """Return whether an error means a full disk; for the log's index SQLite reports a general I/O error."""
+    """Return whether an error is for want of room: where it is the log's index, SQLite reports just any I/O error."""
     try:
         return shutil.disk_usage(path.parent).free < _LEAST_ROOM_BYTES
     except OSError:

@@ -75,13 +75,13 @@ class Difference:
 
 
 def differences_after(connection: sqlite3.Connection, seq: int, limit: int) -> list[Difference]:
-    """Return the next differences from the current items, in the manifest's order."""
+    """Return the next differences, as the items stand now, in the manifest's order."""
     rows = connection.execute(query("differences"), {"after": seq, "limit": limit}).fetchall()
     return [_difference(row) for row in rows]
 
 
 def all_differences(connection: sqlite3.Connection, *, at_once: int) -> Iterator[Difference]:
-    """Yield all differences, reading some at a time."""
+    """Yield all of them, read some at a time."""
     seq = 0
     while page := differences_after(connection, seq, at_once):
         yield from page
@@ -120,16 +120,16 @@ def _difference(row: sqlite3.Row) -> Difference:
 
 
 def apply_change(connection: sqlite3.Connection, difference: Difference, now: int) -> None:
-    """Apply the difference to the item as far as its kind allows, inside the caller's transaction."""
-    place = {"seq": difference.seq, "item_id": difference.item_id}
+    """Change the item as the manifest says, inside the caller's transaction, as far as the verdict allows."""
+    params = {"seq": difference.seq, "item_id": difference.item_id}
     match difference.verdict:
         case DiffKind.TAKE_OVER:
-            connection.execute(query("take_over_item"), place)
+            connection.execute(query("take_over_item"), params)
             _tell(connection, difference, now)
         case DiffKind.SETTINGS:
-            connection.execute(query("take_over_settings"), place)
+            connection.execute(query("take_over_settings"), params)
         case DiffKind.METADATA:
-            connection.execute(query("take_over_metadata"), place)
+            connection.execute(query("take_over_metadata"), params)
         case DiffKind.SAME | DiffKind.SENT:
             pass
 

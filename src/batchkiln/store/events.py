@@ -4,14 +4,11 @@ import json
 import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from batchkiln.core.states import FINAL_STATES, ItemState
+from batchkiln.core.states import AT_REST, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.sql import query
-
-ENDED_STATES: Final = tuple(state for state in ItemState if state in FINAL_STATES or state is ItemState.HELD)
-"""States that only a person can change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +68,6 @@ class Events:
         ended = [
             ItemEnded(row["id"], row["job_id"], row["item_id"], ItemState(row["state"]))
             for row in rows
-            if row["state"] in ENDED_STATES
+            if row["state"] in AT_REST
         ]
         return ended, rows[-1]["id"] if rows else after

@@ -52,11 +52,11 @@ class Exports:
         self._connection = connection
 
     def item_count(self, job_name: str) -> int:
-        """Return a job's number of items, including canceled ones. Raises `InputError` for an unknown job."""
+        """Return how many items a job has had: all have an index below. Raise `InputError` for an unknown job."""
         return Jobs(self._connection).item_count(job_name)
 
     def shapes(self, job_name: str, *, below: int) -> Iterator[ItemShape]:
-        """Yield the shape of each item with an index below the bound, in the manifest's order."""
+        """Yield the shape of each item with an index below, in the manifest's order."""
         for ids in _pages(self._connection, job_name, None):
             rows = self._connection.execute(query("export_shapes"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: int(row["id"])):
@@ -65,7 +65,7 @@ class Exports:
                     yield ItemShape(makes_video, _parameters(row["parameters"]), json.loads(row["metadata"] or "{}"))
 
     def rows(self, job_name: str, *, below: int) -> Iterator[DatasetRow]:
-        """Yield the outputs of done items with an index below the bound, by index and number."""
+        """Yield the outputs of the items that are done and have an index below, by index and number."""
         for ids in _pages(self._connection, job_name, ItemState.DONE):
             rows = self._connection.execute(query("export_rows"), {"ids": json.dumps(ids)}).fetchall()
             for row in sorted(rows, key=lambda row: (row["position"], row["number"])):
@@ -73,12 +73,12 @@ class Exports:
                     yield _row(row)
 
     def report_page(self, job_name: str, *, after_id: int = 0, limit: int = PAGE) -> list[ReportRow]:
-        """Return a page of a job's items, as `iter_items` does. Raises `InputError` for an unknown job."""
+        """Return a page of a job's items, as `Items.page` does. Raise `InputError` for an unknown job."""
         items = Items(self._connection).page(job_name, after_id=after_id, limit=limit)
-        place = {"ids": json.dumps([item.id for item in items])}
-        recipes = {row["item_id"]: recipe_of(row) for row in self._connection.execute(query("report_recipes"), place)}
-        inputs = _by_item(self._connection, "report_inputs", place)
-        attempts = _by_item(self._connection, "report_attempts", place)
+        params = {"ids": json.dumps([item.id for item in items])}
+        recipes = {row["item_id"]: recipe_of(row) for row in self._connection.execute(query("report_recipes"), params)}
+        inputs = _by_item(self._connection, "report_inputs", params)
+        attempts = _by_item(self._connection, "report_attempts", params)
         return [
             ReportRow(
                 item=item,
@@ -122,9 +122,9 @@ def _parameters(text: str) -> Mapping[str, Any]:
     return found
 
 
-def _by_item(connection: sqlite3.Connection, name: str, place: dict[str, str]) -> dict[int, Sequence[sqlite3.Row]]:
+def _by_item(connection: sqlite3.Connection, name: str, params: dict[str, str]) -> dict[int, Sequence[sqlite3.Row]]:
     found: dict[int, list[sqlite3.Row]] = {}
-    for row in connection.execute(query(name), place):
+    for row in connection.execute(query(name), params):
         found.setdefault(row["item_id"], []).append(row)
     return dict(found)
 

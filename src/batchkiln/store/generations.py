@@ -120,15 +120,15 @@ class Generations:
     def ended_by_hour(self, since: datetime, *, length: timedelta) -> list[Hour]:
         """Return what ended from an instant on, by hours (or whatever `length` is), without the empty ones."""
         milliseconds = length // timedelta(milliseconds=1)
-        place = {"length": milliseconds, "since": to_milliseconds(since), "looked_at": ATTEMPTS_LOOKED_AT}
+        params = {"length": milliseconds, "since": to_milliseconds(since), "looked_at": ATTEMPTS_LOOKED_AT}
         return [
             Hour(from_milliseconds(row["hour"] * milliseconds), row["succeeded"], row["otherwise"], row["credits"])
-            for row in self._connection.execute(query("ended_by_hour"), place)
+            for row in self._connection.execute(query("ended_by_hour"), params)
         ]
 
 
 def name_queue(connection: sqlite3.Connection, uid: str) -> None:
-    """Give a new queue the name that its idempotency keys are derived from, so that a run can be repeated."""
+    """Set the id of a new queue, from which its idempotency keys are derived, so that a run can be repeated."""
     connection.execute(query("name_queue"), {"uid": uid})
 
 

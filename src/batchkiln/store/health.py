@@ -40,9 +40,9 @@ class QueueHealth:
 
 
 def queue_health(path: Path) -> QueueHealth | None:
-    """Check a queue as a run does before it starts, without changes; return None if it does not exist.
+    """Look at a queue as a run does before it builds on it, and change nothing; None where there is none.
 
-    Raises `QueueUnusable` for a queue that is damaged, foreign or newer, and `QueueBusy` if it cannot be read.
+    Raise `QueueUnusable` for a queue that is damaged, foreign or newer, `QueueBusy` for one that cannot be read.
     """
     if not check_file(path):
         return None

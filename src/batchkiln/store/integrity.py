@@ -69,7 +69,7 @@ def _damage_of_pages(connection: sqlite3.Connection, *, has_log: bool) -> Iterat
 
 
 def _complaints(connection: sqlite3.Connection, pragma: str) -> Iterator[str]:
-    """Return a check's messages, without the line that names the database."""
+    """Return what a check complains about, without the line above it that names the database."""
     return (complaint.splitlines()[-1] for (complaint,) in connection.execute(pragma) if complaint != "ok")
 
 
@@ -80,5 +80,5 @@ def attempt_checksum(attempt: Mapping[str, Any] | sqlite3.Row) -> int:
 
 
 def checksum_matches(attempt: sqlite3.Row) -> bool:
-    """Return whether an attempt's row still matches what was recorded before its first send (Law 1)."""
+    """Return whether an attempt's row still holds what was written down before it was first sent (Law 1)."""
     return bool(attempt_checksum(attempt) == attempt["checksum"])

@@ -4,6 +4,7 @@ A page is found by key, so it takes the same time wherever it starts. A filter t
 rows for one page, so a search reads a limited number of items for each page.
 """
 
+import heapq
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -192,13 +193,29 @@ class Items:
         after_id: int = 0,
         limit: int = PAGE,
     ) -> list[ItemSummary]:
-        """Return a page of a job's items in the order of their index: those with an id above `after_id`.
+        """Return a page of a job's items, in the order of their index: those whose id is above `after_id`.
 
-        The last id starts the next page; an empty page is the end. Raises `InputError` for an unknown job.
+        The last one's id is where the next page begins; an empty page is the end. Raise `InputError` for an
+        unknown job.
         """
         return self.of_ids(
             self.ids(Jobs(self._connection).id_of(job_name), state=state, after_id=after_id, limit=limit)
         )
+
+    def iterate(self, job_name: str, states: Sequence[ItemState] = ()) -> Iterator[ItemSummary]:
+        """Return a job's items in its order, all of them or those in some states, page by page.
+
+        Each page is a snapshot of its own where this runs in `Store.run`.
+        """
+        if not states:
+            return self._iterate(job_name, None)
+        return heapq.merge(*(self._iterate(job_name, state) for state in states), key=lambda item: item.id)
+
+    def _iterate(self, job_name: str, state: ItemState | None) -> Iterator[ItemSummary]:
+        after_id = 0
+        while page := self.page(job_name, state=state, after_id=after_id):
+            yield from page
+            after_id = page[-1].id
 
     def ids(self, job_id: int, *, state: ItemState | None = None, after_id: int = 0, limit: int = PAGE) -> list[int]:
         """Return the ids of a page of a job's items, in one state or in all, in the job's order."""
@@ -207,18 +224,18 @@ class Items:
         return [row[0] for row in rows]
 
     def by_name(self, job_name: str, item_name: str) -> ItemSummary:
-        """Return one item. Raises `InputError` for an unknown job or item."""
+        """Return one item. Raise `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
         return self.of_ids([item_id])[0]
 
     def detail(self, job_name: str, item_name: str) -> ItemDetail:
-        """Return the details of one item. Raises `InputError` for an unknown job or item."""
+        """Return one item with its attempts and history. Raise `InputError` for an unknown job or item."""
         job_id = Jobs(self._connection).id_of(job_name)
         item_id, _ = Jobs(self._connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
-        place = {"job_id": job_id, "item_id": item_id}
-        row = self._connection.execute(query("story_item"), place).fetchone()
-        arrival = self._connection.execute(query("story_arrival"), {**place, "position": row["position"]}).fetchone()
+        params = {"job_id": job_id, "item_id": item_id}
+        row = self._connection.execute(query("story_item"), params).fetchone()
+        arrival = self._connection.execute(query("story_arrival"), {**params, "position": row["position"]}).fetchone()
         return ItemDetail(
             job=job_name,
             item=self.of_ids([item_id])[0],
@@ -227,24 +244,24 @@ class Items:
             file_name=row["file_name"],
             failures=row["failures"],
             quote_credits=row["cost_credits"],
-            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("story_inputs"), place)),
-            attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), place)),
-            events=tuple(_event(one) for one in self._connection.execute(query("story_events"), place)),
+            inputs=tuple(input_file_of(one) for one in self._connection.execute(query("story_inputs"), params)),
+            attempts=tuple(_attempt(one) for one in self._connection.execute(query("story_attempts"), params)),
+            events=tuple(_event(one) for one in self._connection.execute(query("story_events"), params)),
             arrival=_event(arrival) if arrival else None,
         )
 
     def requests(self, item_id: int) -> tuple[RequestRecord, ...]:
-        """Return the requests of an item's attempts."""
+        """Return what each attempt of an item has sent."""
         rows = self._connection.execute(query("story_bodies"), {"item_id": item_id})
         return tuple(RequestRecord(row["number"], bool(row["is_video"]), bytes(row["body"])) for row in rows)
 
     def of_ids(self, ids: Sequence[int]) -> list[ItemSummary]:
-        """Return the items with these ids, in this order."""
-        place = {"ids": json.dumps(ids)}
+        """Return the items of these ids, in their order."""
+        params = {"ids": json.dumps(ids)}
         outputs: dict[int, list[OutputSummary]] = {}
-        for row in self._connection.execute(query("item_outputs"), place):
+        for row in self._connection.execute(query("item_outputs"), params):
             outputs.setdefault(row["item_id"], []).append(_output(row))
-        details = {row["id"]: row for row in self._connection.execute(query("item_details"), place)}
+        details = {row["id"]: row for row in self._connection.execute(query("item_details"), params)}
         return [_item(details[item_id], outputs.get(item_id, [])) for item_id in ids]
 
     def search(
@@ -256,17 +273,17 @@ class Items:
         before_id: int | None = None,
         limit: int = 48,
     ) -> GalleryPage:
-        """Return the items that pass a filter: the next ones after an item, or the last ones before it.
+        """Return the items that pass a filter, the next ones behind an item or the last ones before one.
 
-        Raises `InputError` for an unknown job.
+        Raise `InputError` for a job that is not there.
         """
         most = LOOKED_AT if wanted.is_by_content else limit + 1
         name = "item_ids" if wanted.state is None else "items_in_state"
-        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": wanted.state, "limit": most}
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": wanted.state, "limit": most}
         if before_id is None:
-            rows = self._connection.execute(query(name), place | {"after": after_id})
+            rows = self._connection.execute(query(name), params | {"after": after_id})
         else:
-            rows = self._connection.execute(query(f"{name}_before"), place | {"before": before_id})
+            rows = self._connection.execute(query(f"{name}_before"), params | {"before": before_id})
         looked_at = [row[0] for row in rows]
         found = looked_at
         if wanted.is_by_content:
@@ -280,12 +297,12 @@ class Items:
         return GalleryPage(items, items[-1].id if items else before_id - 1, goes_on, is_cut)
 
     def newest_of_job(self, job_name: str, limit: int) -> list[ItemSummary]:
-        """Return the last done items of a job, in its order."""
-        place = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
-        return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), place)])
+        """Return the last items of a job, in its order, that are done."""
+        params = {"job_id": Jobs(self._connection).id_of(job_name), "state": ItemState.DONE, "limit": limit}
+        return self.of_ids([row[0] for row in self._connection.execute(query("newest_in_state"), params)])
 
     def newest_results(self, limit: int) -> list[tuple[str, ItemSummary]]:
-        """Return the items whose files were saved last, with their jobs."""
+        """Return the items whose files were saved last, each with its job."""
         rows = self._connection.execute(query("newest_outputs"), {"limit": limit})
         jobs = {row["item_id"]: row["job"] for row in rows}
         return [(jobs[item.id], item) for item in self.of_ids(list(jobs))]
@@ -296,12 +313,12 @@ class Items:
         return None if row is None else OutputFile(*row)
 
     def new_file_names(self, job_id: int, job: JobSpec, *, new: int) -> Iterator[str]:
-        """Return the relative output names of the first of a job's `new` newest items, in order.
+        """Return the relative names of the outputs of the first of a job's newest `new` items, in order.
 
-        The extension depends on the content, so it matches any here.
+        The extension is told by the bytes when they come; here it is any.
         """
-        place = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
-        return output_names(job, self._connection.execute(query("first_new_items"), place).fetchall())
+        params = {"job_id": job_id, "new": new, "limit": NAMES_AT_MOST}
+        return output_names(job, self._connection.execute(query("first_new_items"), params).fetchall())
 
 
 def _item(row: sqlite3.Row, outputs: Sequence[OutputSummary]) -> ItemSummary:
@@ -370,7 +387,7 @@ def _event(row: sqlite3.Row) -> EventRecord:
 
 
 def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter, limit: int) -> list[int]:
-    place = {
+    params = {
         "ids": json.dumps(ids),
         "model": wanted.model,
         "code": wanted.code,
@@ -378,11 +395,11 @@ def _matching(connection: sqlite3.Connection, ids: Sequence[int], wanted: Filter
         "value": wanted.value,
         "limit": limit,
     }
-    return [row[0] for row in connection.execute(query("matching_items"), place)]
+    return [row[0] for row in connection.execute(query("matching_items"), params)]
 
 
 def output_names(job: JobSpec, rows: Iterable[sqlite3.Row]) -> Iterator[str]:
-    """Return the relative names of the items' first outputs, with any extension."""
+    """Yield the relative names of items' first outputs, whatever their extension."""
     for name, index, file_name, model in rows:
         pattern = file_name or job.filename
         yield render(pattern, job=job.name, item=name, index=index, output=1, model=model, ext="any")

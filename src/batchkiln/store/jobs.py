@@ -15,7 +15,7 @@ from batchkiln.core.budget import JobCredits
 from batchkiln.core.errors import Diagnostic, InputError
 from batchkiln.core.polling import retention_ends_at
 from batchkiln.core.queue_types import Outstanding, Scope
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import UNDER_WAY, ItemState
 from batchkiln.core.timestamps import from_milliseconds
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.planner_snapshot import outstanding
@@ -24,9 +24,6 @@ from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
 
 UNDER_WAY_SHOWN: Final = 100
-
-
-_MOVING_STATES: Final = (ItemState.SUBMITTING, ItemState.ACTIVE, ItemState.DOWNLOADING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ class JobSummary:
     @property
     def is_finished(self) -> bool:
         """Whether only a person can change anything: nothing is under way, and no queued item may start."""
-        is_moving = any(self.items[state] for state in _MOVING_STATES)
+        is_moving = any(self.items[state] for state in UNDER_WAY)
         return not is_moving and (self.is_paused or not self.items[ItemState.QUEUED])
 
 
@@ -137,14 +134,13 @@ class Jobs:
         """Return the names of all jobs, the oldest first."""
         return tuple(row["name"] for row in self._connection.execute(query("job_names")))
 
-    def summary(self, job_name: str) -> JobSummary | None:
-        """Return a job's progress; None for an unknown job."""
+    def summary(self, job_name: str) -> JobSummary:
+        """Return how far a job has come. Raise `InputError` for an unknown job."""
+        self.id_of(job_name)
         job = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
-        if job is None:
-            return None
-        place = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
-        counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), place)}
-        cost = self._connection.execute(query("queued_cost"), place).fetchone()
+        params = {"job_id": job["id"], "profile": job["profile"], "limit": UNDER_WAY_SHOWN}
+        counts = {ItemState(row["state"]): row["n"] for row in self._connection.execute(query("job_tally"), params)}
+        cost = self._connection.execute(query("queued_cost"), params).fetchone()
         return JobSummary(
             name=job["name"],
             description=job["description"],
@@ -159,8 +155,8 @@ class Jobs:
             budget_credits_per_day=job["budget_credits_per_day"],
             queued_cost=cost["cost_credits"],
             queued_unquoted=cost["unquoted"],
-            under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), place)),
-            troubles=tuple(_trouble(row) for row in self._connection.execute(query("job_troubles"), place)),
+            under_way=tuple(_under_way(row) for row in self._connection.execute(query("job_under_way"), params)),
+            troubles=tuple(_trouble(row) for row in self._connection.execute(query("job_troubles"), params)),
         )
 
     def work(self, scope: Scope) -> Work:
@@ -179,7 +175,7 @@ class Jobs:
         return outstanding(self._connection, scope)
 
     def id_of(self, name: str) -> int:
-        """Return a job's id. Raises `InputError` for an unknown job."""
+        """Return a job's id. Raise `InputError` for one that the queue does not have."""
         found = self._connection.execute(query("find_job"), {"name": name}).fetchone()
         if found is not None:
             return int(found[0])
@@ -219,7 +215,7 @@ class Jobs:
         return {(ItemState(row["state"]), row["error_code"]): row["name"] for row in rows}
 
     def service_time(self, job_name: str, machine_now: datetime) -> datetime:
-        """Return the estimated time of a job's service; for an unknown job, this machine's time."""
+        """Return the time of a job's service as far as it is known; the machine's for an unknown job."""
         row = self._connection.execute(query("job_by_name"), {"name": job_name}).fetchone()
         return machine_now if row is None else Accounts(self._connection).service_time(row["profile"], machine_now)
 
@@ -246,8 +242,8 @@ class Jobs:
 
     def models(self, job_name: str) -> list[str]:
         """Return the models that a job's items use."""
-        place = {"job_id": self.id_of(job_name)}
-        return [row[0] for row in self._connection.execute(query("job_models"), place)]
+        params = {"job_id": self.id_of(job_name)}
+        return [row[0] for row in self._connection.execute(query("job_models"), params)]
 
 
 def _under_way(row: sqlite3.Row) -> UnderWay:
@@ -270,8 +266,8 @@ def _trouble(row: sqlite3.Row) -> Trouble:
 
 def _names_near(connection: sqlite3.Connection, job_id: int, name: str) -> list[str]:
     for begin in (name[:_PREFIX_LENGTH], ""):
-        place = {"job_id": job_id, "begin": begin, "limit": _NAMES_COMPARED}
-        if names := [row[0] for row in connection.execute(query("names_near"), place)]:
+        params = {"job_id": job_id, "begin": begin, "limit": _NAMES_COMPARED}
+        if names := [row[0] for row in connection.execute(query("names_near"), params)]:
             return names
     return []
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from batchkiln.core.errors import QueueBusy, QueueInUse
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.database import Database
@@ -46,11 +44,15 @@ class QueueLock:
 
     def __init__(self, path: Path) -> None:
         """Prepare the lock of a queue file without acquiring it."""
+        from filelock import FileLock  # noqa: PLC0415  slow to import, and only who drives or resolves needs it
+
         self._lock = FileLock(f"{path}.lock", timeout=0, mode=PRIVATE_MODE)
         self._path = path
 
     async def acquire(self, database: Database, *, command: str, now: datetime) -> None:
         """Acquire the lock. Raises `QueueInUse`, which names the holder."""
+        from filelock import Timeout  # noqa: PLC0415  as above
+
         try:
             self._lock.acquire()
         except Timeout:
@@ -62,7 +64,7 @@ class QueueLock:
             raise
 
     async def release(self, database: Database) -> None:
-        """Release the lock. On a full disk the holder's name remains recorded, as after a kill."""
+        """Release the lock. A full disk keeps the holder's name, as a kill does, but not the lock."""
         try:
             with suppress(QueueBusy):
                 await database.write(_drop_lease)
@@ -72,7 +74,9 @@ class QueueLock:
 
 @contextmanager
 def undriven(path: Path) -> Iterator[None]:
-    """Hold the lock for a change that excludes sends. Raises `QueueInUse` if a process runs the queue."""
+    """Hold the lock for a change that no send may be under way beside. Raise `QueueInUse` where somebody drives."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415  as above
+
     lock = FileLock(f"{path}.lock", timeout=0)
     try:
         lock.acquire()

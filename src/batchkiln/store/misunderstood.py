@@ -58,23 +58,23 @@ def forget_other_circumstances(connection: sqlite3.Connection, account_id: int, 
 
     A description that could not be read, then or now, is no other one.
     """
-    parameters = {
+    params = {
         "account_id": account_id,
         "circumstances": circumstances.digest,
         "description": circumstances.description,
     }
-    connection.execute(query("drop_misunderstood_elsewhere"), parameters)
-    connection.execute(query("describe_misunderstood"), parameters)
+    connection.execute(query("drop_misunderstood_elsewhere"), params)
+    connection.execute(query("describe_misunderstood"), params)
 
 
 def ask_again(connection: sqlite3.Connection, account: str | None = None) -> tuple[AskedAgain, ...]:
     """Have everything asked again that was not understood: of one account (PROFILE/NAME), or of all.
 
-    Returns what that was. Raises `InputError` for an account that the queue does not know.
+    Returns what that was. Raise `InputError` for an account that the queue does not know.
     """
     names = _names(connection)
-    place = {"account_id": _chosen(names, account)}
-    dropped = connection.execute(query("drop_all_misunderstood"), place).fetchall()
+    params = {"account_id": _chosen(names, account)}
+    dropped = connection.execute(query("drop_all_misunderstood"), params).fetchall()
     return tuple(AskedAgain(*names[row["account_id"]], _entry(row)) for row in dropped)
 
 
@@ -82,7 +82,7 @@ def end_waits(connection: sqlite3.Connection, account: str | None = None) -> tup
     """End the waits that the service asked for and that are kept over restarts, of one account or of all.
 
     A single wrong Retry-After may hold an account for days. Returns the accounts (PROFILE/NAME) that had one. A process
-    that was told itself keeps to it until it ends. Raises `InputError` as `ask_again` does.
+    that was told itself keeps to it until it ends. Raise `InputError` as `ask_again` does.
     """
     names = _names(connection)
     ended = connection.execute(query("end_waits"), {"account_id": _chosen(names, account)}).fetchall()
@@ -95,7 +95,7 @@ def _names(connection: sqlite3.Connection) -> dict[int, tuple[str, str]]:
 
 
 def _chosen(names: Mapping[int, tuple[str, str]], account: str | None) -> int | None:
-    """Return the id of the account that is meant; None for all. Raises `InputError` where it is not known."""
+    """Return the id of the account that is meant; None for all. Raise `InputError` where it is not known."""
     known = {"/".join(name): account_id for account_id, name in names.items()}
     if account is not None and account not in known:
         told = ", ".join(known) or "none"

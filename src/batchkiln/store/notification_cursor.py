@@ -14,6 +14,7 @@ from typing import Final
 from batchkiln.core.polling import RETENTION
 from batchkiln.core.timestamps import to_milliseconds
 from batchkiln.store.events import Events
+from batchkiln.store.meta import read_meta, write_meta
 from batchkiln.store.sql import query
 
 TOLD_KEPT: Final = 200
@@ -59,45 +60,35 @@ class Notifications:
         """Return the notifiers named by these jobs; None (all notifiers) if one of the jobs names none."""
         names: set[str] = set()
         for job in jobs:
-            row = self._connection.execute(query("get_meta"), {"key": f"audience/{job}"}).fetchone()
-            if row is None:
+            text = read_meta(self._connection, f"audience/{job}")
+            if text is None:
                 return None
-            names.update(json.loads(row["value"]))
+            names.update(json.loads(text))
         return frozenset(names)
 
     def cursor(self, notifier: str) -> NotificationCursor:
         """Return a notifier's position; a new notifier starts at the current event."""
-        row = self._connection.execute(query("get_meta"), {"key": f"told/{notifier}"}).fetchone()
-        if row is None:
+        text = read_meta(self._connection, f"told/{notifier}")
+        if text is None:
             return NotificationCursor(Events(self._connection).last_id())
-        kept = json.loads(row["value"])
+        kept = json.loads(text)
         return NotificationCursor(kept["cursor"], tuple(kept["ids"]))
 
     def near_expiry(self, profile: str, ends_before: datetime) -> list[Expiring]:
         """Return a profile's paid items that are not downloaded and whose retention ends before an instant."""
         before = to_milliseconds(ends_before - RETENTION)
-        place = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
-        rows = self._connection.execute(query("near_expiry"), place)
+        params = {"profile": profile, "before": before, "limit": EXPIRING_SHOWN}
+        rows = self._connection.execute(query("near_expiry"), params)
         return [Expiring(row["job"], row["item"], row["generation_created_at"]) for row in rows]
 
 
 def remember_audience(connection: sqlite3.Connection, job: str, names: tuple[str, ...] | None) -> None:
     """Store a job's notifiers; None deletes them. Runs inside the caller's transaction."""
-    key = f"audience/{job}"
-    if names is None:
-        connection.execute(query("drop_meta"), {"key": key})
-    else:
-        value = json.dumps(list(names), ensure_ascii=False)
-        connection.execute(query("set_meta"), {"key": key, "value": value})
+    value = None if names is None else json.dumps(list(names), ensure_ascii=False)
+    write_meta(connection, f"audience/{job}", value)
 
 
 def write_cursor(connection: sqlite3.Connection, notifier: str, told: NotificationCursor) -> None:
-    """Store a notifier's position. For `Database.write`."""
+    """Store how much of the event log a notifier has delivered."""
     value = json.dumps({"cursor": told.cursor, "ids": told.ids})
-    connection.execute(query("set_meta"), {"key": f"told/{notifier}", "value": value})
-
-
-def queue_uid(connection: sqlite3.Connection) -> str:
-    """Return the queue's own id, which makes notification ids of different queues different."""
-    uid: str = connection.execute(query("get_meta"), {"key": "queue_uid"}).fetchone()["value"]
-    return uid
+    write_meta(connection, f"told/{notifier}", value)

@@ -1,8 +1,8 @@
-"""Commands on a job: retry, cancel, pause and unpause; `resolve` is in `resolution`.
+"""Operations of a person on a job: retry, cancel, pause and unpause. `resolution` ends holds.
 
-`retry` and `cancel` open their own transactions, of some thousand items each (for `Database.run`); the others run in
-one (for `Database.write`), previews in a snapshot (for `Database.read`). `now` is milliseconds of service time. Unknown
-names raise `InputError` before anything changes.
+`retry` and `cancel` make their own transactions, some thousands of items in each (for `Store.run`); the
+others run inside one (for `Store.write`), previews on a snapshot (for `Store.read`). `now` is
+milliseconds of service time. Names that are not there raise `InputError`, before anything is changed.
 """
 
 import json
@@ -13,18 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchkiln.core.errors import command_arguments
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import FINAL_STATES, NOT_DELIVERED, RETRYABLE, Event, ItemState
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.staging import transaction
-from batchkiln.store.transitions import log_job_event, transition_all
+from batchkiln.store.transitions import set_paused, transition_all
 
 ITEMS_AT_ONCE: Final = 2_000
-
-RETRYABLE: Final = frozenset({ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED, ItemState.CANCELED})
-# a canceled item was canceled on purpose
-_RETRIED_UNNAMED: Final = (ItemState.FAILED, ItemState.REJECTED, ItemState.EXPIRED)
 
 _NOT_RETRIED: Final = {
     ItemState.QUEUED: "it is already queued",
@@ -34,7 +30,7 @@ _NOT_RETRIED: Final = {
     ItemState.DONE: "it is done; its files are saved",
     ItemState.HELD: "it is held; `batchkiln show {item}` explains how to resolve it",
 }
-_NOT_CANCELED: Final = {
+_NOT_CANCELED: Final = {state: f"it has ended: {state}" for state in FINAL_STATES} | {
     ItemState.SUBMITTING: (
         "it was sent and may be paid; if so, it will be downloaded. To give it up, stop the process that runs the "
         "queue and use `batchkiln resolve --as failed {item}`"
@@ -45,9 +41,6 @@ _NOT_CANCELED: Final = {
     ),
     ItemState.DOWNLOADING: "downloading: it is already paid and will be downloaded",
     ItemState.DONE: "it is done; its files are saved",
-    ItemState.FAILED: "it has ended: failed",
-    ItemState.REJECTED: "it has ended: rejected",
-    ItemState.EXPIRED: "it has ended: expired",
     ItemState.CANCELED: "it is already canceled",
     ItemState.HELD: "it is held; `batchkiln show {item}` explains how to resolve it",
 }
@@ -86,14 +79,14 @@ class CancelReport:
 
 
 def preview_retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> RetryReport:
-    """Return what `retry` would do and may cost; change nothing."""
+    """Return what `retry` would do and may cost; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_RETRIED)
     if item_names:
         rows = connection.execute(query("retry_figures_of_items"), {"ids": json.dumps(ids)})
         found = [_Retried(ItemState(state), *figures) for state, *figures in rows]
     else:
-        found = [_retried(connection, job_id, state) for state in _RETRIED_UNNAMED]
+        found = [_retried(connection, job_id, state) for state in NOT_DELIVERED]
     costs = [entry.cost for entry in found if entry.cost is not None]
     return RetryReport(
         requeued={entry.state: entry.count for entry in found if entry.count},
@@ -114,7 +107,7 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
         connection.execute(query("forget_failures"), {"ids": json.dumps(item_ids)})
         transition_all(connection, item_ids, expected=state, event=Event.RETRY_REQUESTED, now=now)
 
-    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, _RETRIED_UNNAMED)
+    pages = _pages_of(ids) if item_names else _pages_in(connection, job_id, NOT_DELIVERED)
     counts = _each(connection, pages, RETRYABLE, requeue)
     return RetryReport(
         requeued=counts,
@@ -126,13 +119,13 @@ def retry(connection: sqlite3.Connection, job_name: str, item_names: Sequence[st
 
 
 def preview_cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str]) -> CancelReport:
-    """Return what `cancel` would do; change nothing."""
+    """Return what `cancel` would do; nothing is changed."""
     job_id = Jobs(connection).id_of(job_name)
     ids, skipped = _choose(connection, job_id, job_name, item_names, _NOT_CANCELED)
     if item_names:
         return CancelReport(len(ids), skipped)
-    place = {"job_id": job_id, "state": ItemState.QUEUED}
-    return CancelReport(connection.execute(query("count_in_state"), place).fetchone()[0], skipped)
+    params = {"job_id": job_id, "state": ItemState.QUEUED}
+    return CancelReport(connection.execute(query("count_in_state"), params).fetchone()[0], skipped)
 
 
 def cancel(connection: sqlite3.Connection, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
@@ -161,11 +154,7 @@ def unpause(connection: sqlite3.Connection, job_name: str, now: int) -> bool:
 
 def _set_paused(connection: sqlite3.Connection, job_name: str, now: int, *, is_paused: bool) -> bool:
     job_id = Jobs(connection).id_of(job_name)
-    place = {"job_id": job_id, "is_paused": is_paused}
-    is_news = connection.execute(query("pause_job"), place).rowcount == 1
-    if is_news:
-        log_job_event(connection, "job_paused" if is_paused else "job_unpaused", job_id=job_id, now=now)
-    return is_news
+    return set_paused(connection, job_id, now, is_paused=is_paused)
 
 
 def _choose(
@@ -199,11 +188,11 @@ class _Retried:
 
 def _retried(connection: sqlite3.Connection, job_id: int, state: ItemState) -> _Retried:
     """Sum up a job's items in a state by query. All expired items were paid."""
-    place = {"job_id": job_id, "state": state}
-    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), place).fetchone()
+    params = {"job_id": job_id, "state": state}
+    count, cost, unquoted = connection.execute(query("retry_figures_of_state"), params).fetchone()
     if state is ItemState.EXPIRED:
         return _Retried(state, count, cost, unquoted, paying_again=count)
-    (paying_again,) = connection.execute(query("count_paid_for_nothing"), place).fetchone()
+    (paying_again,) = connection.execute(query("count_paid_for_nothing"), params).fetchone()
     return _Retried(state, count, cost, unquoted, paying_again)
 
 
@@ -213,7 +202,7 @@ def _pages_of(ids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _pages_in(connection: sqlite3.Connection, job_id: int, states: Sequence[ItemState]) -> Iterator[list[int]]:
-    """Yield the ids of the items in some states, page by page, while the caller moves them to other states."""
+    """Yield the ids of the items in some states, page by page, while they are being moved out of them."""
     for state in states:
         after = 0
         while True:

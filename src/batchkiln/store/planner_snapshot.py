@@ -9,8 +9,7 @@ from datetime import datetime
 from batchkiln.core.budget import JobCredits
 from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, AttemptState
-from batchkiln.core.planner import Candidate, QueueView
-from batchkiln.core.queue_types import Kind, Outstanding, Scope, Snapshot, Viewpoint
+from batchkiln.core.queue_types import Candidate, Kind, Outstanding, QueueView, Scope, Snapshot, Viewpoint
 from batchkiln.core.states import ItemState
 from batchkiln.store.misunderstood import misunderstood
 from batchkiln.store.row_types import attempt_of, held_of, input_ids_of, instant, is_for, order_of
@@ -101,8 +100,7 @@ def _candidate(
     job_is_working: bool,  # noqa: FBT001
 ) -> Candidate | None:
     limit = UPLOAD_LOOKAHEAD if row["inputs_count"] else 1
-    parameters = {"job_id": row["job_id"], "recipe_id": row["recipe_id"], "limit": limit}
-    heads = connection.execute(query("queued_heads"), parameters).fetchall()
+    heads = queued_heads(connection, row["job_id"], row["recipe_id"], limit)
     if not heads:
         return None
     missing = _missing_inputs(connection, viewpoint.account_id, heads) if row["inputs_count"] else ()
@@ -125,11 +123,22 @@ def _candidate(
     )
 
 
+def queued_heads(connection: sqlite3.Connection, job_id: int | None, recipe_id: int, limit: int) -> list[sqlite3.Row]:
+    """Return the next queued items of a job that share a recipe, in their order."""
+    parameters = {"job_id": job_id, "recipe_id": recipe_id, "limit": limit}
+    return connection.execute(query("queued_heads"), parameters).fetchall()
+
+
+def ready_inputs(connection: sqlite3.Connection, account_id: int, input_ids: Sequence[int]) -> set[int]:
+    """Return those of the inputs that are uploaded to an account."""
+    parameters = {"account_id": account_id, "input_ids": json.dumps(list(input_ids))}
+    return {input_id for (input_id,) in connection.execute(query("ready_inputs"), parameters)}
+
+
 def _missing_inputs(connection: sqlite3.Connection, account_id: int, heads: list[sqlite3.Row]) -> tuple[int, ...]:
     """Return the inputs of the next items that are no assets yet, in the order in which they are needed."""
     wanted = dict.fromkeys(input_id for head in heads for input_id in input_ids_of(head["inputs"]))
-    parameters = {"account_id": account_id, "input_ids": json.dumps(list(wanted))}
-    ready = {input_id for (input_id,) in connection.execute(query("ready_inputs"), parameters)}
+    ready = ready_inputs(connection, account_id, list(wanted))
     return tuple(input_id for input_id in wanted if input_id not in ready)
 
 

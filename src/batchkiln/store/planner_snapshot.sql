@@ -47,3 +47,13 @@ JOIN recipe ON recipe.id = item.recipe_id
 WHERE attempt.id > (SELECT max(id) FROM attempt) - :newest
   AND attempt.seen_ended_ms IS NOT NULL AND account.profile = :profile
 ORDER BY attempt.id;
+
+-- name: queued_heads -- the next items of one class
+SELECT id, priority, inputs FROM item
+WHERE job_id = :job_id AND recipe_id = :recipe_id AND state = 'queued'
+ORDER BY priority DESC, id LIMIT :limit;
+
+-- name: ready_inputs -- which of these inputs the account has as assets
+SELECT input_file.id FROM input_file
+JOIN asset ON asset.sha256 = input_file.sha256 AND asset.account_id = :account_id
+WHERE input_file.id IN (SELECT value FROM json_each(:input_ids));

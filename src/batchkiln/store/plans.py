@@ -21,6 +21,7 @@ from batchkiln.store.diff import Difference, DiffKind
 from batchkiln.store.items import NAMES_AT_MOST, output_names
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.loads import Loads, Means, QueuedLoad, RecipeCount, item_classes
+from batchkiln.store.planner_snapshot import queued_heads
 from batchkiln.store.row_types import input_file_of, recipe_of
 from batchkiln.store.sql import query
 from batchkiln.store.usage import job_credits
@@ -166,11 +167,11 @@ class _Survey:
         self._learn()
 
     def _is_wished_back(self, difference: Difference) -> bool:
-        """Return whether only new settings queue the item again; it is counted with the transitions."""
+        """Return whether the item is queued again for its new settings alone: it is counted with the moves."""
         if difference.state not in {ItemState.REJECTED, ItemState.HELD} or difference.requeues:
             return False
-        place = {"item_id": difference.item_id}
-        return self._connection.execute(query("is_wished_back"), place).fetchone() is not None
+        params = {"item_id": difference.item_id}
+        return self._connection.execute(query("is_wished_back"), params).fetchone() is not None
 
     def _count_moves(self) -> None:
         for row in self._connection.execute(query("planned_moves")).fetchall():
@@ -190,8 +191,8 @@ class _Survey:
         for row in self._connection.execute(query("planned_recipes"), {"ids": json.dumps(ids)}):
             self._recipes[row["id"]] = recipe_of(row)
             self._price_keys[row["id"]] = row["price_key"]
-        place = {"profile": self._profile, "price_keys": json.dumps(sorted(set(self._price_keys.values())))}
-        self._quotes.update(self._connection.execute(query("planned_quotes"), place).fetchall())
+        params = {"profile": self._profile, "price_keys": json.dumps(sorted(set(self._price_keys.values())))}
+        self._quotes.update(self._connection.execute(query("planned_quotes"), params).fetchall())
 
     def counts(self) -> tuple[RecipeCount, ...]:
         """Return what is under way, then what would be queued."""
@@ -211,7 +212,7 @@ class _Survey:
         return (*self._under_way, *queued)
 
     def questions(self) -> Iterator[PriceQuestion]:
-        """Return one question for each missing price."""
+        """Yield one question for each price that is not known."""
         asked = set(self._quotes)
         for recipe_id, recipe in sorted(self._recipes.items(), key=_known_first):
             price_key = self._price_keys[recipe_id]
@@ -231,23 +232,22 @@ class _Survey:
                 )
 
     def _example(self, recipe_id: int) -> tuple[str, str, tuple[InputFile, ...]] | None:
-        """Return name, prompt and images of an item; None if the last one has just been sent."""
+        """Return name, prompt and images of an item; None where the last one has just been sent."""
         if recipe_id in self._examples:
             item = self._connection.execute(query("planned_item"), {"seq": self._examples[recipe_id]}).fetchone()
             found = "planned_inputs"
         else:
-            place = {"job_id": self._report.job_id, "recipe_id": recipe_id, "limit": 1}
-            head = self._connection.execute(query("queued_heads"), place).fetchone()
-            if head is None:
+            heads = queued_heads(self._connection, self._report.job_id, recipe_id, 1)
+            if not heads:
                 return None
-            item = self._connection.execute(query("known_item"), {"item_id": head["id"]}).fetchone()
+            item = self._connection.execute(query("known_item"), {"item_id": heads[0]["id"]}).fetchone()
             found = "known_inputs"
         rows = self._connection.execute(query(found), {"inputs": item["inputs"] or "[]"})
         return item["name"], item["prompt"], tuple(input_file_of(row) for row in rows)
 
     def _asset_urls(self, count: int) -> tuple[str, ...]:
-        place = {"profile": self._profile, "account": self._account, "limit": count}
-        return tuple(url for (url,) in self._connection.execute(query("asset_urls"), place))
+        params = {"profile": self._profile, "account": self._account, "limit": count}
+        return tuple(url for (url,) in self._connection.execute(query("asset_urls"), params))
 
     @property
     def recipes(self) -> Mapping[int, Recipe]:
@@ -255,13 +255,13 @@ class _Survey:
         return self._recipes
 
     def uploads(self) -> Uploads:
-        """Return the images to upload."""
-        place = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
-        row = self._connection.execute(query("planned_uploads"), place).fetchone()
+        """Return the number and sizes of the files that would be uploaded."""
+        params = {"job_id": self._report.job_id, "profile": self._profile, "account": self._account}
+        row = self._connection.execute(query("planned_uploads"), params).fetchone()
         return Uploads(row["files"], row["bytes"], row["largest"])
 
     def numbers(self) -> Mapping[ChangeKind, int]:
-        """Return the number of items for each kind of change."""
+        """Return the number of items by kind of change."""
         report = self._report
         from_report = {
             ChangeKind.NEW: report.new,
@@ -272,14 +272,14 @@ class _Survey:
 
     def changes(self) -> Iterator[Change]:
         """Return the first few changes of each kind."""
-        place = {"job_id": self._report.job_id, "limit": CHANGES_SHOWN}
-        for row in self._connection.execute(query("fresh_names"), place):
+        params = {"job_id": self._report.job_id, "limit": CHANGES_SHOWN}
+        for row in self._connection.execute(query("fresh_names"), params):
             yield Change(ChangeKind.NEW, row["name"], fields=(row["model"], row["mode"]))
         yield from self._named
-        for row in self._connection.execute(query("requeued_names"), place):
+        for row in self._connection.execute(query("requeued_names"), params):
             yield Change(ChangeKind.REQUEUED, row["name"], ItemState(row["state"]), reason=row["error_code"])
         if self._report.missing:
-            for row in self._connection.execute(query("missing_names"), place):
+            for row in self._connection.execute(query("missing_names"), params):
                 kind = ChangeKind.PRUNED if row["is_pruned"] else ChangeKind.LEFT_ALONE
                 yield Change(kind, row["name"], ItemState(row["state"]))
 
@@ -313,10 +313,10 @@ class Plans:
         options: ApplyOptions,
         mistake_at: MistakeAt,
     ) -> ManifestPlan:
-        """Compare a manifest with its job without changes. For `Database.run` on a read-only connection.
+        """Compare a manifest with its job, and change nothing. For `Store.run`.
 
-        `account` is the one whose uploads count, `day` the start of the current service day. Raises `InputError` as
-        `apply_manifest` does, except for items that changed after they were sent.
+        `account` is the one whose uploads count, `day` the start of the service's present day. Raises
+        `InputError` as `apply_manifest` does, but not for items that changed after they were sent.
         """
         survey = _Survey(self._connection, profile=profile, account=account)
         with compared(
@@ -350,9 +350,9 @@ class Plans:
             )
 
     def job_recipes(self, job: str, first_accounts: Mapping[str, str]) -> tuple[str, str, tuple[JobRecipe, ...]]:
-        """Return a job's profile, the account to ask for its prices, and its recipes.
+        """Return a job's profile, the account that its prices are asked of, and its recipes.
 
-        `first_accounts` names each profile's first account, for jobs without accounts. Raises `InputError` for an
+        `first_accounts` names, by profile, the account that serves jobs which name none. Raise `InputError` for an
         unknown job.
         """
         job_id = Jobs(self._connection).id_of(job)
@@ -388,7 +388,7 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
     if row["cost_credits"] is None and row["item_id"] is not None:
         item = connection.execute(query("known_item"), {"item_id": row["item_id"]}).fetchone()
         files = connection.execute(query("known_inputs"), {"inputs": item["inputs"] or "[]"})
-        place = {"profile": profile, "account": account, "limit": recipe.inputs_count}
+        params = {"profile": profile, "account": account, "limit": recipe.inputs_count}
         question = PriceQuestion(
             profile=profile,
             account=account,
@@ -397,12 +397,12 @@ def _job_recipe(connection: sqlite3.Connection, row: sqlite3.Row, profile: str, 
             item=item["name"],
             prompt=item["prompt"],
             inputs=tuple(input_file_of(each) for each in files),
-            urls=tuple(url for (url,) in connection.execute(query("asset_urls"), place)),
+            urls=tuple(url for (url,) in connection.execute(query("asset_urls"), params)),
         )
     return JobRecipe(recipe, row["price_key"], row["n"], row["cost_credits"], question)
 
 
 def names_of_staged(connection: sqlite3.Connection, job_id: int | None, job: JobSpec) -> Iterator[str]:
-    """Return the output names of staged new items, as `names_of_new` does."""
-    place = {"job_id": job_id, "limit": NAMES_AT_MOST}
-    return output_names(job, connection.execute(query("fresh_outputs"), place).fetchall())
+    """Return the names that staged new items would have; as `Items.new_file_names`."""
+    params = {"job_id": job_id, "limit": NAMES_AT_MOST}
+    return output_names(job, connection.execute(query("fresh_outputs"), params).fetchall())

@@ -39,9 +39,9 @@ def corruption_error(path: Path, what: str) -> QueueUnusable:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder with its parents and sync each parent, so that a power cut cannot undo it.
+    """Make a folder with its parents; each new one's own parent is flushed, or a power cut could undo it.
 
-    A queue lost after its first create was sent would be paid again. Raises `OSError`.
+    A queue that is lost after its first create was sent would be paid again. Raise `OSError`.
     """
     if folder.is_dir():
         return
@@ -69,7 +69,7 @@ def make_private(path: Path) -> None:
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Return whether users other than the owner can read or write an existing file."""
+    """Return whether others than its owner may read or write a file that is there."""
     try:
         return bool(path.stat().st_mode & ~PRIVATE_MODE & 0o777)
     except OSError:
@@ -77,10 +77,10 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def check_file(path: Path, *, is_connected: bool = False) -> bool:
-    """Return whether the file exists and has content; a missing or empty one may become a queue.
+    """Return whether a file with content stands there. An absent or empty one may become a queue.
 
-    Raises `QueueUnusable` if it was a queue or SQLite would drop a log, and `QueueBusy` if access is denied.
-    `is_connected`: a connection has created the file, so an empty file beside a lock is not damage.
+    Raise `QueueUnusable` where it was one, or where SQLite would drop a log; `QueueBusy` where nobody may look.
+    `is_connected`: a connection has made an absent file, so that an empty one beside a lock is no damage.
     """
     # Read first: a process creates the log and the lock only after the file has content.
     was_driven = locked_error(path)
@@ -108,12 +108,12 @@ def check_there(path: Path) -> None:
 
 
 def locked_error(path: Path) -> bool:
-    """Return whether a process has ever run a queue with this name."""
+    """Return whether a process has ever driven a queue of this name."""
     return _status(_beside(path, ".lock")) is not None
 
 
 def check_log(path: Path) -> bool:
-    """Return whether there is a log with content. Raises `QueueUnusable` if it is not a SQLite log."""
+    """Return whether a log with content lies beside the file. Raise `QueueUnusable` for what is no log of SQLite."""
     magic = _log_magic(path)
     if magic and magic not in (*_LOG_MAGIC, _NO_LOG_YET):
         raise corruption_error(path, "its -wal is not a SQLite log")
@@ -121,7 +121,7 @@ def check_log(path: Path) -> bool:
 
 
 def was_used_before(path: Path) -> bool:
-    """Return whether a file that SQLite cannot read was a queue: by its lock, its log, or its header."""
+    """Return whether a file that SQLite cannot read was a queue: by its lock, its log, or our mark in its header."""
     mark = APPLICATION_ID.to_bytes(4)
     return (
         locked_error(path) or _log_magic(path) in _LOG_MAGIC or _read(path, len(mark), _APPLICATION_ID_OFFSET) == mark
@@ -129,7 +129,7 @@ def was_used_before(path: Path) -> bool:
 
 
 def _is_hot(journal: Path) -> bool:
-    """Return whether SQLite would apply a journal; anything but a regular file is ignored."""
+    """Return whether SQLite would go by a journal; what is no file would be waited for."""
     status = _status(journal)
     return status is not None and (
         not stat.S_ISREG(status.st_mode) or _read(journal, len(_JOURNAL_MAGIC)) == _JOURNAL_MAGIC

@@ -1,117 +1,26 @@
 """The open queue: the only way in which the rest of the program reads and changes it."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
-from batchkiln.core.job import JobSpec
 from batchkiln.core.rate_limits import ServiceDay
-from batchkiln.store import misunderstood, operations
-from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
 from batchkiln.store.database import Database, data_version
-from batchkiln.store.generations import name_queue
 from batchkiln.store.lock import QueueLock
-from batchkiln.store.misunderstood import AskedAgain
-from batchkiln.store.notification_cursor import NotificationCursor, write_cursor
-from batchkiln.store.operations import CancelReport, RetryReport
 from batchkiln.store.preflight import check_file, check_there
-from batchkiln.store.preparations import keep_quotes
 from batchkiln.store.reader import Reader
-from batchkiln.store.resolution import Decision, Resolved, resolve
-from batchkiln.store.staging import MistakeAt, Placed
-from batchkiln.store.store import ChangeNotifier
-from batchkiln.store.store import Store as WorkerStore
-from batchkiln.store.sync_database import InlineDatabase
 from batchkiln.store.wakeup import listen, notify
+
+if TYPE_CHECKING:
+    from batchkiln.store.store import ChangeNotifier
+    from batchkiln.store.store import Store as WorkerStore
+    from batchkiln.store.writer import Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Writer(Reader):
-    """Changes the queue as a person asks. `now` is milliseconds of service time.
-
-    `apply_manifest`, `retry` and `cancel` commit in portions, for `Store.run`; the others belong in `Store.write`.
-    Unknown names raise `InputError` before anything is changed.
-    """
-
-    def apply_manifest(
-        self,
-        spec: JobSpec,
-        placed: Iterable[Placed],
-        *,
-        profile: str,
-        now: int,
-        options: ApplyOptions,
-        mistake_at: MistakeAt,
-    ) -> ApplyReport:
-        """Make a job as its manifest says. Raise `InputError` with all mistakes of the manifest."""
-        return apply_manifest(
-            self._connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at
-        )
-
-    def retry(self, job_name: str, item_names: Sequence[str], now: int) -> RetryReport:
-        """Queue ended items again; without names, all that failed, were rejected or expired."""
-        return operations.retry(self._connection, job_name, item_names, now)
-
-    def cancel(self, job_name: str, item_names: Sequence[str], now: int) -> CancelReport:
-        """Cancel queued items; without names, all of the job."""
-        return operations.cancel(self._connection, job_name, item_names, now)
-
-    def pause(self, job_name: str, now: int) -> bool:
-        """Pause a job: nothing new of it is sent. Return whether it was not paused."""
-        return operations.pause(self._connection, job_name, now)
-
-    def unpause(self, job_name: str, now: int) -> bool:
-        """Unpause a job. Return whether it was paused."""
-        return operations.unpause(self._connection, job_name, now)
-
-    def resolve(
-        self,
-        job_name: str,
-        item_name: str,
-        decision: Decision,
-        *,
-        generation_id: str | None = None,
-        is_undriven: bool = False,
-        now: int,
-    ) -> Resolved:
-        """End the hold of an item. `is_undriven`: the caller holds the queue's lock, so a sent item may be ended too.
-
-        Raise `InputError` where the decision does not apply.
-        """
-        return resolve(
-            self._connection,
-            job_name,
-            item_name,
-            decision,
-            generation_id=generation_id,
-            is_undriven=is_undriven,
-            now=now,
-        )
-
-    def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
-        """Forget which replies were not understood, of one account (PROFILE/NAME) or of all; return them."""
-        return misunderstood.ask_again(self._connection, account)
-
-    def end_waits(self, account: str | None = None) -> tuple[str, ...]:
-        """End the stored waits of one account (PROFILE/NAME) or of all; return the accounts that had one."""
-        return misunderstood.end_waits(self._connection, account)
-
-    def keep_quotes(self, *, profile: str, prices: Mapping[str, int], now: int) -> None:
-        """Store prices in credits by price key."""
-        keep_quotes(self._connection, profile=profile, prices=prices, now=now)
-
-    def write_cursor(self, notifier: str, cursor: NotificationCursor) -> None:
-        """Store how much of the event log a notifier has delivered."""
-        write_cursor(self._connection, notifier, cursor)
-
-    def name_queue(self, uid: str) -> None:
-        """Set the id of a new queue, so that a rehearsal derives the same idempotency keys each time."""
-        name_queue(self._connection, uid)
 
 
 class Store:
@@ -149,6 +58,8 @@ class Store:
     @classmethod
     async def open_inline(cls, path: Path) -> Self:
         """Open the queue without a thread, for an event loop in virtual time. A power cut loses it."""
+        from batchkiln.store.sync_database import InlineDatabase  # noqa: PLC0415  for simulations alone
+
         return cls(await InlineDatabase.open_for_writing(path))
 
     @classmethod
@@ -171,11 +82,11 @@ class Store:
         """Run `work(reader, …)` on one consistent snapshot."""
         return await self._database.read(_reading, work, args, kwargs)
 
-    async def write(self, work: Callable[Concatenate[Writer, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write(self, work: "Callable[Concatenate[Writer, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(writer, …)` inside one durable transaction, committed when this returns."""
         return await self._database.write(_writing, work, args, kwargs)
 
-    async def run(self, work: Callable[Concatenate[Writer, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, work: "Callable[Concatenate[Writer, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work(writer, …)` outside of a transaction: each read is a snapshot, and a change commits itself."""
         return await self._database.run(_writing, work, args, kwargs)
 
@@ -206,9 +117,11 @@ class Store:
             await lock.release(self._database)
 
     def for_workers(
-        self, changes: ChangeNotifier, *, profile: str, day: ServiceDay, keep_requests_seconds: float
-    ) -> WorkerStore:
+        self, changes: "ChangeNotifier", *, profile: str, day: ServiceDay, keep_requests_seconds: float
+    ) -> "WorkerStore":
         """Return the port of the workers of a profile; requests older than `keep_requests_seconds` are dropped."""
+        from batchkiln.store.store import Store as WorkerStore  # noqa: PLC0415  only who drives needs it
+
         return WorkerStore(
             self._database, changes, profile=profile, day=day, keep_requests_seconds=keep_requests_seconds
         )
@@ -223,6 +136,8 @@ def _reading(
 def _writing(
     connection: sqlite3.Connection, work: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> T:
+    from batchkiln.store.writer import Writer  # noqa: PLC0415  who only reads needs none of it
+
     return work(Writer(connection), *args, **kwargs)
 
 

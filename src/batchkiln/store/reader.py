@@ -4,19 +4,23 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.database import prepare_for_reading
 from batchkiln.store.events import Events
-from batchkiln.store.exports import Exports
-from batchkiln.store.generations import Generations
 from batchkiln.store.items import Items
 from batchkiln.store.jobs import Jobs
-from batchkiln.store.loads import Loads
 from batchkiln.store.lock import Lease, lease
-from batchkiln.store.notification_cursor import Notifications, queue_uid
-from batchkiln.store.operations import CancelReport, RetryReport, preview_cancel, preview_retry
-from batchkiln.store.plans import Plans
+from batchkiln.store.meta import queue_uid
+
+if TYPE_CHECKING:
+    from batchkiln.store.exports import Exports
+    from batchkiln.store.generations import Generations
+    from batchkiln.store.loads import Loads
+    from batchkiln.store.notification_cursor import Notifications
+    from batchkiln.store.operations import CancelReport, RetryReport
+    from batchkiln.store.plans import Plans
 
 
 class Reader:
@@ -29,11 +33,41 @@ class Reader:
         self.items = Items(connection)
         self.accounts = Accounts(connection)
         self.events = Events(connection)
-        self.exports = Exports(connection)
-        self.generations = Generations(connection)
-        self.loads = Loads(connection)
-        self.notifications = Notifications(connection)
-        self.plans = Plans(connection)
+
+    @property
+    def exports(self) -> "Exports":
+        """Rows for datasets and reports."""
+        from batchkiln.store.exports import Exports  # noqa: PLC0415  slow to import, and few need it
+
+        return Exports(self._connection)
+
+    @property
+    def generations(self) -> "Generations":
+        """Attempts and their generations."""
+        from batchkiln.store.generations import Generations  # noqa: PLC0415  slow to import, and few need it
+
+        return Generations(self._connection)
+
+    @property
+    def loads(self) -> "Loads":
+        """The work left per job, for forecasts."""
+        from batchkiln.store.loads import Loads  # noqa: PLC0415  as above
+
+        return Loads(self._connection)
+
+    @property
+    def notifications(self) -> "Notifications":
+        """What notifications were delivered, and to whom."""
+        from batchkiln.store.notification_cursor import Notifications  # noqa: PLC0415  slow to import, and few need it
+
+        return Notifications(self._connection)
+
+    @property
+    def plans(self) -> "Plans":
+        """Manifests compared with the queue."""
+        from batchkiln.store.plans import Plans  # noqa: PLC0415  slow to import, and few need it
+
+        return Plans(self._connection)
 
     def queue_uid(self) -> str:
         """Return the queue's own id, from which idempotency keys are derived."""
@@ -43,12 +77,16 @@ class Reader:
         """Return the process that drives the queue, or was killed while it did."""
         return lease(self._connection)
 
-    def preview_retry(self, job_name: str, item_names: Sequence[str]) -> RetryReport:
+    def preview_retry(self, job_name: str, item_names: Sequence[str]) -> "RetryReport":
         """Return what `Writer.retry` would do and may cost. Raise `InputError` for unknown names."""
+        from batchkiln.store.operations import preview_retry  # noqa: PLC0415  as above
+
         return preview_retry(self._connection, job_name, item_names)
 
-    def preview_cancel(self, job_name: str, item_names: Sequence[str]) -> CancelReport:
+    def preview_cancel(self, job_name: str, item_names: Sequence[str]) -> "CancelReport":
         """Return what `Writer.cancel` would do. Raise `InputError` for unknown names."""
+        from batchkiln.store.operations import preview_cancel  # noqa: PLC0415  as above
+
         return preview_cancel(self._connection, job_name, item_names)
 
 

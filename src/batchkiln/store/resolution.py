@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Final
 
 from batchkiln.core.errors import Diagnostic, InputError
-from batchkiln.core.job import AttemptState
+from batchkiln.core.job import RESERVING, AttemptState
 from batchkiln.core.responses import ErrorInfo
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import WITH_SERVICE, Event, ItemState
+from batchkiln.store.downloads import count_outputs
 from batchkiln.store.jobs import Jobs
 from batchkiln.store.sql import query
 from batchkiln.store.transitions import Detail, transition
@@ -24,7 +25,6 @@ _GIVEN_UP: Final = ErrorInfo("given_up", "a person gave the item up while it was
 
 
 _SET_ASIDE: Final = ErrorInfo("set_aside", "a person stopped it before it had ended")
-IN_HAND: Final = frozenset({ItemState.SUBMITTING, ItemState.ACTIVE})
 """Other states that can be resolved, but only while no process runs the queue: a request may be in progress."""
 
 
@@ -59,11 +59,7 @@ class _Held:
     @property
     def reserves(self) -> bool:
         """Whether the attempt's quote is still reserved in its job: it was sent, or is disputed without an id."""
-        return (
-            self.attempt is not None
-            and self.attempt["generation_id"] is None
-            and self.attempt["state"] in {AttemptState.SENT, AttemptState.DISPUTED}
-        )
+        return self.attempt is not None and self.attempt["generation_id"] is None and self.attempt["state"] in RESERVING
 
 
 def resolve(
@@ -76,15 +72,16 @@ def resolve(
     is_undriven: bool = False,
     now: int,
 ) -> Resolved:
-    """Resolve a held item inside the caller's transaction. Raises `InputError` if the decision does not apply.
+    """End a hold inside the caller's transaction. Raise `InputError` where the decision does not apply.
 
-    `is_undriven` means that the caller holds the queue's lock, so an item under way may be resolved. The account's
-    usage of the day remains counted: the service may count it, too (Service section 8).
+    `is_undriven` tells that the caller holds the queue's lock, so that what is under way may be ended as well.
+
+    What the day has taken of the account stays counted: the service may see it so (Service section 8).
     """
     job_id = Jobs(connection).id_of(job_name)
     item_id, state = Jobs(connection).items_named(job_id, job=job_name, names=[item_name])[item_name]
     check_resolvable(item_name, state, is_undriven=is_undriven)
-    if state in IN_HAND:
+    if state in WITH_SERVICE:
         _set_aside(connection, item_id, state, now)
     attempt = connection.execute(query("held_attempt"), {"item_id": item_id}).fetchone()
     held = _Held(item_id, job_id, f"{job_name}/{item_name}", attempt)
@@ -103,10 +100,10 @@ def resolve(
 
 def check_resolvable(item_name: str, state: ItemState, *, is_undriven: bool) -> None:
     """Raise `InputError` for an item that needs no decision."""
-    if state is ItemState.HELD or (is_undriven and state in IN_HAND):
+    if state is ItemState.HELD or (is_undriven and state in WITH_SERVICE):
         return
     reason = f"the item {item_name!r} is {state}: only held items can be resolved"
-    if state in IN_HAND:
+    if state in WITH_SERVICE:
         reason += ", or items under way while no process runs the queue"
     raise InputError(reason)
 
@@ -153,8 +150,8 @@ def _fetch(connection: sqlite3.Connection, held: _Held, generation_id: str | Non
     _check_free(connection, held, attempt, generation_id)
     if held.reserves:
         _settle(connection, held, charged=attempt["quote_credits"])
-    place = {"attempt_id": attempt["id"], "generation_id": generation_id}
-    connection.execute(query("revive_attempt"), place)
+    params = {"attempt_id": attempt["id"], "generation_id": generation_id}
+    connection.execute(query("revive_attempt"), params)
     known = attempt["generation_id"]
     corrected = {"instead_of": known} if known not in {None, generation_id} else {}
     detail = {"generation_id": generation_id, "decided_by": "person", **corrected}
@@ -182,7 +179,7 @@ def _ask_again(connection: sqlite3.Connection, held: _Held, now: int) -> Resolve
 def _accept_saved(connection: sqlite3.Connection, held: _Held, now: int) -> Resolved:
     """Mark an item done with the files on disk."""
     attempt_id = None if held.attempt is None else held.attempt["id"]
-    if not connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0]:
+    if not count_outputs(connection, attempt_id):
         raise InputError(f"no file of {held.label} is on disk: it can only be downloaded again or given up")
     state = _move(connection, held, Event.FILES_SAVED, now, detail={"decided_by": "person"})
     return Resolved(state, attempt_id, may_pay_again=False)
@@ -196,16 +193,16 @@ def _check_free(connection: sqlite3.Connection, held: _Held, attempt: sqlite3.Ro
         raise InputError([Diagnostic(reason, remedy=_OF_A_WRONG_ID if attempt["generation_status"] is None else None)])
     if attempt["state"] not in {AttemptState.SENT, AttemptState.ACTIVE, AttemptState.DISPUTED}:
         raise InputError(f"the attempt of {held.label} is {attempt['state']}: it cannot have a generation")
-    place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
-    if owner := connection.execute(query("generation_owner"), place).fetchone():
+    params = {"account_id": attempt["account_id"], "attempt_id": attempt["id"], "generation_id": generation_id}
+    if owner := connection.execute(query("generation_owner"), params).fetchone():
         raise InputError(f"the generation {generation_id!r} belongs to {owner['job']}/{owner['item']}")
     _check_slot_free(connection, attempt)
 
 
 def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> None:
     """Raise `InputError` if another item occupies the account's only slot (Law 4)."""
-    place = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
-    if other := connection.execute(query("other_unresolved"), place).fetchone():
+    params = {"account_id": attempt["account_id"], "attempt_id": attempt["id"]}
+    if other := connection.execute(query("other_unresolved"), params).fetchone():
         reason = f"the account is busy with {other['job']}/{other['item']}, and only one generation may be active"
         raise InputError(
             [Diagnostic(reason, remedy="resolve this one after the other has ended; `pause` stops new items")]
@@ -215,8 +212,8 @@ def _check_slot_free(connection: sqlite3.Connection, attempt: sqlite3.Row) -> No
 def _settle(connection: sqlite3.Connection, held: _Held, *, charged: int) -> None:
     """Replace the attempt's reserved credits with its actual cost."""
     assert held.attempt is not None
-    place = {"job_id": held.job_id, "released": held.attempt["quote_credits"], "charged": charged}
-    connection.execute(query("settle_job_money"), place)
+    params = {"job_id": held.job_id, "released": held.attempt["quote_credits"], "charged": charged}
+    connection.execute(query("settle_job_money"), params)
 
 
 def _move(

@@ -5,9 +5,10 @@ import sqlite3
 from datetime import datetime
 
 from batchkiln.core.job import Attempt, AttemptState, InputFile, Mode, Order, Recipe
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.queue_types import HeldUntil, Viewpoint
+from batchkiln.core.queue_types import Viewpoint
+from batchkiln.core.rate_limits import HeldUntil
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.core.waits import WaitReason
 
 
 def instant(milliseconds: int | None) -> datetime | None:
@@ -43,7 +44,7 @@ def attempt_of(row: sqlite3.Row) -> Attempt:
 
 
 def is_for(viewpoint: Viewpoint, job: sqlite3.Row) -> bool:
-    """Tell whether a job is an account's to work on, in its run: a person may change that at any time."""
+    """Return whether a job is an account's to work on, in its run: a person may change that at any time."""
     is_its_profile = bool(job["profile"] == viewpoint.profile)
     return is_its_profile and viewpoint.takes(json.loads(job["accounts"])) and viewpoint.scope.holds(job["job_id"])
 

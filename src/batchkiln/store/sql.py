@@ -10,9 +10,7 @@ _NAME: Final = re.compile(r"^-- name: (\w+)[^\n]*$", re.MULTILINE)
 def _load() -> dict[str, str]:
     """Return the statements by name. Each begins with a line `-- name: NAME`, perhaps with a remark after it."""
     found: dict[str, str] = {}
-    folder = files("batchkiln.store")
-    entries = [*folder.iterdir(), *folder.joinpath("queries").iterdir()]
-    for entry in entries:
+    for entry in files("batchkiln.store").iterdir():
         if not entry.name.endswith(".sql"):
             continue
         parts = _NAME.split(entry.read_text("utf-8"))[1:]

@@ -80,7 +80,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def staging_of(connection: sqlite3.Connection, job: JobSpec, *, may_store: bool) -> Iterator["Staging"]:
-    """Yield an empty staging file for one manifest. Without `may_store` the queue stays unchanged to the byte."""
+    """Yield an empty staging file for one manifest. Without `may_store` the queue stays as it is to the byte."""
     connection.execute("ATTACH DATABASE '' AS staging")
     # A reader's connection may write to the staging file; its queue file is open read-only.
     is_reader = bool(connection.execute("PRAGMA query_only").fetchone()[0])
@@ -141,7 +141,7 @@ class Staging:
         return mistakes
 
     def duplicates(self, mistake_at: MistakeAt) -> list[Diagnostic]:
-        """Yield an error for each item whose id is already used, and remove these items."""
+        """Return a mistake for each item whose id an earlier one has, and forget those items."""
         reason = "the id {!r} is already used at {}"
         found = self._shared("duplicate_names", reason, "use a different id for each item of a job", mistake_at)
         if found:
@@ -149,9 +149,9 @@ class Staging:
         return found
 
     def collisions(self, mistake_at: MistakeAt) -> list[Diagnostic]:
-        """Yield an error for each item whose files would have another item's name.
+        """Return a mistake for each item whose files would have the name of another one's.
 
-        Only patterns whose fields are variables can collide; {item} or {index} prevents it.
+        Only patterns whose fields are variables can collide; {item} or {index} in one prevents it.
         """
         if not self._names_collide:
             return []
@@ -170,10 +170,10 @@ class Staging:
         self._connection.execute(query("object_to"), {"seq": seq})
 
     def objected(self, job_id: int | None, mistake_at: MistakeAt) -> tuple[list[Diagnostic], list[Diagnostic]]:
-        """Return the catalogue's objections to items that are still to be sent, as errors and warnings.
+        """Return what the catalogue says against items that are still to be sent: mistakes, and warnings.
 
-        A clear objection to a new or changed item is an error. Uncertain objections and those to queued items are
-        warnings: they must not block a job.
+        A mistake is what is clear, of items that are new or changed. What is in the queue already, and what is not
+        clear, is warned of: neither may keep a job from going on.
         """
         if not self._objections:
             return [], []
@@ -193,7 +193,7 @@ class Staging:
         return mistakes, warnings
 
     def place(self, file: int, line: int) -> str:
-        """Return a staged place for display."""
+        """Return a staged place as a person reads it."""
         return f"{self.files[file]}:{line}"
 
     def _shared(self, name: str, reason: str, remedy: str, mistake_at: MistakeAt) -> list[Diagnostic]:
@@ -225,7 +225,7 @@ class Staging:
         self._connection.execute("COMMIT")
 
     def _objection_rows(self, chunk: Sequence[Placed]) -> Iterator[tuple[int, int]]:
-        """Yield the items with objections by their `seq`; those beyond the display limit are only counted."""
+        """Yield the items with objections by their `seq`; those beyond the bound of what is shown are counted only."""
         for placed in chunk:
             self._staged += 1
             for objection in placed.objections:
@@ -251,7 +251,7 @@ class Staging:
         )
 
     def _output_key(self, spec: ItemSpec) -> str:
-        """Return the name of the item's first output; its extension is not known yet."""
+        """Return the name of the item's first output; what it will be is not known yet, but for its kind."""
         kind = "video" if spec.recipe.mode.makes_video else "image"
         pattern = spec.file_name or self._job.filename
         return render(pattern, job=self._job.name, item=spec.name, index=0, output=1, model=spec.recipe.model, ext=kind)
@@ -264,7 +264,7 @@ class Staging:
         return number
 
     def _key_of(self, recipe: Recipe) -> str:
-        """Return the recipe's key. Most items share the previous item's object; equality would confuse 1 and true."""
+        """Return the recipe's key. Mostly it is the very object of the item before; equality would take 1 for true."""
         if self._last_recipe is None or self._last_recipe[0] is not recipe:
             self._last_recipe = (recipe, recipe_key(recipe))
         return self._last_recipe[1]
@@ -300,7 +300,7 @@ class Staging:
         self._input_ids.update(zip(unknown, self._learn("input", rows), strict=True))
 
     def _learn(self, noun: str, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        """Return the ids of recipes or images, stored if new, and stage their content."""
+        """Return the ids of recipes or images, stored if they are new, and stage what they hold."""
         if not rows:
             return []
         find = query(f"find_{noun}")
@@ -316,6 +316,6 @@ class Staging:
 
 
 def _as_bytes(spec: ItemSpec, recipe: str) -> bytes:
-    """Return an item as unambiguous bytes; `repr` separates its parts."""
+    """Return an item as bytes that no other item has; `repr` sets its parts apart."""
     images = [file.sha256 for file in spec.inputs] if spec.inputs else ()
     return repr((spec.name, recipe, spec.prompt, images, spec.priority, spec.metadata, spec.file_name)).encode()

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.responses import ErrorInfo
@@ -39,23 +38,6 @@ def transition(
     return state
 
 
-def transition_through(
-    connection: sqlite3.Connection,
-    *,
-    item_id: int,
-    expected: ItemState,
-    steps: Sequence[tuple[Event, Detail | None]],
-    now: int,
-    attempt_id: int,
-) -> ItemState:
-    """Apply the events of one reply in a row, as `move` does one: a line of history each, one change of the row."""
-    states = list(accumulate((event for event, _ in steps), apply, initial=expected))
-    _change(connection, item_id, expected, states[-1], event=steps[0][0], attempt_id=attempt_id)
-    for (event, detail), state in zip(steps, states[1:], strict=True):
-        log_event(connection, event, item_id=item_id, now=now, attempt_id=attempt_id, state=state, detail=detail)
-    return states[-1]
-
-
 def _change(
     connection: sqlite3.Connection,
     item_id: int,
@@ -85,7 +67,7 @@ def _change(
 def transition_all(
     connection: sqlite3.Connection, item_ids: Sequence[int], *, expected: ItemState, event: Event, now: int
 ) -> None:
-    """Apply `event` to many items, as `move` does to one, in two statements. Raises `InvariantBroken` as well."""
+    """Apply `event` to many items, in two statements. Raises `InvariantBroken` as well."""
     state = apply(expected, event)
     ids = json.dumps(item_ids)
     keeps_attempt = state in _KEEPS_ATTEMPT
@@ -121,6 +103,17 @@ def log_event(
             "detail": json.dumps(facts, ensure_ascii=False) if facts else None,
         },
     )
+
+
+def set_paused(
+    connection: sqlite3.Connection, job_id: int, now: int, *, is_paused: bool, detail: Detail | None = None
+) -> bool:
+    """Pause a job, or let it go on; return whether that changed anything."""
+    changed = connection.execute(query("pause_job"), {"job_id": job_id, "is_paused": is_paused}).rowcount == 1
+    if changed:
+        kind = "job_paused" if is_paused else "job_unpaused"
+        log_job_event(connection, kind, job_id=job_id, now=now, detail=detail)
+    return changed
 
 
 def log_job_event(

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from batchkiln.core.backoff import LONGEST_HOLD
-from batchkiln.core.queue_types import LoggedRequest, RequestKind, RequestNote
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.rate_limits import DayUsage, LoggedRequest, RequestKind, RequestNote
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
 from batchkiln.store.sql import query
 
@@ -47,8 +46,8 @@ def logged_requests(connection: sqlite3.Connection, profile: str, last_seconds: 
 
     The period ends with the log's last entry, not with a clock: at a start the service's time is not known yet.
     """
-    parameters = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
-    rows = connection.execute(query("logged_requests"), parameters)
+    params = {"profile": profile, "milliseconds": int(last_seconds * 1000)}
+    rows = connection.execute(query("logged_requests"), params)
     return [LoggedRequest(account, RequestKind(kind), from_milliseconds(at)) for account, kind, at in rows]
 
 
@@ -56,8 +55,8 @@ def usages(connection: sqlite3.Connection, account_id: int, days: Sequence[datet
     """Return the account's usage in each of the days."""
     found = []
     for day in days:
-        parameters = {"account_id": account_id, "day": to_milliseconds(day)}
-        row = connection.execute(query("day_usage"), parameters).fetchone()
+        params = {"account_id": account_id, "day": to_milliseconds(day)}
+        row = connection.execute(query("day_usage"), params).fetchone()
         found.append(DayUsage(*row) if row else DayUsage())
     return tuple(found)
 
@@ -68,8 +67,8 @@ def cap_holds(connection: sqlite3.Connection, account_id: int, now: datetime, lo
     If the log's last request is later than `now`, the clock was wrong then, and so are the waits.
     """
     ahead = 0 if logged_at is None else max(0, to_milliseconds(logged_at) - to_milliseconds(now))
-    parameters = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}
-    connection.execute(query("cap_holds"), parameters)
+    params = {"account_id": account_id, "ahead": ahead, "longest": to_milliseconds(now + LONGEST_HOLD)}
+    connection.execute(query("cap_holds"), params)
 
 
 def take_credits(connection: sqlite3.Connection, *, account_id: int, job_id: int, day: int, credit_count: int) -> None:
@@ -84,8 +83,8 @@ def job_credits(connection: sqlite3.Connection, job_id: int, days: Sequence[date
     Attempts that the service's records do not confirm count in every day: they may be charged or replayed after a reset
     (Law 6).
     """
-    parameters = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
-    return max((connection.execute(query("job_credits"), place).fetchone()[0] for place in parameters), default=0)
+    params_of_days = [{"job_id": job_id, "day": to_milliseconds(day)} for day in days]
+    return max((connection.execute(query("job_credits"), params).fetchone()[0] for params in params_of_days), default=0)
 
 
 def give_back_credits(

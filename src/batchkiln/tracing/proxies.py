@@ -8,18 +8,23 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from batchkiln.core.budget import BudgetLimit
-from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, SavedFile
-from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Candidate
-from batchkiln.core.queue_types import DownloadTask, Look, NewAttempt, Progress, RequestNote, WantedInput
+from batchkiln.core.outcomes import Outcome
+from batchkiln.core.queue_changes import (
+    Committed,
+    Facts,
+    InputLost,
+    ItemRefused,
+    NeverFits,
+    Preparation,
+    RecipeRefused,
+)
+from batchkiln.core.queue_types import Candidate, DownloadTask, NewAttempt, WantedInput
+from batchkiln.core.rate_limits import RequestNote
 from batchkiln.core.responses import (
     CompleteReply,
     CreateReply,
     DownloadReply,
-    ErrorInfo,
-    GenerationRecord,
     OutputLink,
     PrepareReply,
     PutReply,
@@ -27,7 +32,6 @@ from batchkiln.core.responses import (
     ReadReply,
     UploadTicket,
 )
-from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading
 from batchkiln.tracing.recorder import Recorder
 from batchkiln.worker.account_worker import Ports
@@ -156,76 +160,36 @@ class HeardOutputs(_Heard):
 class HeardQueue(_Heard):
     """Records which attempt or item a call concerned, and its result."""
 
-    async def record_attempt(self, new: NewAttempt) -> Attempt | None:
+    async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
         """Record an attempt."""
         start_ns = self._recorder.now_ns()
-        attempt: Attempt | None = await self._inner.record_attempt(new)
+        attempt: Attempt | None = await self._inner.begin_attempt(new)
         if attempt is not None:
             self._recorder.recorded(attempt, start_ns)
         return attempt
 
-    async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt | None:
+    async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
         """Record one more send of an attempt."""
-        attempt: Attempt | None = await self._inner.record_replay(attempt_id, request)
+        attempt: Attempt | None = await self._inner.resend(attempt_id, request)
         if attempt is None:
             self._recorder.ended(attempt_id)
         else:
             self._recorder.replaying(attempt)
         return attempt
 
-    async def note_read(self, attempt_id: int, request: RequestNote) -> None:
-        """Record a poll that is about to be sent."""
-        await self._inner.note_read(attempt_id, request)
-        self._recorder.reading(attempt_id)
+    async def record_request(
+        self, request: RequestNote, *, attempt_id: int | None = None, is_further: bool = False
+    ) -> None:
+        """Write a request down."""
+        await self._inner.record_request(request, attempt_id=attempt_id, is_further=is_further)
+        if attempt_id is not None:
+            self._recorder.reading(attempt_id)
 
-    async def record_accepted(
-        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
-    ) -> Progress:
-        """Record the generation that a create returned."""
-        progress: Progress = await self._inner.record_accepted(attempt, record, now, look)
-        self._recorder.seen(attempt, record, progress)
-        return progress
-
-    async def record_generation(
-        self,
-        attempt: Attempt,
-        record: GenerationRecord,
-        now: ClockReading,
-        look: Look,
-        *,
-        sighting: Observation | None = None,
-    ) -> Progress:
-        """Record the result of a poll."""
-        progress: Progress = await self._inner.record_generation(attempt, record, now, look, sighting=sighting)
-        self._recorder.seen(attempt, record, progress)
-        return progress
-
-    async def record_lost(self, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> ItemState:
-        """Record that the service denies the generation's id."""
-        state: ItemState = await self._inner.record_lost(attempt, error, now)
-        self._recorder.lost(attempt, error, state)
-        return state
-
-    async def record_withdrawn(self, attempt: Attempt, now: ClockReading) -> None:
-        """Record that an attempt is not sent again."""
-        await self._inner.record_withdrawn(attempt, now)
-        self._recorder.ended(attempt.id)
-
-    async def record_answer(
-        self, attempt: Attempt, answer: Answer, error: ErrorInfo, now: ClockReading, *, is_contact: bool
-    ) -> ItemState:
-        """Record a reply without a generation."""
-        state: ItemState = await self._inner.record_answer(attempt, answer, error, now, is_contact=is_contact)
-        if state is not ItemState.SUBMITTING:
-            self._recorder.ended(attempt.id, error)
-        return state
-
-    async def record_hold(self, attempt: Attempt, event: Event, error: ErrorInfo, now: ClockReading) -> ItemState:
-        """Record that an item is held for a person's decision."""
-        state: ItemState = await self._inner.record_hold(attempt, event, error, now)
-        if state is not ItemState.SUBMITTING:
-            self._recorder.ended(attempt.id, error)
-        return state
+    async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
+        """Apply an outcome."""
+        committed: Committed = await self._inner.commit(attempt, outcome, facts, now)
+        self._recorder.committed(attempt, facts, committed)
+        return committed
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
         """Return the body of a quote request."""
@@ -239,75 +203,21 @@ class HeardQueue(_Heard):
         wanted: tuple[WantedInput, ...] = await self._inner.wanted_inputs(candidate)
         return wanted
 
-    async def reject_item(self, item_id: int, error: ErrorInfo, now: ClockReading) -> None:
-        """End a queued item as rejected."""
-        await self._inner.reject_item(item_id, error, now)
-        self._recorder.turned_away(item_id, error.code)
+    async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
+        """Write what a preparation came to; the trace is of the candidate, also where others ended with it."""
+        await self._inner.record_preparation(candidate, result, now)
+        match result:
+            case ItemRefused(error=error) | RecipeRefused(error=error):
+                self._recorder.turned_away(candidate.item_id, error.code)
+            case NeverFits(obstacle=obstacle):
+                self._recorder.turned_away(candidate.item_id, obstacle.value)
+            case InputLost():
+                self._recorder.turned_away(candidate.item_id, "input_missing")
+            case _:
+                pass
 
-    async def reject_alike(self, candidate: Candidate, error: ErrorInfo, now: ClockReading) -> int:
-        """End all items of a recipe; the trace belongs to the candidate."""
-        count: int = await self._inner.reject_alike(candidate, error, now)
-        self._recorder.turned_away(candidate.item_id, error.code)
-        return count
-
-    async def reject_unpayable(
-        self, candidate: Candidate, obstacle: BudgetLimit, limit: int | None, now: ClockReading
-    ) -> int:
-        """End all items of a recipe that can never be paid; the trace belongs to the candidate."""
-        count: int = await self._inner.reject_unpayable(candidate, obstacle, limit, now)
-        self._recorder.turned_away(candidate.item_id, obstacle.value)
-        return count
-
-    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: ClockReading) -> None:
-        """Hold the items whose input file is gone."""
-        await self._inner.hold_for_input(candidate, input_id, message, now)
-        self._recorder.turned_away(candidate.item_id, "input_missing")
-
-    async def download_task(self, attempt_id: int) -> DownloadTask:
+    async def download_task(self, attempt_id: int, *, number: int = 1) -> DownloadTask:
         """Return the outputs to download."""
         self._recorder.fetching(attempt_id)
-        task: DownloadTask = await self._inner.download_task(attempt_id)
+        task: DownloadTask = await self._inner.download_task(attempt_id, number=number)
         return task
-
-    async def record_saved(
-        self,
-        task: DownloadTask,
-        saved: SavedFile,
-        *,
-        number: int,
-        listed: int,
-        output_type: str,
-        is_last: bool,
-        now: ClockReading,
-    ) -> bool:
-        """Record a complete file."""
-        is_recorded: bool = await self._inner.record_saved(
-            task, saved, number=number, listed=listed, output_type=output_type, is_last=is_last, now=now
-        )
-        if is_recorded:
-            self._recorder.fetched(task.attempt.id, number=number, saved=saved)
-            if is_last:
-                self._recorder.ended(task.attempt.id)
-        return is_recorded
-
-    async def record_done(self, task: DownloadTask, now: ClockReading) -> None:
-        """End an item whose files are all on disk."""
-        await self._inner.record_done(task, now)
-        self._recorder.ended(task.attempt.id)
-
-    async def record_link_expired(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
-        """Record that a link has expired."""
-        await self._inner.record_link_expired(task, reason, now)
-        self._recorder.fetched(task.attempt.id)
-
-    async def record_unusable(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
-        """Hold an item whose outputs cannot be downloaded."""
-        await self._inner.record_unusable(task, reason, now)
-        self._recorder.fetched(task.attempt.id)
-        self._recorder.ended(task.attempt.id, ErrorInfo("output_unusable", ""))
-
-    async def record_retention_ended(self, task: DownloadTask, now: ClockReading) -> None:
-        """End an item whose paid outputs the service has deleted."""
-        await self._inner.record_retention_ended(task, now)
-        self._recorder.fetched(task.attempt.id)
-        self._recorder.ended(task.attempt.id, ErrorInfo("retention_ended", ""))

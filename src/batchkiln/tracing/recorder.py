@@ -21,9 +21,8 @@ import aiohttp
 import structlog
 
 from batchkiln.clock import ServiceClock
-from batchkiln.core.job import Attempt, SavedFile
-from batchkiln.core.planner import NotBefore, WaitReason
-from batchkiln.core.queue_types import Progress
+from batchkiln.core.job import Attempt, AttemptState, SavedFile
+from batchkiln.core.queue_changes import Committed, Facts
 from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
@@ -44,7 +43,8 @@ from batchkiln.core.responses import (
     TicketRefused,
     Unavailable,
 )
-from batchkiln.core.states import ItemState
+from batchkiln.core.states import Event, ItemState
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.tracing.span_data import (
     AttemptMayBeOver,
     Draft,
@@ -316,22 +316,36 @@ class Recorder:
             self._waits.clear()
 
     @harmless
-    def seen(self, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:
-        """Record an attempt's progress after a create or a poll."""
-        if progress.state is ItemState.ACTIVE:
+    def committed(self, attempt: Attempt, facts: Facts, committed: Committed) -> None:
+        """Note what an outcome has changed: how far a generation is, which file is here, whether it may be over."""
+        event, saved = committed.outcome.event, facts.saved
+        if facts.record is not None:
+            self._seen(attempt, facts.record, committed.state)
+        elif event is Event.GENERATION_LOST:
+            self._generated(attempt, error=_code_of(facts.error))
+            self._over(attempt.id, _code_of(facts.error))
+        elif event is Event.KEY_MISSING:
+            pass
+        elif attempt.state is AttemptState.SUCCEEDED:
+            if saved is not None and committed.outcome.log is not None:
+                self._fetched(attempt.id, number=saved.number, saved=saved.file)
+            elif event in {Event.URL_EXPIRED, Event.OUTPUTS_UNUSABLE, Event.RETENTION_ENDED}:
+                self._fetched(attempt.id)
+            if event not in {None, Event.URL_EXPIRED}:
+                is_lost = committed.outcome.attempt is AttemptState.EXPIRED
+                lost = "retention_ended" if is_lost else "output_unusable"
+                self._over(attempt.id, None if event is Event.FILES_SAVED else lost)
+        elif event is not None and committed.state is not ItemState.SUBMITTING:
+            self._over(attempt.id, _code_of(facts.error))
+
+    def _seen(self, attempt: Attempt, record: GenerationRecord, state: ItemState) -> None:
+        if state is ItemState.ACTIVE:
             return
-        is_success = progress.state is ItemState.DOWNLOADING
+        is_success = state is ItemState.DOWNLOADING
         error = None if is_success else _code_of(record.error) or record.status.value
         self._generated(attempt, error=error)
         if not is_success:
             self._over(attempt.id, error)
-
-    @harmless
-    def lost(self, attempt: Attempt, error: ErrorInfo, state: ItemState) -> None:
-        """Record that the service denies the generation."""
-        if state is ItemState.HELD:
-            self._generated(attempt, error=word_of(error.code))
-            self._over(attempt.id, word_of(error.code))
 
     def _generated(self, attempt: Attempt, *, error: str | None) -> None:
         now = self.now_ns()
@@ -367,8 +381,7 @@ class Recorder:
         hand = self._hand()
         hand.attempt_id, hand.is_fetching = attempt_id, True
 
-    @harmless
-    def fetched(self, attempt_id: int, *, number: int | None = None, saved: SavedFile | None = None) -> None:
+    def _fetched(self, attempt_id: int, *, number: int | None = None, saved: SavedFile | None = None) -> None:
         """Record a download, and the file that was saved."""
         unnamed = self._hand().unnamed
         while unnamed:

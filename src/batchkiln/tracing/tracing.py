@@ -1,13 +1,14 @@
 """Tracing of a run."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from batchkiln.api.engine import Engine, ServiceRuntime
+from batchkiln.clock import ServiceClock
 from batchkiln.config import Traces
 from batchkiln.core.queue_types import Viewpoint
 from batchkiln.store import Reader, Store
@@ -15,6 +16,7 @@ from batchkiln.tracing.proxies import around
 from batchkiln.tracing.recorder import Recorder, watch_statuses
 from batchkiln.tracing.span_data import nanoseconds
 from batchkiln.worker.account_worker import Ports
+from batchkiln.worker.run_state import RunState
 
 if TYPE_CHECKING:
     from batchkiln.tracing.exporter import Emitter
@@ -26,26 +28,38 @@ END_SECONDS: Final = 3.0
 log = structlog.get_logger()
 
 
-class Listener:
-    """Wraps workers' ports for an engine."""
+class TracedEngine(Protocol):
+    """What tracing needs of the engine of a run. `listener` wraps the ports of each worker that is built later."""
 
-    def __init__(self, driver: Engine, writer: "Writer", emitter: "Emitter") -> None:
-        """Use `tracing` instead."""
-        self.driver = driver
+    listener: "Listener | None"
+
+    @property
+    def control(self) -> RunState:
+        """The state of the run."""
+
+
+class Listener:
+    """Records a run: wraps the ports of its workers, and sends their spans."""
+
+    def __init__(
+        self, engine: TracedEngine, wall: Callable[[], datetime], writer: "Writer", emitter: "Emitter"
+    ) -> None:
+        """Use `tracing`. `wall` is the machine's clock."""
+        self.engine = engine
         self.writer = writer
         self.emitter = emitter
         self.http = watch_statuses()
-        self._wall = driver.setting.surroundings.wall
+        self._wall = wall
         self._task = asyncio.create_task(writer.run(), name="batchkiln-traces")
 
-    def around(self, ports: Ports, service: ServiceRuntime, viewpoint: Viewpoint) -> Ports:
+    def around(self, ports: Ports, clock: ServiceClock, viewpoint: Viewpoint) -> Ports:
         """Return a worker's ports wrapped in proxies with a recorder of their own."""
-        control = self.driver.control
+        control = self.engine.control
         recorder = Recorder(
             self.writer.put,
             account=viewpoint.account,
             wall=self._wall,
-            clock=service.clock,
+            clock=clock,
             slot_rest=lambda: control.slot_rest(viewpoint.account_id),
         )
         return around(ports, recorder)
@@ -67,13 +81,20 @@ class Listener:
 
 
 @asynccontextmanager
-async def tracing(driver: Engine, reader: Store, traces: Traces, *, jobs: Sequence[str] | None) -> AsyncIterator[None]:
-    """Trace a run. Errors in tracing do not reach the run."""
-    listener = await _begin(driver, reader, traces, jobs)
+async def tracing(
+    engine: TracedEngine,
+    reader: Store,
+    traces: Traces,
+    *,
+    wall: Callable[[], datetime],
+    jobs: Sequence[str] | None,
+) -> AsyncIterator[None]:
+    """Trace a run. No failure of tracing reaches the run."""
+    listener = await _begin(engine, reader, traces, wall, jobs)
     if listener is None:
         yield
         return
-    driver.listener, error, seconds = listener, None, END_SECONDS
+    engine.listener, error, seconds = listener, None, END_SECONDS
     try:
         yield
     except BaseException as raised:
@@ -82,14 +103,16 @@ async def tracing(driver: Engine, reader: Store, traces: Traces, *, jobs: Sequen
             seconds = 0.0
         raise
     finally:
-        driver.listener = None
+        engine.listener = None
         try:
             await listener.close(error, seconds=seconds)
         except Exception as problem:  # noqa: BLE001  the run has ended well or badly by itself
             log.warning("traces_not_delivered", error=type(problem).__name__)
 
 
-async def _begin(driver: Engine, reader: Store, traces: Traces, jobs: Sequence[str] | None) -> Listener | None:
+async def _begin(
+    engine: TracedEngine, reader: Store, traces: Traces, wall: Callable[[], datetime], jobs: Sequence[str] | None
+) -> Listener | None:
     try:
         from batchkiln.tracing import exporter, span_writer  # noqa: PLC0415  an extra, and slow to import
     except ImportError:
@@ -99,7 +122,7 @@ async def _begin(driver: Engine, reader: Store, traces: Traces, jobs: Sequence[s
     try:
         uid = await reader.read(Reader.queue_uid)
         emits = exporter.Emitter(exporter.new_exporter(traces))
-        listener = Listener(driver, span_writer.Writer(reader, emits, uid=uid), emits)
+        listener = Listener(engine, wall, span_writer.Writer(reader, emits, uid=uid), emits)
         emits.begin_run(listener.now_ns(), jobs)
     except Exception as error:  # noqa: BLE001  a run that spends money does not depend on being traced
         log.warning("traces_unusable", error=type(error).__name__)

@@ -23,7 +23,7 @@ PAUSE_SECONDS: Final = 0.2
 
 
 class Clock(Protocol):
-    """Monotonic time."""
+    """The watcher's clock: monotonic seconds, and waits."""
 
     def monotonic(self) -> float:
         """Return monotonic seconds."""

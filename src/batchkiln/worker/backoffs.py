@@ -1,13 +1,13 @@
-"""How long each kind of call waits after its troubles, and each request that fails while others pass."""
+"""How long each kind of call waits after its failures, and each request that fails while others pass."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Final
 
+from batchkiln.core.account_view import CallWaits
 from batchkiln.core.backoff import LONGEST_SECONDS, RAREST_SECONDS, delay_seconds
+from batchkiln.core.calls import Call
 from batchkiln.core.error_text import describe_error
-from batchkiln.core.planner import NotBefore, WaitReason
 from batchkiln.core.responses import (
     AccountBlocked,
     EdgeBlocked,
@@ -17,12 +17,16 @@ from batchkiln.core.responses import (
     TransientError,
     Unavailable,
 )
+from batchkiln.core.waits import NO_WAIT, NotBefore, WaitReason
 
-ALIKE_TROUBLES: Final = 3
-"""So many troubles in a row of one request, while others pass, are told as its own."""
+ALIKE_FAILURES: Final = 3
+"""After so many failures in a row of one request, while others pass, a person is told of it as the request's own."""
 
 EDGE_REFUSALS_OF_CONTENT: Final = 3
-"""So many refusals in a row of one request by the firewall, while others pass, are of what is in it."""
+"""After so many refusals in a row of one request by the firewall, while others pass, its content is the reason."""
+
+MISUNDERSTOOD_AT_MOST: Final = 2
+"""A call that succeeds without being understood so often in a row is given up, or a person is told (Law 10)."""
 
 REASONS: Final[Mapping[type, WaitReason]] = {
     Throttled: WaitReason.THROTTLED,
@@ -35,25 +39,25 @@ REASONS: Final[Mapping[type, WaitReason]] = {
 
 @dataclass(slots=True)
 class Backoff:
-    """The troubles in a row of one kind of call, or of one request: only a success of its own ends the row.
+    """The failures in a row of one kind of call, or of one request; only a success of its own ends the row.
 
-    `alone_reason` is what waits for it are told to wait for, once it fails where others pass; `is_told` that somebody
-    was. `passed` is how many requests had got through on this machine at the last trouble: where more have since, a
-    trouble of the same request is its own, and no outage.
+    `alone_reason` is what a request waits for once it fails where others pass, and `is_told` that a person was told.
+    `passed` is how many requests this machine had got through at the last failure: where more have since, another
+    failure of the same request is its own, and no outage.
     """
 
-    troubles: int = 0
+    failures: int = 0
     misunderstood: int = 0
     edge_refusals: int = 0
-    held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
+    held: NotBefore = NO_WAIT
     said: str | None = None
     passed: int = 0
     alone_reason: WaitReason | None = None
     is_told: bool = False
 
     def count(self, *, passed: int, is_edge: bool = False) -> None:
-        """Note a trouble."""
-        self.troubles += 1
+        """Record a failure."""
+        self.failures += 1
         self.edge_refusals = self.edge_refusals + 1 if is_edge else 0
         self.passed = passed
 
@@ -65,26 +69,129 @@ class Backoff:
         *,
         told: float = 0.0,
         longest_seconds: float = LONGEST_SECONDS,
-    ) -> NotBefore:
-        """Wait as the service asks, and no less than after so many troubles in a row; return until when."""
-        seconds = max(told, delay_seconds(max(self.troubles, 1), draw, longest_seconds=longest_seconds))
+    ) -> None:
+        """Wait as the service asks, and no less than after so many failures in a row."""
+        seconds = max(told, delay_seconds(max(self.failures, 1), draw, longest_seconds=longest_seconds))
         self.held = NotBefore(now + seconds, reason)
-        return self.held
 
-    def wait_alone(self, now: float, draw: float, reason: WaitReason, *, told: float = 0.0) -> NotBefore:
-        """Wait as `wait` does, to an hour: others pass, so that it is this request that fails."""
-        is_known = self.alone_reason is not None and self.troubles >= ALIKE_TROUBLES
+    def wait_alone(self, now: float, draw: float, reason: WaitReason, *, told: float = 0.0) -> None:
+        """Wait as `wait` does, for up to an hour: others pass, so that it is this request that fails."""
+        is_known = self.alone_reason is not None and self.failures >= ALIKE_FAILURES
         reason = self.alone_reason if is_known and self.alone_reason is not None else reason
-        return self.wait(now, draw, reason, told=told, longest_seconds=RAREST_SECONDS)
+        self.wait(now, draw, reason, told=told, longest_seconds=RAREST_SECONDS)
 
     @property
     def is_to_be_told(self) -> bool:
-        """Whether a person should hear of it, and has not."""
+        """Whether a person should know of it, and was not told."""
         return self.held.reason is self.alone_reason and not self.is_told
 
     def fails_alone(self, passed: int) -> bool:
-        """Tell whether it failed before, and others have got through since."""
-        return self.troubles > 0 and passed > self.passed
+        """Return whether it failed before, and other requests have got through since."""
+        return self.failures > 0 and passed > self.passed
+
+
+@dataclass(slots=True)
+class Backoffs:
+    """All back-offs of one account: of each kind of call, of each recipe's quote, of each image's upload by input id.
+
+    Equal images share one back-off under all their input ids.
+    """
+
+    calls: dict[Call, Backoff] = field(default_factory=lambda: {call: Backoff() for call in Call})
+    quotes: dict[int, Backoff] = field(default_factory=dict)
+    inputs: dict[int, Backoff] = field(default_factory=dict)
+
+    @property
+    def trouble(self) -> str | None:
+        """What fails, for a person; None where each kind of call succeeded the last time."""
+        return next((backoff.said for backoff in self.calls.values() if backoff.said is not None), None)
+
+    @property
+    def waits(self) -> CallWaits:
+        """The waits, for the planner."""
+        return CallWaits(
+            calls={call: backoff.held for call, backoff in self.calls.items()},
+            quotes={recipe_id: backoff.held for recipe_id, backoff in self.quotes.items()},
+            inputs={input_id: backoff.held for input_id, backoff in self.inputs.items()},
+        )
+
+    def reset(self, call: Call) -> None:
+        """End a call's row of failures: the next failure begins with a short wait again."""
+        self.calls[call] = Backoff()
+
+    def rest(self, call: Call) -> None:
+        """End a call's wait where it rests from now on; what was said of it stays."""
+        self.calls[call] = Backoff(said=self.calls[call].said)
+
+    def of_quote(self, recipe_id: int) -> Backoff:
+        """Return the back-off of a recipe's quote, which begins now where it has none."""
+        return self.quotes.setdefault(recipe_id, Backoff(alone_reason=WaitReason.NO_PRICE))
+
+    def of_input(self, input_id: int, alike: Sequence[int]) -> Backoff:
+        """Return the back-off of an image's upload, which begins now where it has none."""
+        backoff = self.inputs.get(input_id) or Backoff(alone_reason=WaitReason.NO_UPLOAD)
+        self.inputs.update(dict.fromkeys(alike, backoff))
+        return backoff
+
+    def share(self, input_id: int, alike: Sequence[int]) -> None:
+        """Let inputs of one content wait together, also those that were added after it failed.
+
+        Equal images are uploaded once, under one of their ids: another of them would be due, and never be chosen.
+        """
+        if input_id in self.inputs:
+            self.inputs.update(dict.fromkeys(alike, self.inputs[input_id]))
+
+    def fail(
+        self,
+        trouble: TransientError,
+        call: Call,
+        own: Sequence[Backoff],
+        *,
+        now: float,
+        draws: Sequence[float],
+        reason: WaitReason,
+        passed: int,
+    ) -> bool:
+        """Let a call wait after a failure, and the very requests that failed longer; return whether they fail alone.
+
+        `own` are the back-offs of these requests, `draws` one number from 0 to 1 for the call and for each of them.
+        Requests that fail while others pass do not hold the others up.
+        """
+        told = told_seconds(trouble) or 0.0
+        is_edge = isinstance(trouble, EdgeBlocked)
+        longest = RAREST_SECONDS if isinstance(trouble, Throttled | NotUnderstood) else LONGEST_SECONDS
+        is_alone = bool(own) and all(each.fails_alone(passed) for each in own)
+        backoff = self.calls[call]
+        if not is_alone:
+            backoff.count(passed=passed, is_edge=is_edge)
+        backoff.wait(now, draws[0], reason, told=told, longest_seconds=longest)
+        for each, draw in zip(own, draws[1:], strict=True):
+            each.count(passed=passed, is_edge=is_edge)
+            each.said = backoff.said
+            if is_alone:
+                each.wait_alone(now, draw, reason, told=told)
+            else:
+                each.wait(now, draw, reason, told=told, longest_seconds=longest)
+        return is_alone
+
+    def count_misunderstood(self, call: Call, now: float, minute_seconds: float) -> bool:
+        """Ask ever more rarely, from a minute on; return whether a person is to be told now."""
+        own = self.calls[call]
+        own.misunderstood += 1
+        if call is Call.DESCRIPTION:
+            return False
+        seconds = min(minute_seconds * 2.0 ** min(own.misunderstood - 1, 16), RAREST_SECONDS)
+        own.held = own.held.after(NotBefore(now + seconds, own.held.reason))
+        return own.misunderstood == MISUNDERSTOOD_AT_MOST
+
+    def is_worn_out(self, call: Call) -> bool:
+        """Return whether one more reply that is not understood gives the call up."""
+        return self.calls[call].misunderstood + 1 >= MISUNDERSTOOD_AT_MOST
+
+    def wear_out(self, call: Call) -> None:
+        """Have the next reply that is not understood give the call up."""
+        own = self.calls[call]
+        own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
 
 
 def told_seconds(trouble: TransientError) -> float | None:
@@ -96,13 +203,13 @@ def told_seconds(trouble: TransientError) -> float | None:
             return None
 
 
-def is_content(of: Sequence[Backoff]) -> bool:
-    """Tell whether the firewall refuses these requests for what is in them."""
-    return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT - 1 for each in of)
+def is_content(own: Sequence[Backoff]) -> bool:
+    """Return whether the firewall refuses these requests for their content."""
+    return all(each.edge_refusals >= EDGE_REFUSALS_OF_CONTENT - 1 for each in own)
 
 
 def described_trouble(trouble: TransientError) -> str:
-    """Say in a line what the service did, or did not do."""
+    """Return in a line what the service did, or did not do."""
     match trouble:
         case NoResponse(reason=reason):
             return reason

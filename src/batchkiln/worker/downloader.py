@@ -12,12 +12,16 @@ from typing import Final, assert_never
 
 import structlog
 
+from batchkiln.core import outcome_errors
+from batchkiln.core.account_view import AccountView
 from batchkiln.core.calls import Call
 from batchkiln.core.job import SavedFile
+from batchkiln.core.outcomes import DOWNLOADS, FACTS, Download, Fact, is_gone
 from batchkiln.core.output_links import Listed, Listing, compare, extension_of, free_number
-from batchkiln.core.planner import AccountView, NotBefore, WaitReason
 from batchkiln.core.polling import next_poll_at, retention_ends_at
-from batchkiln.core.queue_types import DownloadTask, RequestKind
+from batchkiln.core.queue_changes import Committed, Facts, SavedOutput
+from batchkiln.core.queue_types import DownloadTask
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
     AccountBlocked,
     DownloadBroken,
@@ -25,7 +29,6 @@ from batchkiln.core.responses import (
     DownloadUnusable,
     EdgeBlocked,
     GenerationRecord,
-    GenerationStatus,
     NoResponse,
     NotFound,
     NotUnderstood,
@@ -34,8 +37,8 @@ from batchkiln.core.responses import (
     Throttled,
     Unavailable,
 )
-from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.failed_outputs import Failure, Output
 from batchkiln.worker.ports import Part
@@ -69,7 +72,7 @@ async def fetch_downloads(worker: AccountWorker) -> None:
 def _rest_for_cut_files(worker: AccountWorker, attempt_ids: Sequence[int]) -> NotBefore | None:
     """Return how long there is nothing to do but wait for cut files; a run that is to end early does not."""
     now = worker.ports.clock.now()
-    at = worker.cut_files.all_wait_until(attempt_ids, now.monotonic)
+    at = worker.downloads.truncated.all_wait_until(attempt_ids, now.monotonic)
     if at is None:
         return None
     is_ending = worker.control.stops_at_reset or not worker.control.may_start_at(now.instant)
@@ -84,26 +87,22 @@ async def _fetch(worker: AccountWorker, attempt_id: int, turns: asyncio.Semaphor
             has_ended = await _try(worker, attempt_id)
         if has_ended:
             break
-        if (at := worker.cut_files.waits_until(attempt_id)) is not None:
+        if (at := worker.downloads.truncated.waits_until(attempt_id)) is not None:
             tries = 0
             await worker.ports.clock.sleep_until(at, worker.control.stopping)
-            worker.cut_files.go_on(attempt_id)
+            worker.downloads.truncated.go_on(attempt_id)
         else:
             tries += 1
             await pause_seconds(worker, tries)
-    worker.ready.pop(attempt_id, None)
-    worker.last_request_at.pop(attempt_id, None)
-    worker.cut_files.forget(attempt_id)
-    worker.failed_outputs.forget(attempt_id)
-    worker.output_marks.pop(attempt_id, None)
-    worker.outputs_listed.pop(attempt_id, None)
+    worker.polls.forget(attempt_id)
+    worker.downloads.forget(attempt_id)
 
 
 async def _try(worker: AccountWorker, attempt_id: int) -> bool:
-    """Take one step toward an attempt's files; tell whether nothing is left to fetch, for good or for this run."""
-    if ready := worker.ready.pop(attempt_id, None):
-        return await _use(worker, *ready)
+    """Take one step toward an attempt's files; return whether nothing is left to fetch, for good or for this run."""
     task = await worker.ports.queue.download_task(attempt_id)
+    if record := worker.downloads.take_links(attempt_id):
+        return await _use(worker, task, record)
     match await _record_with_links(worker, task):
         case GenerationRecord() as record:
             return await _use(worker, task, record)
@@ -122,7 +121,8 @@ async def _record_with_links(worker: AccountWorker, task: DownloadTask) -> Gener
     """Read the generation again, for its links."""
     if not worker.ports.service.has_key(task.attempt.key_fingerprint):
         now = worker.ports.clock.now()
-        await worker.ports.queue.record_key_missing(task.attempt, ItemState.DOWNLOADING, now)
+        error = outcome_errors.error_of_missing_key(task.attempt)
+        await worker.ports.queue.commit(task.attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
         return _Links.NEVER
     return await _read(worker, task) if await _read_is_due(worker, task) else _Links.LATER
 
@@ -132,25 +132,26 @@ async def _read(worker: AccountWorker, task: DownloadTask) -> GenerationRecord |
     assert attempt.generation_id is not None, "what is downloaded was generated"
     request = worker.new_request(RequestKind.READ, clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_read(attempt.id, request)
+        await worker.ports.queue.record_request(request, attempt_id=attempt.id)
         reply = await worker.ports.service.read_generation(
             attempt.generation_id, key_fingerprint=attempt.key_fingerprint
         )
-    worker.last_request_at[attempt.id] = clock.now().monotonic
+    worker.polls.touch(attempt.id, clock.now().monotonic)
     match reply:
         case RecordRead(record=record):
             worker.on_success(Call.READ, key=attempt.key_fingerprint)
             return record
         case NotFound():
-            if clock.now().instant > retention_ends_at(task.created_at):
-                await worker.ports.queue.record_retention_ended(task, clock.now())
+            if is_gone(reply, is_retained=_is_retained(worker, task)):
+                await _commit(worker, task, Download.GONE)
                 return _Links.NEVER
             _fail(worker, task, 0, Failure.BROKEN, "the service no longer knows the generation")
             return _Links.NEVER if await _leave(worker, task, [(attempt.id, 0)]) else _Links.LATER
         case AccountBlocked() if worker.is_of_older_key(attempt, reply):
             if await worker.retry_old_key(attempt, reply, Call.READ):
                 return _Links.LATER
-            await worker.ports.queue.record_key_missing(attempt, ItemState.DOWNLOADING, clock.now(), is_refused=True)
+            error = outcome_errors.error_of_missing_key(attempt, is_refused=True)
+            await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), clock.now())
             return _Links.NEVER
         case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
             await worker.on_failure(reply, Call.READ, about_paid=True)
@@ -164,43 +165,55 @@ async def _read_is_due(worker: AccountWorker, task: DownloadTask) -> bool:
 
     def due_of(account: AccountView, now: ClockReading) -> NotBefore:
         gap = next_poll_at(
-            last_settled_at=worker.last_touched(task.attempt.id, task.last_read_at, now),
-            interval_seconds=worker.limits.poll_interval_seconds,
+            last_settled_at=worker.polls.touched_at(task.attempt.id, task.last_read_at, now),
+            interval_seconds=worker.rates.limits.poll_interval_seconds,
             now=now.monotonic,
         )
-        return account.read_due(now, places=2).after(NotBefore(gap, WaitReason.POLL_INTERVAL))
+        return account.call_due(Call.READ, now, places=2).after(NotBefore(gap, WaitReason.POLL_INTERVAL))
 
     return await worker.wait_until_due(due_of)
 
 
 async def _use(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save what is not yet saved; tell whether the item ended."""
-    queue, clock = worker.ports.queue, worker.ports.clock
-    if record.status is GenerationStatus.EXPIRED:
-        await queue.record_retention_ended(task, clock.now())
+    """Save what is not yet saved; return whether the item ended."""
+    if is_gone(RecordRead(record), is_retained=_is_retained(worker, task)):
+        await _commit(worker, task, Download.GONE)
         return True
-    if not record.outputs:
-        if clock.now().instant <= retention_ends_at(task.created_at):
-            _fail(
-                worker, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs"
-            )
-            return await _leave(worker, task, [(task.attempt.id, 0)])
-        await queue.record_retention_ended(task, clock.now())
-        return True
-    return await _save_all(worker, task, record)
+    if record.outputs:
+        return await _save_all(worker, task, record)
+    _fail(worker, task, 0, Failure.BROKEN, "the service says that the generation succeeded, and lists no outputs")
+    return await _leave(worker, task, [(task.attempt.id, 0)])
+
+
+def _is_retained(worker: AccountWorker, task: DownloadTask) -> bool:
+    return worker.ports.clock.now().instant <= retention_ends_at(task.created_at)
+
+
+async def _commit(
+    worker: AccountWorker,
+    task: DownloadTask,
+    step: Download,
+    *,
+    reason: str | None = None,
+    saved: SavedOutput | None = None,
+) -> Committed:
+    """Record how far the files of a generation are."""
+    error = outcome_errors.EXPIRED if step is Download.GONE else None
+    facts = Facts(error=error, reason=reason, saved=saved)
+    return await worker.ports.queue.commit(task.attempt, DOWNLOADS[step], facts, worker.ports.clock.now())
 
 
 async def _save_all(worker: AccountWorker, task: DownloadTask, record: GenerationRecord) -> bool:
-    """Save all outputs that are missing; tell whether the item left the downloads.
+    """Save all outputs that are missing; return whether the item left the downloads.
 
     What is missing is told by what outputs are, not by their places in the list. One that cannot be saved does not
     keep its siblings waiting.
     """
-    queue, clock, attempt_id = worker.ports.queue, worker.ports.clock, task.attempt.id
+    clock, attempt_id = worker.ports.clock, task.attempt.id
     saving = _Saving(worker, task, record)
     for entry in saving.listing.wanted:
         number = free_number(entry.position, frozenset(saving.numbers))
-        if not worker.cut_files.is_due((attempt_id, number), clock.now().monotonic):
+        if not worker.downloads.truncated.is_due((attempt_id, number), clock.now().monotonic):
             saving.leave(number)
             continue
         match await _save(saving, entry, number):
@@ -212,7 +225,7 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
                 return False
     if not saving.left and saving.is_complete:
         if not saving.has_ended:
-            await queue.record_done(task, clock.now())
+            await _commit(worker, task, Download.ALL_SAVED)
         return True
     if not saving.left:
         reason = f"the service lists {len(record.outputs)} outputs, and listed {saving.listed} before"
@@ -222,16 +235,15 @@ async def _save_all(worker: AccountWorker, task: DownloadTask, record: Generatio
 
 
 async def _leave(worker: AccountWorker, task: DownloadTask, left: Sequence[Output]) -> bool:
-    """Let what could not be saved wait; tell whether a person has it now."""
-    queue, clock = worker.ports.queue, worker.ports.clock
-    if all(worker.failed_outputs.is_hopeless(output) for output in left):
-        await queue.record_unusable(task, worker.failed_outputs.describe(left), clock.now())
+    """Let what could not be saved wait; return whether a person has it now."""
+    if all(worker.downloads.failed.is_hopeless(output) for output in left):
+        await _commit(worker, task, Download.UNUSABLE, reason=worker.downloads.failed.describe(left))
         return True
-    if any(worker.cut_files.is_due(output, clock.now().monotonic) for output in left):
-        await queue.record_link_expired(task, "a fresh link is read", clock.now())
+    if any(worker.downloads.truncated.is_due(output, worker.ports.clock.now().monotonic) for output in left):
+        await _commit(worker, task, Download.LINK_EXPIRED, reason="a fresh link is read")
     else:
-        worker.cut_files.rest(task.attempt.id, left)  # before others hear of it
-        await queue.record_link_expired(task, "it is fetched again later", clock.now())
+        worker.downloads.truncated.rest(task.attempt.id, left)  # before the commit wakes the other tracks
+        await _commit(worker, task, Download.LINK_EXPIRED, reason="it is fetched again later")
     return False
 
 
@@ -253,13 +265,12 @@ class _Saving:
     def __post_init__(self) -> None:
         """Compare the record with what is saved."""
         attempt_id, links = self.task.attempt.id, self.record.outputs
-        self.listing = compare(links, self.task.saved, self.worker.output_marks.get(attempt_id, {}))
+        self.listing = compare(links, self.task.saved, self.worker.downloads.marks(attempt_id))
         self.numbers, self.unplaced = set(self.task.saved), Counter(self.listing.unplaced)
-        self.listed = max(len(links), self.task.listed, self.worker.outputs_listed.get(attempt_id, 0))
-        self.worker.outputs_listed[attempt_id] = self.listed
+        self.listed = self.worker.downloads.most_listed(attempt_id, max(len(links), self.task.listed))
 
     def leave(self, number: int) -> None:
-        """Note that an output is not saved; its number stays its own."""
+        """Record that an output is not saved; its number stays its own."""
         self.left.append(number)
         self.numbers.add(number)
 
@@ -316,7 +327,7 @@ async def _finish(
     streamed: Streamed,
     link: OutputLink,
 ) -> SavedFile | None:
-    """Give a file its name; None where it is no output, or not yet to be believed."""
+    """Publish a file under its name; None where it is no output, or not yet believed."""
     finish = partial(
         worker.ports.outputs.finish,
         part,
@@ -342,37 +353,27 @@ async def _finish(
 
 
 async def _record(saving: _Saving, entry: Listed, number: int, saved: SavedFile) -> _Saved:
-    """Record a file that stands whole, and end its item with the last one."""
+    """Record a file that is whole, and end its item with the last one."""
     worker, task, output = saving.worker, saving.task, (saving.task.attempt.id, number)
     is_last = saving.is_last
-    if not await worker.ports.queue.record_saved(
-        task,
-        saved,
-        number=number,
-        listed=saving.listed,
-        output_type=entry.link.type,
-        is_last=is_last,
-        now=worker.ports.clock.now(),
-    ):
+    step = Download.LAST_FILE_SAVED if is_last else Download.FILE_SAVED
+    file = SavedOutput(saved, number=number, listed=saving.listed, type=entry.link.type)
+    committed = await _commit(worker, task, step, saved=file)
+    if committed.outcome is DOWNLOADS[Download.NAME_TAKEN]:
         _count_shared_name(worker, task, number, saved)
         return _Saved.LATER
     saving.settled += 1
     saving.numbers.add(number)
     saving.has_ended = is_last
-    if entry.mark is not None:
-        worker.output_marks.setdefault(task.attempt.id, {})[number] = entry.mark
-    worker.cut_files.saved(output)
-    worker.failed_outputs.saved(output)
-    worker.shared_names.pop(output, None)
+    worker.downloads.saved(output, entry.mark)
     log.info("file_saved", account=worker.viewpoint.account, path=saved.path, size_bytes=saved.size_bytes)
     return _Saved.YES
 
 
 def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failure, reason: str) -> None:
-    """Note that an output could not be saved, let it wait, and say so."""
+    """Count that an output could not be saved, let it wait, and log it."""
     output, now = (task.attempt.id, number), worker.ports.clock.now().monotonic
-    wait_seconds = worker.failed_outputs.count(output, failure, reason, now)
-    worker.cut_files.wait(output, now + wait_seconds)
+    wait_seconds = worker.downloads.fail(output, failure, reason, now)
     log.warning(
         "output_not_saved",
         account=worker.viewpoint.account,
@@ -385,17 +386,17 @@ def _fail(worker: AccountWorker, task: DownloadTask, number: int, failure: Failu
 
 
 def _count_shared_name(worker: AccountWorker, task: DownloadTask, number: int, saved: SavedFile) -> None:
-    """Note that the file found standing there is another output's, which was saved at the same time: it stays there."""
+    """Count that the file found under its name is another output's, saved at the same time."""
     output = (task.attempt.id, number)
-    worker.shared_names[output] = worker.shared_names.get(output, 0) + 1
+    worker.downloads.name_taken(output)
     log.info("file_name_taken", account=worker.viewpoint.account, path=saved.path, item=task.item_name)
 
 
 def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: DownloadCut) -> bool:
-    """Tell whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
+    """Return whether a file that lacks its format's end is to be saved all the same; else it waits for its next try."""
     output, now = (task.attempt.id, number), worker.ports.clock.now()
-    worker.cut_files.count(output, cut.sha256, now.monotonic)
-    is_believed = worker.cut_files.is_believed(output, created_at=task.created_at, now=now.instant)
+    worker.downloads.truncated.count(output, cut.sha256, now.monotonic)
+    is_believed = worker.downloads.truncated.is_believed(output, created_at=task.created_at, now=now.instant)
     log.warning(
         "file_believed" if is_believed else "file_cut",
         account=worker.viewpoint.account,
@@ -404,16 +405,17 @@ def _is_believed(worker: AccountWorker, task: DownloadTask, number: int, cut: Do
         number=number,
         sha256=cut.sha256,
         reason=f"{cut}; it is taken all the same" if is_believed else str(cut),
-        retry_after_seconds=None if is_believed else worker.cut_files.postpone(output, now.monotonic),
+        retry_after_seconds=None if is_believed else worker.downloads.truncated.postpone(output, now.monotonic),
     )
     return is_believed
 
 
 async def _names(worker: AccountWorker, task: DownloadTask, number: int) -> Callable[[str], str]:
     """Return how the file is named for an extension: its own name, or one beside it where another item has that."""
-    taken = task.taken if number == 1 else await worker.ports.queue.taken_paths(task, number)
-    names = {Path(path).name for path in taken}
-    met = worker.shared_names.get((task.attempt.id, number), 0)
+    if number > 1:
+        task = await worker.ports.queue.download_task(task.attempt.id, number=number)
+    names = {Path(path).name for path in task.taken}
+    met = worker.downloads.times_name_taken((task.attempt.id, number))
     own = f"~{task.attempt.item_id}" + (f"~{met}" if met > 1 else "")
 
     def name_for(extension: str) -> str:

@@ -1,32 +1,35 @@
-"""One coroutine per action on the slot: write down, send once, record what came back."""
+"""The slot's actions. Each acquires a place, sends once, decides by the tables of outcomes, and commits."""
 
-from functools import partial
-from typing import Final, assert_never
+from typing import assert_never
 
 import structlog
 
+from batchkiln.core import outcome_errors
+from batchkiln.core.backoff import REFUSED_ALIKE, alike_pause_seconds, replay_wait_seconds
 from batchkiln.core.calls import Call
 from batchkiln.core.error_text import describe_error
 from batchkiln.core.job import Attempt
 from batchkiln.core.outcomes import (
-    OUTCOMES,
-    REFUSED_ALIKE,
+    FACTS,
     SENDS_BEFORE_HOLD,
-    UNDECIDED_FOR,
+    UNCHANGED,
     Credits,
-    alike_pause_seconds,
-    answer_of,
-    hold_after_long,
-    replay_wait_seconds,
-    was_in_doubt,
+    Fact,
+    Outcome,
+    outcome_if_undecided,
+    outcome_of_create,
+    outcome_of_read,
 )
-from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitReason, Withdraw
-from batchkiln.core.queue_types import NewAttempt, Progress, RequestKind, RequestNote
+from batchkiln.core.planner import Poll, Replay, SetAside, Submit, Withdraw
+from batchkiln.core.queue_changes import Committed, Facts
+from batchkiln.core.queue_types import NewAttempt
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
     Accepted,
     AccountBlocked,
     AccountProblem,
     Busy,
+    CreateReply,
     Described,
     EdgeBlocked,
     ErrorInfo,
@@ -41,76 +44,65 @@ from batchkiln.core.responses import (
     TransientError,
     Unavailable,
 )
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import ClockReading
-from batchkiln.worker.account_worker import AccountWorker, Seen
+from batchkiln.core.waits import WaitReason
+from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.upload_denials import count_gone, is_gone
 
 log = structlog.get_logger()
 
-DENIED_IDS: Final = 2
-"""After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
-
 NotAccepted = Refused | IdempotencyConflict | Busy | TransientError
 
-_EDGE = ErrorInfo("edge_firewall", "refused by the firewall before the API; the whole machine waits")
 _OF_GENERATIONS = ("active", "concurren", "in progress", "running", "another generation")
 _OF_CREDITS = ("credit", "budget")
 _OF_DAYS = ("daily", "per day", "day limit")
 _OF_MINUTES = ("per_minute", "per minute", "rate", "quota", "too many")
 
 
+# --- creates ------------------------------------------------------------------------------------------
+
+
 async def submit(worker: AccountWorker, action: Submit, now: ClockReading) -> None:
     """Record a new attempt, and only then send it (Law 1)."""
-    candidate, service = action.candidate, worker.ports.service
+    candidate = action.candidate
     assert candidate.cost is not None, "only a quoted item is submitted (Law 6)"
     request = worker.new_request(RequestKind.CREATE, now)
-    worker.control.spend(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
+    worker.credits.take(candidate.cost)  # before anything is awaited, or two accounts would spend the same credits
     async with worker.rate_limited(request):
-        attempt = await worker.ports.queue.record_attempt(
-            NewAttempt(
-                item_id=candidate.item_id,
-                viewpoint=worker.viewpoint,
-                key_fingerprint=service.newest_key,
-                cost_credits=candidate.cost,
-                request=request,
-            )
+        new = NewAttempt(
+            item_id=candidate.item_id,
+            viewpoint=worker.viewpoint,
+            key_fingerprint=worker.ports.service.newest_key,
+            cost_credits=candidate.cost,
+            request=request,
         )
+        attempt = await worker.ports.queue.begin_attempt(new)
         if attempt is None:
-            worker.control.spend(-candidate.cost)
-            worker.count_stale_plan()
-            worker.ports.queue.announce()
+            worker.credits.put_back(candidate.cost)
+            worker.plan_overtaken()
             return
-        worker.stale_plans = 0
-        worker.begun = attempt.id
-        await _send(worker, attempt, request)
+        worker.plan_carried_out()
+        worker.credits.began(attempt)
+        await _send(worker, attempt)
 
 
 async def replay(worker: AccountWorker, action: Replay, now: ClockReading) -> None:
     """Send an attempt of unknown outcome again: same key, same bytes, same API key (Service rule 4.2)."""
     attempt = action.attempt
     if not worker.ports.service.has_key(attempt.key_fingerprint):
-        await worker.ports.queue.record_key_missing(attempt, ItemState.SUBMITTING, now)
+        await _commit_key_missing(worker, attempt, now)
         return
     request = worker.new_request(RequestKind.CREATE, now)
-    if not attempt.is_in_doubt and worker.begun != attempt.id:  # of an earlier run, and charged in none
-        worker.begun = attempt.id
-        worker.control.spend(attempt.quote_credits)
+    worker.credits.resume(attempt)
     async with worker.rate_limited(request):
-        counted = await worker.ports.queue.record_replay(attempt.id, request)
-        if counted is None:
-            worker.ports.queue.announce()
-            return
-        await _send(worker, counted, request)
+        counted = await worker.ports.queue.resend(attempt.id, request)
+        if counted is not None:
+            await _send(worker, counted)
 
 
-async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -> None:
-    """Give an attempt back that created nothing; its item is free to be begun anew, or not."""
-    _give_back(worker, action.attempt)
-    await worker.ports.queue.record_withdrawn(action.attempt, now)
-
-
-async def _send(worker: AccountWorker, attempt: Attempt, request: RequestNote) -> None:
+async def _send(worker: AccountWorker, attempt: Attempt) -> None:
+    """Send a recorded attempt once, decide what the reply means, and commit it."""
     log.info("attempt_sent", account=worker.viewpoint.account, attempt=attempt.id, attempts=attempt.sends)
     reply = await worker.ports.service.create(
         is_video=attempt.is_video,
@@ -119,39 +111,132 @@ async def _send(worker: AccountWorker, attempt: Attempt, request: RequestNote) -
         key_fingerprint=attempt.key_fingerprint,
     )
     now = worker.ports.clock.now()
-    worker.last_request_at[attempt.id] = now.monotonic
+    worker.polls.touch(attempt.id, now.monotonic)
+    outcome = outcome_of_create(attempt, reply)
+    await _brake(worker, attempt, reply, outcome, now)  # before the commit, which wakes the other tracks
+    committed = await worker.ports.queue.commit(attempt, outcome, _facts_of_create(reply), now)
+    await _adopt_create(worker, attempt, reply, committed, now)
+
+
+async def withdraw(worker: AccountWorker, action: Withdraw, now: ClockReading) -> None:
+    """Give up an attempt that created nothing; its item is queued again."""
+    worker.credits.free(action.attempt)
+    await worker.ports.queue.commit(action.attempt, FACTS[Fact.WITHDRAWN], Facts(), now)
+
+
+async def set_aside(worker: AccountWorker, action: SetAside, now: ClockReading) -> None:
+    """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
+    attempt, error = action.attempt, outcome_errors.KEY_FORGOTTEN
+    await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_FORGOTTEN], Facts(error=error), now)
+    log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.message)
+
+
+# --- polls --------------------------------------------------------------------------------------------
+
+
+async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
+    """Read the active generation, and commit what is new (Law 3)."""
+    attempt = action.attempt
+    if not worker.ports.service.has_key(attempt.key_fingerprint):
+        await _commit_key_missing(worker, attempt, now)
+        return
+    assert attempt.generation_id is not None, "an active attempt has its generation's id"
+    request = worker.new_request(RequestKind.READ, now)
+    async with worker.rate_limited(request):
+        await worker.ports.queue.record_request(request, attempt_id=attempt.id)
+        sent_at = worker.ports.clock.now().monotonic
+        reply = await worker.ports.service.read_generation(
+            attempt.generation_id, key_fingerprint=attempt.key_fingerprint
+        )
+    after = worker.ports.clock.now()
+    worker.polls.touch(attempt.id, after.monotonic)
+    match reply:
+        case RecordRead(record=record):
+            worker.on_success(Call.READ, key=attempt.key_fingerprint)
+            worker.brakes.id_known()
+            observation = worker.polls.observe(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
+            record = worker.polls.interpret(attempt.id, record, after.monotonic)
+            if worker.polls.is_news(attempt.id, record):
+                worker.downloads.keep_links(attempt.id, record)  # before the commit lets the downloads look for them
+                facts = Facts(error=outcome_errors.error_of_record(record), record=record, observation=observation)
+                outcome = outcome_of_read(RecordRead(record))
+                _adopt_record(worker, attempt, record, await worker.ports.queue.commit(attempt, outcome, facts, after))
+        case NotFound(error=error):
+            worker.on_success(Call.READ)
+            worker.polls.denied(attempt.id)
+            committed = await worker.ports.queue.commit(attempt, outcome_of_read(reply), Facts(error=error), after)
+            if committed.state is ItemState.HELD:
+                _count_denied(worker, error)
+        case AccountBlocked() if worker.is_of_older_key(attempt, reply):
+            if not await worker.retry_old_key(attempt, reply, Call.READ):
+                await _commit_key_missing(worker, attempt, after, is_refused=True)
+        case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
+            await worker.on_failure(reply, Call.READ, about_paid=True)
+        case _:
+            assert_never(reply)
+
+
+# --- what stays in memory -----------------------------------------------------------------------------
+
+
+def _facts_of_create(reply: CreateReply) -> Facts:
+    """Return what is recorded of a reply. An outage, or a proxy's reply, does not show that the key is still known."""
+    if isinstance(reply, Accepted):
+        return Facts(record=reply.record)
+    error = outcome_errors.error_of_create(reply)
+    return Facts(
+        error=error,
+        reason=reply.reason if isinstance(reply, NoResponse) else error.said,
+        is_contact=not isinstance(reply, NoResponse | Unavailable | EdgeBlocked),
+    )
+
+
+async def _brake(
+    worker: AccountWorker, attempt: Attempt, reply: CreateReply, outcome: Outcome, now: ClockReading
+) -> None:
+    """Let creates wait as the reply asks or its kind demands, and undo what an attempt took that created nothing."""
     if isinstance(reply, Accepted):
         worker.on_success(Call.CREATE, key=attempt.key_fingerprint)
-        worker.accepted(attempt)
-        async with worker.looking:
-            accept = partial(worker.ports.queue.record_accepted, attempt, reply.record, now)
-            progress = await worker.record(accept, now, request=request)
-            _follow(worker, attempt, reply.record, progress)
-        if progress.state is ItemState.HELD:  # what is read as an id may be none, and each further create be paid
-            said = f"the service answered with the generation {reply.record.id}, which another item has"
-            known = AccountBlocked(AccountProblem.IDS_UNKNOWN, ErrorInfo("generation_known", said))
-            worker.control.block(worker.account_id, known, is_cut_off=False)
-    else:
-        await _record_answer(worker, attempt, reply, now)
-
-
-async def _record_answer(worker: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
-    """Record a reply that names no generation; the wait is known to all tracks before the record wakes them."""
-    answer, error = answer_of(reply), _error_of(reply)
-    if OUTCOMES[answer, was_in_doubt(attempt)].credits is Credits.FREED:
-        _give_back(worker, attempt)
-    if not isinstance(reply, AccountBlocked):
+        worker.brakes.create_accepted(attempt.id, attempt.item_id)
+        worker.downloads.keep_links(attempt.id, reply.record)
+        return
+    if outcome.credits is Credits.FREED:
+        worker.credits.free(attempt)
+    if not isinstance(reply, AccountBlocked):  # blocks after the commit: it may end the run
         await _wait_after(worker, attempt, reply, now)
-    gone = None if was_in_doubt(attempt) else is_gone(reply)
-    if gone is not None:  # before the record lets the preparation go on
+    gone = None if attempt.was_in_doubt else is_gone(reply)
+    if gone is not None:
         await count_gone(worker, attempt.item_id, gone)
-    # What a proxy may have said, or an API that is out of order, tells nothing of how long the key is known.
-    is_contact = not isinstance(reply, NoResponse | Unavailable | EdgeBlocked)
-    state = await worker.ports.queue.record_answer(attempt, answer, error, now, is_contact=is_contact)
-    if isinstance(reply, AccountBlocked):
+
+
+async def _adopt_create(
+    worker: AccountWorker, attempt: Attempt, reply: CreateReply, committed: Committed, now: ClockReading
+) -> None:
+    """Keep what follows from a committed reply: the generation, a blocked account, or an attempt still undecided."""
+    if isinstance(reply, Accepted):
+        _adopt_record(worker, attempt, reply.record, committed)
+        if committed.state is ItemState.HELD:  # what is read as an id may be none, and each further create be paid
+            known = AccountBlocked(AccountProblem.IDS_UNKNOWN, outcome_errors.id_taken(reply.record.id))
+            worker.control.block(worker.account_id, known, is_cut_off=False)
+    elif isinstance(reply, AccountBlocked):
         await _block(worker, attempt, reply, now)
-    elif state is ItemState.SUBMITTING:
-        await _hold_after_long(worker, attempt, reply, now)
+    elif committed.state is ItemState.SUBMITTING:
+        await _hold_if_undecided(worker, attempt, reply, committed.outcome, now)
+
+
+def _adopt_record(worker: AccountWorker, attempt: Attempt, record: GenerationRecord, committed: Committed) -> None:
+    """Keep in memory what the next step needs: the record of an active generation, or the links of one that ended."""
+    account, status = worker.viewpoint.account, record.status_word
+    log.info("generation_seen", account=account, generation_id=record.id, status=status, state=committed.state)
+    _block_overcharge(worker, attempt, committed.overcharged_credits)
+    if committed.state is ItemState.ACTIVE:
+        worker.polls.recorded(attempt.id, record)
+    elif committed.state is ItemState.DOWNLOADING:
+        worker.polls.ended(attempt.id)
+    else:
+        worker.polls.forget(attempt.id)
+    if committed.state is not ItemState.DOWNLOADING:
+        worker.downloads.take_links(attempt.id)
 
 
 async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
@@ -167,7 +252,7 @@ async def _wait_after(worker: AccountWorker, attempt: Attempt, reply: NotAccepte
             await worker.on_failure(reply, Call.CREATE)
             worker.postpone_creates(now, seconds or 0.0, WaitReason.UNDECIDED, describe_error(reply))
         case Busy(retry_after=retry_after, error=error):
-            reason = WaitReason.THROTTLED if was_in_doubt(attempt) else WaitReason.OTHER_GENERATION
+            reason = WaitReason.THROTTLED if attempt.was_in_doubt else WaitReason.OTHER_GENERATION
             await worker.on_failure(Throttled(retry_after, error), Call.CREATE, reason=reason)
         case Throttled(error=error):
             await worker.on_failure(reply, Call.CREATE, reason=_reason_of(error, attempt))
@@ -181,47 +266,56 @@ async def _block(worker: AccountWorker, attempt: Attempt, reply: AccountBlocked,
     """Begin nothing more with a refused account; an older key alone takes only its own attempts with it."""
     if not worker.is_of_older_key(attempt, reply):
         await worker.on_failure(reply, Call.CREATE)
-    elif was_in_doubt(attempt) and not await worker.retry_old_key(attempt, reply, Call.CREATE):
-        await worker.ports.queue.record_key_missing(attempt, ItemState.SUBMITTING, now, is_refused=True)
+    elif attempt.was_in_doubt and not await worker.retry_old_key(attempt, reply, Call.CREATE):
+        await _commit_key_missing(worker, attempt, now, is_refused=True)
+
+
+async def _commit_key_missing(
+    worker: AccountWorker, attempt: Attempt, now: ClockReading, *, is_refused: bool = False
+) -> None:
+    """Hold an item whose API key is gone: no other key may ask for it (Service rules 4.2 and 4.4)."""
+    error = outcome_errors.error_of_missing_key(attempt, is_refused=is_refused)
+    await worker.ports.queue.commit(attempt, FACTS[Fact.KEY_MISSING], Facts(error=error), now)
 
 
 def _count_alike(worker: AccountWorker, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> None:
     """Brake where one create after the other is refused in the same words: the request is hardly at fault then."""
-    times = worker.count_alike(error.said)
+    times = worker.brakes.create_refused(error.said)
     pause = alike_pause_seconds(times)
     if times >= REFUSED_ALIKE:
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.REFUSED_ALIKE, error), is_cut_off=False)
     elif pause is not None:
-        told = f"{times} items in a row were refused alike, and not charged: {error.said}"
-        worker.postpone_creates(now, pause, WaitReason.REFUSED_ALIKE, told)
+        said = f"{times} items in a row were refused alike, and not charged: {error.said}"
+        worker.postpone_creates(now, pause, WaitReason.REFUSED_ALIKE, said)
     log.info("create_refused", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
 
 
-async def _hold_after_long(worker: AccountWorker, attempt: Attempt, reply: NotAccepted, now: ClockReading) -> None:
+async def _hold_if_undecided(
+    worker: AccountWorker, attempt: Attempt, reply: NotAccepted, outcome: Outcome, now: ClockReading
+) -> None:
     """Hand an attempt to a person that the service answers and does not decide, so that the account can go on."""
-    event = hold_after_long(reply, attempt)
-    if event is None or not await _is_service_there(worker, attempt, reply):
-        worker.undecided.pop(attempt.id, None)
+    if outcome.if_it_lasts is None or not await _is_service_there(worker, attempt, reply):
+        worker.brakes.decided(attempt.id)
         return
-    since = worker.undecided.setdefault(attempt.id, now.monotonic)
-    if attempt.sends < SENDS_BEFORE_HOLD or now.monotonic - since < UNDECIDED_FOR.total_seconds():
+    seconds = worker.brakes.undecided_seconds(attempt.id, now.monotonic)
+    held = outcome_if_undecided(outcome, attempt, seconds)
+    if held is UNCHANGED:
         return
-    error = _error_of(reply)
-    error = error if error.code else ErrorInfo("no_reply", error.message)
-    state = await worker.ports.queue.record_hold(attempt, event, error, worker.ports.clock.now())
-    if state is ItemState.SUBMITTING:
+    error = outcome_errors.error_of_create(reply)
+    committed = await worker.ports.queue.commit(attempt, held, Facts(error=error), worker.ports.clock.now())
+    if committed.state is ItemState.SUBMITTING:
         return
-    worker.undecided.pop(attempt.id, None)
-    if state is ItemState.REJECTED:  # each send of it was refused by the firewall: it cost nothing
-        _give_back(worker, attempt)
+    worker.brakes.decided(attempt.id)
+    if committed.outcome.credits is Credits.FREED:  # each send of it was refused by the firewall: it cost nothing
+        worker.credits.free(attempt)
     log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=error.said)
     if isinstance(reply, IdempotencyConflict):  # the next key would fare no better, and be one more in doubt
         worker.control.block(worker.account_id, AccountBlocked(AccountProblem.KEY_CONFLICT, error), is_cut_off=False)
-    worker.ports.queue.announce()
+    worker.ports.queue.changes.announce()
 
 
 async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotAccepted) -> bool:
-    """Tell whether the service works, so that only this request is not decided; an outage hands nothing to a person.
+    """Return whether the service works, so that only this request is not decided; an outage hands nothing to a person.
 
     A reply of the API says so itself. Otherwise the public description is read, which counts in no account's window.
     """
@@ -235,137 +329,44 @@ async def _is_service_there(worker: AccountWorker, attempt: Attempt, reply: NotA
         case _:
             request = worker.new_request(RequestKind.OTHER, worker.ports.clock.now())
             async with worker.rate_limited(request):
-                await worker.ports.queue.note_request(request)
+                await worker.ports.queue.record_request(request)
                 return isinstance(await worker.ports.service.describe(), Described)
-
-
-async def set_aside(worker: AccountWorker, action: SetAside, now: ClockReading) -> None:
-    """Hand an attempt to a person whose key the service may have forgotten: sent again, it might be paid again."""
-    attempt = action.attempt
-    message = "no reply to it for a day: the service may have forgotten its key, and would make it anew"
-    await worker.ports.queue.record_hold(attempt, Event.KEY_FORGOTTEN, ErrorInfo("key_forgotten", message), now)
-    log.warning("attempt_set_aside", account=worker.viewpoint.account, attempt=attempt.id, reason=message)
-
-
-def _error_of(reply: NotAccepted) -> ErrorInfo:
-    """Return what the service said, or what is said for it."""
-    match reply:
-        case EdgeBlocked():
-            return _EDGE
-        case NotUnderstood():
-            return ErrorInfo("not_understood", describe_error(reply))
-        case NoResponse(reason=reason):
-            return ErrorInfo("", reason)
-        case _:
-            return reply.error
-
-
-async def poll(worker: AccountWorker, action: Poll, now: ClockReading) -> None:
-    """Read the active generation, and take over what is new (Law 3)."""
-    attempt = action.attempt
-    if not worker.ports.service.has_key(attempt.key_fingerprint):
-        await worker.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, now)
-        return
-    assert attempt.generation_id is not None, "an active attempt has its generation's id"
-    request = worker.new_request(RequestKind.READ, now)
-    async with worker.rate_limited(request):
-        await worker.ports.queue.note_read(attempt.id, request)
-        sent_at = worker.ports.clock.now().monotonic
-        reply = await worker.ports.service.read_generation(
-            attempt.generation_id, key_fingerprint=attempt.key_fingerprint
-        )
-    after = worker.ports.clock.now()
-    worker.last_request_at[attempt.id] = after.monotonic
-    match reply:
-        case RecordRead(record=record):
-            worker.on_success(Call.READ, key=attempt.key_fingerprint)
-            worker.denied_ids = 0
-            sighting = worker.watch(attempt, record.status, sent_at=sent_at, seen_at=after.monotonic)
-            record = worker.unnamed.read(attempt.id, record, after.monotonic)
-            if _seen(record) != worker.seen.get(attempt.id):
-                async with worker.looking:
-                    take_over = partial(worker.ports.queue.record_generation, attempt, record, after, sighting=sighting)
-                    _follow(worker, attempt, record, await worker.record(take_over, after))
-        case NotFound(error=error):
-            worker.on_success(Call.READ)
-            worker.seen.pop(attempt.id, None)  # so that the next good read ends the denial, whatever word it has
-            if await worker.ports.queue.record_lost(attempt, error, after) is ItemState.HELD:
-                _count_denied(worker, error)
-        case AccountBlocked() if worker.is_of_older_key(attempt, reply):
-            if not await worker.retry_old_key(attempt, reply, Call.READ):
-                await worker.ports.queue.record_key_missing(attempt, ItemState.ACTIVE, after, is_refused=True)
-        case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            await worker.on_failure(reply, Call.READ, about_paid=True)
-        case _:
-            assert_never(reply)
 
 
 def _count_denied(worker: AccountWorker, error: ErrorInfo) -> None:
     """Brake where no id is known to the service: each further create is paid, and its result not found either."""
-    worker.denied_ids += 1
-    if worker.denied_ids >= DENIED_IDS:
+    if worker.brakes.id_denied():
         blocked = AccountBlocked(AccountProblem.IDS_UNKNOWN, error)
         worker.control.block(worker.account_id, blocked, is_cut_off=False)
 
 
-def _follow(worker: AccountWorker, attempt: Attempt, record: GenerationRecord, progress: Progress) -> None:
-    """Keep in memory what the next step needs: the status seen, or the links that must not be stored (Law 8).
-
-    Nobody looks at the queue between the record and this: a download that did not find them here would read them.
-    """
-    account, status = worker.viewpoint.account, record.status_word
-    log.info("generation_seen", account=account, generation_id=record.id, status=status, state=progress.state)
-    _meet_overcharge(worker, attempt, progress.overcharged_credits)
-    if progress.state is ItemState.ACTIVE:
-        worker.seen[attempt.id] = _seen(record)
-        return
-    worker.seen.pop(attempt.id, None)
-    worker.unnamed.forget(attempt.id)
-    if progress.task is not None:
-        worker.ready[attempt.id] = (progress.task, record)
-    else:
-        worker.last_request_at.pop(attempt.id, None)
-
-
-def _seen(record: GenerationRecord) -> Seen:
-    return record.status, record.status_word, record.cost_credits
-
-
-def _meet_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int) -> None:
+def _block_overcharge(worker: AccountWorker, attempt: Attempt, credit_count: int) -> None:
     """Count what was charged above the maximum that was sent, and begin nothing more with the account in this run.
 
     Whatever is begun next might cost more than its quote as well; its job is paused in the queue (Law 6).
     """
     if credit_count <= 0:
         return
-    if worker.begun == attempt.id:
-        worker.control.spend(credit_count)
+    worker.credits.overcharged(attempt, credit_count)
     said = f"{credit_count} credits were charged above the maximum of {attempt.quote_credits} that was sent"
     log.warning("overcharged", account=worker.viewpoint.account, attempt=attempt.id, reason=said)
     blocked = AccountBlocked(AccountProblem.OVERCHARGED, ErrorInfo("overcharged", said))
     worker.control.block(worker.account_id, blocked, is_cut_off=False)
 
 
-def _give_back(worker: AccountWorker, attempt: Attempt) -> None:
-    """Undo what an attempt took of --max-credits; one of an earlier run has taken nothing."""
-    if worker.begun == attempt.id:
-        worker.begun = None
-        worker.control.spend(-attempt.quote_credits)
-
-
 def _reason_of(error: ErrorInfo, attempt: Attempt) -> WaitReason:
-    """Tell which limit a refused create met, by what little the service says of it.
+    """Return which limit a refused create met, by the words of the refusal.
 
     Nothing of ours is active when a create is sent, so where no other limit is named it is somebody else's
     generation (contract, section 7); with a send in doubt it may be our own.
     """
     text = f"{error.code} {error.message}".lower()
     if any(word in text for word in _OF_GENERATIONS):
-        return WaitReason.THROTTLED if was_in_doubt(attempt) else WaitReason.OTHER_GENERATION
+        return WaitReason.THROTTLED if attempt.was_in_doubt else WaitReason.OTHER_GENERATION
     if any(word in text for word in _OF_CREDITS):
         return WaitReason.DAY_CREDITS
     if any(word in text for word in _OF_DAYS):
         return WaitReason.DAY_REQUESTS
-    if was_in_doubt(attempt) or any(word in text for word in _OF_MINUTES):
+    if attempt.was_in_doubt or any(word in text for word in _OF_MINUTES):
         return WaitReason.THROTTLED
     return WaitReason.OTHER_GENERATION

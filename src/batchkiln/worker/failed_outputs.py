@@ -53,7 +53,7 @@ class FailedOutputs:
     _reasons: dict[Output, str] = field(default_factory=dict)
 
     def count(self, output: Output, failure: Failure, reason: str, at: float) -> float:
-        """Note that an output could not be saved just now; return how many seconds it waits."""
+        """Count that an output could not be saved; return how many seconds it waits."""
         tries = self._tries.setdefault(output, {}).setdefault(failure, _Tries(at, at))
         tries.times, tries.last_at = tries.times + 1, at
         self._reasons[output] = reason
@@ -61,14 +61,14 @@ class FailedOutputs:
         return waits[min(tries.times, len(waits)) - 1]
 
     def is_hopeless(self, output: Output) -> bool:
-        """Tell whether an output was tried so often and so long that a person has to look."""
+        """Return whether an output was tried so often and so long that a person has to look."""
         return any(
             tries.times >= BOUNDS[failure][0] and tries.last_at - tries.first_at >= BOUNDS[failure][1]
             for failure, tries in self._tries.get(output, {}).items()
         )
 
     def describe(self, outputs: Iterable[Output]) -> str:
-        """Say what was wrong with outputs the last time."""
+        """Return what was wrong with outputs the last time."""
         return "; ".join(
             f"output {output[1]}: {self._reasons[output]}" if output[1] else self._reasons[output]
             for output in sorted(outputs)

@@ -1,25 +1,16 @@
-"""The loop, on one screen: look, choose, wait, act; and the end of a run.
+"""The loop of one account, and the end of a run.
 
-Each account has three tracks that run beside each other. `slot` keeps the one generation going, `preparation`
-makes quotes and uploads ready for what comes next, `downloads` fetches what is paid for. All of them look at
-the same queue, and wake when it has news.
+Each account has three concurrent tracks: `slot` keeps the one generation going, `preparation` makes quotes and uploads
+ready for what comes next, `downloads` fetches what is paid. All of them look at the same queue, and wake when it
+changes.
 """
 
 import asyncio
 from typing import Protocol, assert_never
 
-from batchkiln.core.planner import (
-    NotBefore,
-    Poll,
-    Replay,
-    SetAside,
-    Submit,
-    WaitReason,
-    WaitUntil,
-    Withdraw,
-    choose_action,
-)
+from batchkiln.core.planner import Poll, Replay, SetAside, Submit, WaitUntil, Withdraw, choose_action
 from batchkiln.core.queue_types import Outstanding, Scope
+from batchkiln.core.waits import NotBefore, WaitReason
 from batchkiln.worker import executor
 from batchkiln.worker.account_worker import AccountWorker
 from batchkiln.worker.downloader import fetch_downloads
@@ -29,17 +20,17 @@ from batchkiln.worker.startup import resume_held, sync_clock
 
 
 class Engine(Protocol):
-    """What the end of a run is decided by, for all workers together."""
+    """All that decides the end of a run, for all workers together."""
 
     @property
     def version(self) -> int:
         """Grows with each change of the queue."""
 
     def announce(self) -> None:
-        """Wake all who wait for news."""
+        """Wake each track that waits for news."""
 
     async def outstanding(self, scope: Scope) -> Outstanding:
-        """Count what may still change without a person."""
+        """Count the items that may still change without a person."""
 
     async def new_workers(self) -> list[AccountWorker]:
         """Return workers for accounts that have got work since the last call."""
@@ -49,7 +40,7 @@ TRACKS = ("slot", "preparation", "downloads")
 
 
 async def drive_slot(worker: AccountWorker) -> None:
-    """Keep the account's one generation going until the run stops."""
+    """Keep the account's one generation going until the run ends: look, choose, wait, act."""
     clock = worker.ports.clock
     while not worker.control.is_over_for(worker.account_id):
         now = clock.now()
@@ -70,13 +61,13 @@ async def drive_slot(worker: AccountWorker) -> None:
             case Submit():
                 await executor.submit(worker, action, now)
             case WaitUntil():
-                worker.count_stale_plan()
+                worker.plan_overtaken()
             case _:
                 assert_never(action)
 
 
 async def next_due(worker: AccountWorker) -> NotBefore:
-    """Return what an account's slot would wait for, and until when, if the run went on; it sends nothing."""
+    """Return what an account's slot would wait for, and until when, if the run continued. Sends nothing."""
     now = worker.ports.clock.now()
     queue, account, _ = await worker.snapshot(now)
     action = choose_action(queue, account, now)
@@ -86,8 +77,8 @@ async def next_due(worker: AccountWorker) -> NotBefore:
 async def drive(board: Engine, control: RunState) -> Outstanding:
     """Drive all workers until nothing can move without a person, or until the run is to stop.
 
-    Returns what is left. Raises what a worker raised: the surroundings failed, or a bug of ours was found; every
-    state is on disk, and the next run goes on from there.
+    Return the items that are left. Raise what a worker raised: an error of the disk or the network, or a bug of ours.
+    Each state is on disk, and the next run continues from there.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -108,9 +99,9 @@ async def _drive_worker(worker: AccountWorker) -> None:
 
 
 async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunState) -> None:
-    """Wait until all items ended, or until all tracks rest with nothing to wait for but a person.
+    """Wait until all items have ended, or until each track waits for nothing but a person.
 
-    Workers are begun as they are needed: all of them at first, and later ones with `work --forever`.
+    Workers are started as they are needed: all of them at first, and later ones with `work --forever`.
     """
     tracks: set[tuple[int, str]] = set()
     while not control.stopping.is_set():
@@ -127,14 +118,14 @@ async def _until_quiet(group: asyncio.TaskGroup, board: Engine, control: RunStat
 
 
 async def _outstanding(board: Engine, control: RunState) -> Outstanding:
-    """Return what some worker has just counted, or count."""
+    """Return the items that are left, as a worker has just counted them; else count."""
     if control.outstanding is None or control.outstanding[0] != board.version:
         control.outstanding = (board.version, await board.outstanding(control.scope))
     return control.outstanding[1]
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error that is no group: one failure ends a run, the others are its echo."""
+    """Return the first error that is no group: one failure ends a run, and the others follow from it."""
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

@@ -1,19 +1,25 @@
 """When the active generation is read: by what was learned of others of its kind, in this run and earlier ones."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
 from typing import Final
 
 from batchkiln.core.duration_model import DurationModel, LogNormal, Observation
+from batchkiln.core.job import Attempt
 from batchkiln.core.poll_schedule import next_read_seconds
 from batchkiln.core.queue_types import Kind
+from batchkiln.core.responses import GenerationRecord, GenerationStatus
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.worker.unnamed_results import UnnamedResults
 
 USUAL_IMAGE_SECONDS: Final = 20.0
 USUAL_CLIP_SECONDS: Final = 90.0
-"""What a generation is expected to take while nothing of its kind was seen."""
+"""Expected duration of a generation while none of its kind was seen."""
 
 _LEARNING: Final = 3
-"""So many of a kind are read every interval, before what was seen is worth more than looking."""
+"""The first generations of a kind are read every interval, until so many durations are known."""
 
 _LEAST_SECONDS: Final = 0.001
 
@@ -26,13 +32,13 @@ class DurationModels:
     _history: dict[Kind, list[Observation]] = field(default_factory=dict)
     _known: dict[Kind, DurationModel] = field(default_factory=dict)
 
-    def remember(self, sightings: Iterable[tuple[Kind, Observation]]) -> None:
-        """Begin with what earlier runs saw, the oldest first."""
-        for kind, sighting in sightings:
-            self._history.setdefault(kind, []).append(sighting)
+    def remember(self, observations: Iterable[tuple[Kind, Observation]]) -> None:
+        """Take over the observations of earlier runs, the oldest first."""
+        for kind, observation in observations:
+            self._history.setdefault(kind, []).append(observation)
 
     def of(self, kind: Kind) -> DurationModel:
-        """Return what is known of a kind."""
+        """Return the model of a kind."""
         if kind not in self._known:
             usual = USUAL_CLIP_SECONDS if kind.is_video else USUAL_IMAGE_SECONDS
             self._known[kind] = DurationModel(usual, self._history.pop(kind, ()))
@@ -46,8 +52,8 @@ class TrackedGeneration:
     attempt_id: int
     kind: Kind
     began_at: float
-    shape: LogNormal | None  # what to expect; None while nothing is known: read every interval
-    going_at: float
+    shape: LogNormal | None  # the expected duration; None while too few are known: it is read every interval
+    running_at: float  # when the last poll was sent that found it running
 
     def next_read_at(self, last_touched_at: float, interval_seconds: float) -> float:
         """Return when the next read is worth most: at least an interval after the last (Service rule 4.4)."""
@@ -58,20 +64,106 @@ class TrackedGeneration:
             self.shape, elapsed_seconds=max(0.0, elapsed), interval_seconds=interval_seconds
         )
 
-    def still_goes(self, sent_at: float) -> None:
-        """Note that a read which left then was told that the generation goes on."""
-        self.going_at = max(self.going_at, sent_at)
+    def is_running(self, sent_at: float) -> None:
+        """Record that a poll sent at `sent_at` found the generation still running."""
+        self.running_at = max(self.running_at, sent_at)
 
     def ended(self, seen_at: float) -> Observation:
-        """Return what was seen of its duration, where a success was read at this moment."""
+        """Return what was observed of its duration, where a poll at `seen_at` found its success."""
         ended = max(_LEAST_SECONDS, seen_at - self.began_at)
-        return Observation(min(max(0.0, self.going_at - self.began_at), ended), ended)
+        return Observation(min(max(0.0, self.running_at - self.began_at), ended), ended)
+
+
+@dataclass(slots=True)
+class PollTiming:
+    """What one account's worker knows of the polls of its generation; all moments are monotonic."""
+
+    models: DurationModels
+    _tracked: TrackedGeneration | None = None
+    _touched_at: dict[int, float] = field(default_factory=dict)  # by attempt: when its last request was over
+    _recorded: dict[int, tuple[GenerationStatus, str, int | None]] = field(default_factory=dict)  # by attempt
+    _unnamed: UnnamedResults = field(default_factory=UnnamedResults)
+
+    def touch(self, attempt_id: int, at: float) -> None:
+        """Record when a request about an attempt was over."""
+        self._touched_at[attempt_id] = at
+
+    def touched_at(self, attempt_id: int, last_read_at: datetime | None, now: ClockReading) -> float | None:
+        """Return when the last request about an attempt was over; of an earlier run, the latest that it can have been.
+
+        How long that request took is not known, only that this process began after it: it counts as over when this
+        process first looked, or when it was sent, where that is longer ago than any poll interval.
+        """
+        if attempt_id not in self._touched_at and last_read_at is not None:
+            sent_at = now.monotonic_of(last_read_at)
+            is_recent = now.monotonic - sent_at < 2 * self.models.interval_seconds
+            self._touched_at[attempt_id] = now.monotonic if is_recent else min(sent_at, now.monotonic)
+        return self._touched_at.get(attempt_id)
+
+    def worth_at(
+        self, attempt: Attempt, kind: Kind, touched_at: float, now: ClockReading, draw: Callable[[], float]
+    ) -> float:
+        """Return when the active generation is best read, by the durations of others of its kind."""
+        if attempt.generation_created_at is None:
+            return -inf
+        if self._tracked is None or self._tracked.attempt_id != attempt.id:
+            began_at = min(touched_at, now.monotonic_of(attempt.generation_created_at))
+            self._tracked = track_generation(self.models, attempt.id, kind, began_at=began_at, draw=draw())
+        return self._tracked.next_read_at(touched_at, self.models.interval_seconds)
+
+    def observe(
+        self, attempt: Attempt, status: GenerationStatus, *, sent_at: float, seen_at: float
+    ) -> Observation | None:
+        """Record what a poll found; return, and learn, what a success took."""
+        tracked = self._tracked
+        if tracked is None or tracked.attempt_id != attempt.id:
+            return None
+        if not status.is_ended:
+            tracked.is_running(sent_at)
+        elif status is GenerationStatus.SUCCESS and self.models.interval_seconds:
+            observation = tracked.ended(seen_at)
+            self.models.of(tracked.kind).add(observation)
+            return observation
+        return None
+
+    # --- what polls said ---
+
+    def interpret(self, attempt_id: int, record: GenerationRecord, now: float) -> GenerationRecord:
+        """Return a record; as a success where an unknown status word has stood beside the same outputs long enough."""
+        return self._unnamed.read(attempt_id, record, now)
+
+    def is_news(self, attempt_id: int, record: GenerationRecord) -> bool:
+        """Return whether a record differs from the last that was recorded of an active generation."""
+        return _essence(record) != self._recorded.get(attempt_id)
+
+    def recorded(self, attempt_id: int, record: GenerationRecord) -> None:
+        """Record that a record of an active generation is in the queue."""
+        self._recorded[attempt_id] = _essence(record)
+
+    def denied(self, attempt_id: int) -> None:
+        """Have the next good read recorded, whatever it says: the service denied the id."""
+        self._recorded.pop(attempt_id, None)
+
+    def ended(self, attempt_id: int) -> None:
+        """Forget what polls said of a generation that ended."""
+        self._recorded.pop(attempt_id, None)
+        self._unnamed.forget(attempt_id)
+
+    def forget(self, attempt_id: int) -> None:
+        """Forget an attempt of which nothing more is asked."""
+        self.ended(attempt_id)
+        self._touched_at.pop(attempt_id, None)
+
+
+def _essence(record: GenerationRecord) -> tuple[GenerationStatus, str, int | None]:
+    """Return what makes a record worth recording."""
+    return record.status, record.status_word, record.cost_credits
 
 
 def track_generation(
-    paces: DurationModels, attempt_id: int, kind: Kind, *, began_at: float, draw: float
+    models: DurationModels, attempt_id: int, kind: Kind, *, began_at: float, draw: float
 ) -> TrackedGeneration:
-    """Begin to follow a generation; `draw` is uniform from 0 to 1."""
-    known = paces.of(kind)
-    shape = known.drawn(draw) if known.seen >= _LEARNING and paces.interval_seconds else None
+    """Begin to track a generation; `draw` is uniform from 0 to 1."""
+    known = models.of(kind)
+    shape = known.drawn(draw) if known.seen >= _LEARNING and models.interval_seconds else None
     return TrackedGeneration(attempt_id, kind, began_at, shape, began_at)

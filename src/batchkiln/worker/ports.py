@@ -1,37 +1,30 @@
-"""What the scheduler asks of others. Nothing here speaks of HTTP, SQL or files' bytes on a disk."""
+"""What a worker needs from the rest of the program. Nothing here knows HTTP, SQL or a disk."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from batchkiln.core.budget import BudgetLimit
-from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.duration_model import Observation
 from batchkiln.core.job import Attempt, InputFile, SavedFile
-from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import Candidate, WaitReason
+from batchkiln.core.outcomes import Outcome
+from batchkiln.core.queue_changes import AccountChange, Committed, Facts, Preparation
 from batchkiln.core.queue_types import (
-    Circumstances,
+    Candidate,
     DownloadTask,
-    LoggedRequest,
-    Look,
     NewAttempt,
-    Progress,
-    RequestNote,
     Snapshot,
+    UploadHistory,
     Viewpoint,
     WantedInput,
 )
+from batchkiln.core.rate_limits import LoggedRequest, RequestNote
 from batchkiln.core.responses import (
     CompleteReply,
     CreateReply,
     DescribeReply,
     DownloadReply,
-    ErrorInfo,
-    GenerationRecord,
     OutputLink,
     PrepareReply,
     PutReply,
@@ -39,7 +32,6 @@ from batchkiln.core.responses import (
     ReadReply,
     UploadTicket,
 )
-from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import ClockReading
 
 
@@ -169,167 +161,62 @@ class Inputs(Protocol):
         """Return a stream of its bytes."""
 
 
+class Changes(Protocol):
+    """Wakes those who wait for a change of the queue."""
+
+    version: int  # grows with each change
+
+    def announce(self) -> None:
+        """Wake everybody who waits: the queue may have changed."""
+
+    def next(self) -> asyncio.Event:
+        """Return an event that the next change sets."""
+
+
 class Queue(Protocol):
     """The durable queue. Every method is one transaction, durable when it returns."""
 
     @property
-    def version(self) -> int:
-        """Grows with each change."""
-
-    def news(self) -> asyncio.Event:
-        """Return an event that the next change sets."""
-
-    def announce(self) -> None:
-        """Wake all who wait for news."""
+    def changes(self) -> Changes:
+        """Wakes those who wait for a change."""
 
     async def snapshot(self, viewpoint: Viewpoint, days: Sequence[datetime]) -> Snapshot:
         """Read all that the planner has to know about one account."""
 
     async def logged_requests(self) -> list[LoggedRequest]:
-        """Return the requests that may still count in a minute, all accounts', oldest first."""
+        """Return the requests that may still count in a minute, of all accounts, the oldest first."""
 
-    async def note_request(self, request: RequestNote) -> None:
-        """Write a request down before it leaves (Law 5)."""
-
-    async def note_read(self, attempt_id: int, request: RequestNote) -> None:
-        """Write a read of a generation down before it leaves."""
-
-    async def count_also(self, request: RequestNote) -> None:
-        """Count a request in further days."""
-
-    async def hold(self, account_id: int, *, creates: bool, until: datetime, reason: WaitReason) -> None:
-        """Keep a wait that the service imposed."""
-
-    async def cap_holds(self, account_id: int, now: ClockReading, *, logged_at: datetime | None) -> None:
-        """Shorten stored waits that a wrong clock made too long; `logged_at` is when the last request left, by it."""
-
-    async def record_misunderstood(self, account_id: int, entry: Misunderstood, circumstances: Circumstances) -> None:
-        """Keep that a call is not understood, so that a restart knows it as well."""
-
-    async def forget_misunderstood(self, account_id: int, call: Call) -> None:
-        """Forget that a call was not understood."""
-
-    async def forget_other_circumstances(self, account_id: int, circumstances: Circumstances) -> None:
-        """Forget what was not understood under other circumstances."""
-
-    async def remember_time(self, now: ClockReading) -> None:
-        """Keep the service's time for the next start."""
-
-    async def record_attempt(self, new: NewAttempt) -> Attempt | None:
-        """Make an attempt durable before anything is sent (Law 1); None where the plan is no longer true."""
-
-    async def record_replay(self, attempt_id: int, request: RequestNote) -> Attempt | None:
-        """Count one more send before it happens; None where the attempt is damaged, and now held."""
-
-    async def record_answer(
-        self, attempt: Attempt, answer: Answer, error: ErrorInfo, now: ClockReading, *, is_contact: bool
-    ) -> ItemState:
-        """Record what a reply that names no generation means, by the table of outcomes (Law 2)."""
-
-    async def record_hold(self, attempt: Attempt, event: Event, error: ErrorInfo, now: ClockReading) -> ItemState:
-        """Hand an attempt over to a person; the item stays submitting where the service itself is at fault."""
-
-    async def record_withdrawn(self, attempt: Attempt, now: ClockReading) -> None:
-        """Note that an attempt that created nothing is not sent again."""
-
-    async def record_accepted(
-        self, attempt: Attempt, record: GenerationRecord, now: ClockReading, look: Look
-    ) -> Progress:
-        """Note the generation's id and price, and how far it is; look at the queue on the way."""
-
-    async def record_generation(
-        self,
-        attempt: Attempt,
-        record: GenerationRecord,
-        now: ClockReading,
-        look: Look,
-        *,
-        sighting: Observation | None = None,
-    ) -> Progress:
-        """Take over what a poll said; look at the queue on the way."""
-
-    async def record_lost(self, attempt: Attempt, error: ErrorInfo, now: ClockReading) -> ItemState:
-        """Note that the service denies the id."""
-
-    async def record_key_missing(
-        self, attempt: Attempt, state: ItemState, now: ClockReading, *, is_refused: bool = False
+    async def record_request(
+        self, request: RequestNote, *, attempt_id: int | None = None, is_further: bool = False
     ) -> None:
-        """Hold an item whose API key is not configured."""
+        """Write a request down before it leaves (Law 5), a read with its attempt; or count it in further days."""
 
-    async def resume_held_for_key(self, account_id: int, fingerprints: frozenset[str], now: ClockReading) -> int:
-        """Take up items again whose API key came back."""
+    async def begin_attempt(self, new: NewAttempt) -> Attempt | None:
+        """Make an attempt durable before it is sent (Law 1); None where the plan is no longer true."""
+
+    async def resend(self, attempt_id: int, request: RequestNote) -> Attempt | None:
+        """Count one more send before it happens; None where the stored attempt is damaged, and now held."""
+
+    async def commit(self, attempt: Attempt, outcome: Outcome, facts: Facts, now: ClockReading) -> Committed:
+        """Apply an outcome to attempt, item, credits and history."""
 
     async def quote_body(self, item_id: int, account_id: int) -> bytes | None:
-        """Return the body of a quote; None where the item is no longer queued or not ready."""
+        """Return the body of a quote; None where the item is no longer queued, or an image is not uploaded."""
 
     async def alike(self, candidate: Candidate, number: int) -> int:
-        """Return one of the next items of a candidate's class: another one for each of the first few numbers."""
-
-    async def record_quote(self, candidate: Candidate, cost_credits: int, now: ClockReading) -> None:
-        """Keep a price."""
-
-    async def reject_item(self, item_id: int, error: ErrorInfo, now: ClockReading) -> None:
-        """End a queued item."""
-
-    async def reject_alike(self, candidate: Candidate, error: ErrorInfo, now: ClockReading) -> int:
-        """End the queued items of a recipe that the service refuses."""
-
-    async def reject_unpayable(
-        self, candidate: Candidate, obstacle: BudgetLimit, limit: int | None, now: ClockReading
-    ) -> int:
-        """End the queued items of a recipe that can never be paid."""
+        """Return an item of the same price as a candidate: another one for each of the first few numbers."""
 
     async def wanted_inputs(self, candidate: Candidate) -> tuple[WantedInput, ...]:
-        """Return the files still to be uploaded for a candidate and those just behind it."""
+        """Return the files to upload for a candidate and the items just behind it."""
 
-    async def note_failing(self, candidate: Candidate, input_id: int | None, reason: str, now: ClockReading) -> None:
-        """Note that a candidate's price, or the upload of an image, cannot be had for now, and why."""
+    async def upload_history(self, account_id: int, item_id: int) -> UploadHistory:
+        """Return whether uploads of an account ever worked, and whether an item needs any."""
 
-    async def has_uploaded(self, account_id: int) -> bool:
-        """Tell whether an upload of the account was ever completed, as far as it is known."""
+    async def record_preparation(self, candidate: Candidate, result: Preparation, now: ClockReading) -> None:
+        """Write what a preparation of a candidate came to."""
 
-    async def has_untried_images(self, item_id: int, account_id: int) -> bool:
-        """Tell whether an item has images, and no create of the account was ever accepted with any."""
+    async def update_account(self, account_id: int, change: AccountChange, now: ClockReading) -> None:
+        """Write what became known of an account."""
 
-    async def drop_assets(self, item_id: int, account_id: int) -> None:
-        """Forget an item's uploads."""
-
-    async def record_assets(self, account_id: int, urls: Iterable[tuple[str, str]], now: ClockReading) -> None:
-        """Keep the urls of uploaded contents (sha256, url)."""
-
-    async def hold_for_input(self, candidate: Candidate, input_id: int, message: str, now: ClockReading) -> None:
-        """Hold the items that need a file which is gone or has changed."""
-
-    async def download_task(self, attempt_id: int) -> DownloadTask:
-        """Return what is needed to fetch and name an attempt's files."""
-
-    async def taken_paths(self, task: DownloadTask, number: int) -> frozenset[str]:
-        """Return those of an output's possible paths that another output has; of the first, the task knows."""
-
-    async def record_saved(
-        self,
-        task: DownloadTask,
-        saved: SavedFile,
-        *,
-        number: int,
-        listed: int,
-        output_type: str,
-        is_last: bool,
-        now: ClockReading,
-    ) -> bool:
-        """Record a whole file (Law 7), one of so many listed; the last one ends its item.
-
-        False where the file is another output's.
-        """
-
-    async def record_done(self, task: DownloadTask, now: ClockReading) -> None:
-        """End an item whose files are all here."""
-
-    async def record_link_expired(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
-        """Note that a link no longer worked."""
-
-    async def record_unusable(self, task: DownloadTask, reason: str, now: ClockReading) -> None:
-        """Hold an item whose outputs cannot be had."""
-
-    async def record_retention_ended(self, task: DownloadTask, now: ClockReading) -> None:
-        """End an item whose paid outputs are gone."""
+    async def download_task(self, attempt_id: int, *, number: int = 1) -> DownloadTask:
+        """Return what is needed to fetch an attempt's files and to name output `number`."""

@@ -3,19 +3,22 @@
 from dataclasses import replace
 from typing import Final, assert_never
 
+from batchkiln.core.account_view import AccountView
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import (
-    AccountView,
-    AskQuote,
-    Candidate,
-    Reject,
-    Upload,
-    WaitReason,
-    WaitUntil,
-    choose_preparation,
+from batchkiln.core.planner import AskQuote, Reject, Upload, WaitUntil, choose_preparation
+from batchkiln.core.queue_changes import (
+    Failing,
+    InputLost,
+    ItemRefused,
+    NeverFits,
+    Priced,
+    RecipeRefused,
+    Uploaded,
+    UploadsGone,
 )
-from batchkiln.core.queue_types import RequestKind, WantedInput
+from batchkiln.core.queue_types import Candidate, WantedInput
+from batchkiln.core.rate_limits import RequestKind
 from batchkiln.core.responses import (
     AccountBlocked,
     AssetsReady,
@@ -37,17 +40,17 @@ from batchkiln.core.responses import (
     UploadTicket,
 )
 from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.waits import WaitReason
 from batchkiln.worker.account_worker import AccountWorker
-from batchkiln.worker.backoffs import Backoff
 from batchkiln.worker.upload_denials import count_gone, denial_of, rest_if_in_vain
 
 FILES_PER_REQUEST: Final = 5  # Service section 8
 ALIKE_REFUSALS: Final = 3
-"""So many items of one recipe refused in a row for the same reason mean that the recipe is at fault."""
+"""After so many items of one recipe were refused in a row for the same reason, the recipe is at fault."""
 
 
 async def prepare(worker: AccountWorker) -> None:
-    """Make ready what the slot will need next, until the run stops."""
+    """Make ready what the slot will need next, until the run ends."""
     while not worker.control.is_over_for(worker.account_id):
         now = worker.ports.clock.now()
         queue, account, version = await worker.snapshot(now)
@@ -64,7 +67,7 @@ async def prepare(worker: AccountWorker) -> None:
             case Upload(candidate=candidate):
                 await _upload(worker, candidate, now)
             case WaitUntil():
-                worker.count_stale_plan()
+                worker.plan_overtaken()
             case _:
                 assert_never(choice)
 
@@ -76,44 +79,44 @@ async def _reject(worker: AccountWorker, choice: Reject, now: ClockReading) -> N
         BudgetLimit.OVER_CAP: candidate.cap,
         BudgetLimit.OVER_JOB_BUDGET: left,
         BudgetLimit.OVER_JOB_DAY: money.budget_per_day,
-        BudgetLimit.OVER_DAY: worker.limits.credits_per_day,
+        BudgetLimit.OVER_DAY: worker.rates.limits.credits_per_day,
     }[choice.obstacle]
-    await worker.ports.queue.reject_unpayable(candidate, choice.obstacle, limit, now)
+    await worker.ports.queue.record_preparation(candidate, NeverFits(choice.obstacle, limit), now)
 
 
 async def _ask_quote(worker: AccountWorker, candidate: Candidate) -> None:
-    """Ask the price of a candidate's recipe; a refusal is the item's, or its whole recipe's after a few alike."""
-    failing = worker.failing_quotes.get(candidate.recipe_id)
+    """Ask the price of a candidate's recipe; a refusal rejects the item, and after a few alike the whole recipe."""
+    failing = worker.backoffs.quotes.get(candidate.recipe_id)
     if failing is not None:  # it may be the item's own text that fails: another one of its recipe has the same price
-        candidate = replace(candidate, item_id=await worker.ports.queue.alike(candidate, failing.troubles))
+        candidate = replace(candidate, item_id=await worker.ports.queue.alike(candidate, failing.failures))
     body = await worker.ports.queue.quote_body(candidate.item_id, worker.account_id)
     if body is None:
-        worker.count_stale_plan()
-        worker.ports.queue.announce()
+        worker.plan_overtaken()
+        worker.ports.queue.changes.announce()
         return
     if not await worker.wait_for_capacity(Call.QUOTE):
         return
     request = worker.new_request(RequestKind.QUOTE, worker.ports.clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_request(request)
+        await worker.ports.queue.record_request(request)
         reply = await worker.ports.service.quote(body)
     after = worker.ports.clock.now()
     match reply:
         case Quoted(cost_credits=cost):
             worker.on_success(Call.QUOTE)
-            worker.failing_quotes.pop(candidate.recipe_id, None)
-            worker.refused_quotes.pop(candidate.recipe_id, None)
-            await worker.ports.queue.record_quote(candidate, cost, after)
+            worker.backoffs.quotes.pop(candidate.recipe_id, None)
+            worker.brakes.quoted(candidate.recipe_id)
+            await worker.ports.queue.record_preparation(candidate, Priced(cost), after)
         case Refused(kind=kind, error=error):
             worker.on_success(Call.QUOTE)
-            worker.failing_quotes.pop(candidate.recipe_id, None)
+            worker.backoffs.quotes.pop(candidate.recipe_id, None)
             await _quote_refused(worker, candidate, kind, error, after)
         case Throttled() | Unavailable() | NoResponse() | NotUnderstood() | EdgeBlocked() | AccountBlocked():
-            failing = worker.failing_quotes.setdefault(candidate.recipe_id, Backoff(alone_reason=WaitReason.NO_PRICE))
-            await worker.on_failure(reply, Call.QUOTE, of=(failing,))
+            failing = worker.backoffs.of_quote(candidate.recipe_id)
+            await worker.on_failure(reply, Call.QUOTE, own=(failing,))
             if failing.is_to_be_told:
                 failing.is_told = True
-                await worker.ports.queue.note_failing(candidate, None, failing.said or "", after)
+                await worker.ports.queue.record_preparation(candidate, Failing(None, failing.said or ""), after)
         case _:
             assert_never(reply)
 
@@ -123,17 +126,13 @@ async def _quote_refused(
 ) -> None:
     if kind is RefusalKind.ASSET_GONE:
         is_resting = await count_gone(worker, candidate.item_id, error)
-        if is_resting or worker.gone_assets[candidate.item_id] <= ALIKE_REFUSALS:
-            await worker.ports.queue.drop_assets(candidate.item_id, worker.account_id)
+        if is_resting or worker.brakes.times_gone(candidate.item_id) <= ALIKE_REFUSALS:
+            await worker.ports.queue.record_preparation(candidate, UploadsGone(worker.account_id), now)
             return
-    said = f"{error.code}: {error.message}"
-    before, times = worker.refused_quotes.get(candidate.recipe_id, (said, 0))
-    times = times + 1 if before == said else 1
-    worker.refused_quotes[candidate.recipe_id] = (said, times)
-    if times >= ALIKE_REFUSALS:
-        await worker.ports.queue.reject_alike(candidate, error, now)
+    if worker.brakes.quote_refused(candidate.recipe_id, f"{error.code}: {error.message}") >= ALIKE_REFUSALS:
+        await worker.ports.queue.record_preparation(candidate, RecipeRefused(error), now)
     else:
-        await worker.ports.queue.reject_item(candidate.item_id, error, now)
+        await worker.ports.queue.record_preparation(candidate, ItemRefused(error), now)
 
 
 async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading) -> None:
@@ -144,14 +143,14 @@ async def _upload(worker: AccountWorker, candidate: Candidate, now: ClockReading
     for want in wanted:
         if not await worker.ports.inputs.is_unchanged(want.file):
             message = f"{want.file.path} is gone or has changed since its manifest was accepted; put it back"
-            await worker.ports.queue.hold_for_input(candidate, want.input_id, message, now)
+            await worker.ports.queue.record_preparation(candidate, InputLost(want.input_id, message), now)
             return
     if not await worker.wait_for_capacity(Call.UPLOAD):
         return
     size = sum(want.file.size_bytes for want in wanted)
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now(), files=len(wanted), size_bytes=size)
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_request(request)
+        await worker.ports.queue.record_request(request)
         prepared = await worker.ports.service.prepare_uploads(
             [(_upload_name(want), want.file.media_type, want.file.size_bytes) for want in wanted]
         )
@@ -168,10 +167,10 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
     _, account, _ = await worker.snapshot(now)
     found = await worker.ports.queue.wanted_inputs(candidate)
     for want in found:
-        wait_alike(worker.failing_uploads, want)
+        worker.backoffs.share(want.input_id, want.alike)
     wanted = _together(worker, found, now)
-    files_left = worker.limits.upload_files_per_day - account.today.usage.upload_files
-    bytes_left = worker.limits.upload_bytes_per_day - account.today.usage.upload_bytes
+    files_left = worker.rates.limits.upload_files_per_day - account.rates.usage.upload_files
+    bytes_left = worker.rates.limits.upload_bytes_per_day - account.rates.usage.upload_bytes
     fitting: list[WantedInput] = []
     for want in wanted[: max(files_left, 0)]:
         if want.file.size_bytes > bytes_left:
@@ -180,26 +179,18 @@ async def _payable_inputs(worker: AccountWorker, candidate: Candidate, now: Cloc
         fitting.append(want)
     if wanted and _is_beyond_any_day(worker, wanted[0]):
         message = f"{wanted[0].file.path} is larger than what the account may upload in a whole day; nothing was sent"
-        await worker.ports.queue.reject_item(candidate.item_id, ErrorInfo("over_upload_limit", message), now)
+        refused = ItemRefused(ErrorInfo("over_upload_limit", message))
+        await worker.ports.queue.record_preparation(candidate, refused, now)
     elif wanted and not fitting:
-        worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.today.resets_at - now.monotonic)
+        worker.postpone_uploads(now, WaitReason.DAY_REQUESTS, told=account.rates.resets_at - now.monotonic)
     if not found:
-        worker.count_stale_plan()
-        worker.ports.queue.announce()
+        worker.plan_overtaken()
+        worker.ports.queue.changes.announce()
     return tuple(fitting)
 
 
-def wait_alike(failing: dict[int, Backoff], want: WantedInput) -> None:
-    """Let all inputs of one content wait together, those as well that have come into sight since it failed.
-
-    Equal images are uploaded once, under one of their ids: another of them would look due, and never be chosen.
-    """
-    if want.input_id in failing:
-        failing.update(dict.fromkeys(want.alike, failing[want.input_id]))
-
-
 def _together(worker: AccountWorker, wanted: tuple[WantedInput, ...], now: ClockReading) -> tuple[WantedInput, ...]:
-    """Return what one request is to upload: what failed before goes alone, in its own time, and holds no other up.
+    """Return what one request is to upload: an image that failed before goes alone, and delays no other.
 
     So does the first file of a run: where uploads are not understood, no more of the day's files are spent. Until one
     has worked, another image is tried first: where that works, it is the failing one's own fault.
@@ -207,16 +198,18 @@ def _together(worker: AccountWorker, wanted: tuple[WantedInput, ...], now: Clock
     due = [
         want
         for want in wanted
-        if want.input_id not in worker.failing_uploads or worker.failing_uploads[want.input_id].held.at <= now.monotonic
+        if want.input_id not in worker.backoffs.inputs or worker.backoffs.inputs[want.input_id].held.at <= now.monotonic
     ]
-    fresh = [want for want in due if want.input_id not in worker.failing_uploads]
-    if due and due[0] not in fresh and (worker.has_uploaded or not fresh):
+    fresh = [want for want in due if want.input_id not in worker.backoffs.inputs]
+    if due and due[0] not in fresh and (worker.brakes.has_uploaded or not fresh):
         return (due[0],)
-    return tuple(fresh[: FILES_PER_REQUEST if worker.has_uploaded else 1])
+    return tuple(fresh[: FILES_PER_REQUEST if worker.brakes.has_uploaded else 1])
 
 
 def _is_beyond_any_day(worker: AccountWorker, want: WantedInput) -> bool:
-    return not worker.limits.upload_files_per_day or want.file.size_bytes > worker.limits.upload_bytes_per_day
+    return (
+        not worker.rates.limits.upload_files_per_day or want.file.size_bytes > worker.rates.limits.upload_bytes_per_day
+    )
 
 
 Stored = tuple[WantedInput, UploadTicket]
@@ -225,7 +218,7 @@ Stored = tuple[WantedInput, UploadTicket]
 async def _put_all(
     worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], tickets: tuple[UploadTicket, ...]
 ) -> list[Stored]:
-    """Put the bytes of each file; return those that the storage took, up to the first that it did not."""
+    """Put the bytes of each file; return those that the storage took, up to the first failure."""
     stored: list[Stored] = []
     for want, ticket in zip(wanted, tickets, strict=True):
         content = worker.ports.inputs.content(want.file)
@@ -234,7 +227,11 @@ async def _put_all(
             case BytesStored():
                 stored.append((want, ticket))
             case TicketRefused(reason=reason) | NoResponse(reason=reason):
-                denial = await denial_of(worker, reply, Call.COMPLETION) if isinstance(reply, TicketRefused) else None
+                denial = (
+                    await denial_of(worker, candidate, reply, Call.COMPLETION)
+                    if isinstance(reply, TicketRefused)
+                    else None
+                )
                 trouble = denial or Unavailable(None, ErrorInfo("storage", reason))
                 await _upload_failed(worker, candidate, (want,), trouble, Call.COMPLETION)
                 break
@@ -249,18 +246,18 @@ async def _complete(worker: AccountWorker, candidate: Candidate, stored: list[St
         return
     request = worker.new_request(RequestKind.UPLOAD, worker.ports.clock.now())
     async with worker.rate_limited(request):
-        await worker.ports.queue.note_request(request)
+        await worker.ports.queue.record_request(request)
         reply = await worker.ports.service.complete_uploads([ticket.asset_id for _, ticket in stored])
     if isinstance(reply, AssetsReady):
         worker.on_success(Call.COMPLETION)
-        worker.has_uploaded = True
-        worker.refused_uploads.pop(candidate.item_id, None)
+        worker.brakes.upload_ended(candidate.item_id, has_uploaded=True)
         for want in wanted:
             for input_id in want.alike:
-                worker.failing_uploads.pop(input_id, None)
+                worker.backoffs.inputs.pop(input_id, None)
         worker.avoid_failing_inputs()
         urls = [(want.file.sha256, url) for want, url in zip(wanted, reply.urls, strict=True)]
-        await worker.ports.queue.record_assets(worker.account_id, urls, worker.ports.clock.now())
+        uploaded = Uploaded(worker.account_id, urls)
+        await worker.ports.queue.record_preparation(candidate, uploaded, worker.ports.clock.now())
     else:
         await _upload_failed(worker, candidate, wanted, reply, Call.COMPLETION)
 
@@ -272,13 +269,12 @@ async def _upload_failed(
     reply: PrepareReply | CompleteReply,
     call: Call,
 ) -> None:
-    match await denial_of(worker, reply, call) or reply:
+    match await denial_of(worker, candidate, reply, call) or reply:
         case Refused(error=error):
-            refusals = worker.refused_uploads.pop(candidate.item_id, 0) + 1
-            if refusals >= ALIKE_REFUSALS:
-                await worker.ports.queue.reject_item(candidate.item_id, error, worker.ports.clock.now())
+            if worker.brakes.upload_refused(candidate.item_id) >= ALIKE_REFUSALS:
+                worker.brakes.upload_ended(candidate.item_id, has_uploaded=False)
+                await worker.ports.queue.record_preparation(candidate, ItemRefused(error), worker.ports.clock.now())
             else:
-                worker.refused_uploads[candidate.item_id] = refusals
                 await _uploads_wait(worker, candidate, wanted, Unavailable(None, error), call)
         case Throttled(retry_after=retry_after, error=error) if _is_of_uploads(error):
             told = 0.0 if retry_after is None else retry_after.total_seconds()
@@ -296,34 +292,26 @@ async def _upload_failed(
 async def _uploads_wait(
     worker: AccountWorker, candidate: Candidate, wanted: tuple[WantedInput, ...], trouble: TransientError, call: Call
 ) -> None:
-    """Let these images wait, each in its own time, so that one that always fails holds no other up."""
-    failing = [_failing(worker, want) for want in wanted]
+    """Let each of these images wait for itself, so that one that always fails delays no other."""
+    failing = [worker.backoffs.of_input(want.input_id, want.alike) for want in wanted]
     if isinstance(trouble, NotUnderstood):
-        await rest_if_in_vain(worker, call)
-    await worker.on_failure(trouble, call, of=failing)
+        await rest_if_in_vain(worker, candidate, call)
+    await worker.on_failure(trouble, call, own=failing)
     for want, backoff in zip(wanted, failing, strict=True):
         if backoff.is_to_be_told:
             backoff.is_told = True
             worker.avoid_failing_inputs()
             now, said = worker.ports.clock.now(), backoff.said or ""
-            await worker.ports.queue.note_failing(candidate, want.input_id, said, now)
-
-
-def _failing(worker: AccountWorker, want: WantedInput) -> Backoff:
-    """Return an image's backoff: one for all inputs of the same content."""
-    backoff = worker.failing_uploads.get(want.input_id) or Backoff(alone_reason=WaitReason.NO_UPLOAD)
-    for input_id in want.alike:
-        worker.failing_uploads[input_id] = backoff
-    return backoff
+            await worker.ports.queue.record_preparation(candidate, Failing(want.input_id, said), now)
 
 
 def _is_of_uploads(error: ErrorInfo) -> bool:
-    """Tell a limit of uploads alone from the one that they share with creates (Service section 8)."""
+    """Return whether a limit is of uploads alone, and not the one that they share with creates (Service section 8)."""
     text = f"{error.code} {error.message}".lower()
     return any(word in text for word in ("upload", "file", "byte", "mib"))
 
 
 def _upload_name(want: WantedInput) -> str:
-    """Return a name for an upload that tells nothing about this machine."""
+    """Return a name for an upload that reveals nothing about this machine."""
     ending = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}.get(want.file.media_type, "bin")
     return f"{want.file.sha256[:16]}.{ending}"

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 
-from batchkiln.core.planner import NotBefore, WaitReason
+from batchkiln.core.job import Attempt
 from batchkiln.core.queue_types import Outstanding, Scope
-from batchkiln.core.rate_limits import SlidingWindow
+from batchkiln.core.rate_limits import HostRateLimit
 from batchkiln.core.responses import AccountBlocked
+from batchkiln.core.waits import NotBefore, WaitReason
 
 Rest = tuple[int, NotBefore]
 
@@ -17,24 +18,25 @@ _ENDS_A_DAY = frozenset({WaitReason.DAY_CREDITS, WaitReason.JOB_DAY_CREDITS, Wai
 
 
 @dataclass(slots=True)
-class HostRateLimit:
-    """What all accounts of this machine share: the edge firewall's window (Service section 8)."""
+class HostState:
+    """What the workers of one service share on this machine.
 
-    log: SlidingWindow
-    held: NotBefore = field(default_factory=lambda: NotBefore(-inf))
-    is_taken_over: bool = False  # whether the requests of earlier runs are in the log
-    passed: int = 0  # requests that got a definite reply
-    description: str | None = None  # a digest of the service's own, once it was read
+    `passed` counts requests that got a definite reply. `description` is a digest of the service's own, once it is read.
+    """
+
+    rates: HostRateLimit
+    passed: int = 0
+    description: str | None = None
 
 
 @dataclass(slots=True)
 class RunState:
-    """The wishes of the person who runs this, and the state of the run.
+    """What the person who runs this wants, and how far the run is.
 
-    `may_start` is cleared by --until and a signal: what was begun goes on, nothing new is. `credits_left` is
-    what --max-credits still allows. `starts_until` is `--until TIME`, `stops_at_reset` is `--until budget`.
-    `stopping` ends all tracks as soon as what they have in hand is recorded; `stop_wanted` is set where a person
-    asked for that. `pulse` wakes who watches the end.
+    `may_start` is cleared by --until and by a signal: what is under way continues, nothing new is begun.
+    `credits_left` is what --max-credits still allows. `starts_until` is `--until TIME`, `stops_at_reset` is `--until
+    budget`. `stopping` ends each track as soon as what it has in hand is recorded; `stop_wanted` is set where a person
+    asked for that. `pulse` is set by each change that may end the run.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -52,19 +54,20 @@ class RunState:
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
-        """End, as a person wishes."""
+        """End the run, as a person wants."""
         self.stop_wanted.set()
         self.end()
 
     def end(self) -> None:
-        """Have every track finish what it has in hand, and end."""
+        """Have each track record what it has in hand, and end."""
         self.stopping.set()
         self.pulse.set()
 
     def block(self, account_id: int, trouble: AccountBlocked, *, is_cut_off: bool) -> None:
         """Begin nothing more with an account that the service refuses until a person acts.
 
-        What it has paid for is polled and fetched on (Law 3), unless the reads are refused: then its worker ends.
+        What is paid is polled and fetched (Law 3), unless the reads are refused as well (`is_cut_off`): then its
+        worker ends.
         """
         self.blocked[account_id] = trouble
         if is_cut_off:
@@ -72,12 +75,12 @@ class RunState:
         self.pulse.set()
 
     def is_over_for(self, account_id: int, *, is_for_new: bool = False) -> bool:
-        """Tell whether an account's tracks are to end; or whatever they do for something new."""
+        """Return whether an account's tracks are to end; with `is_for_new`, whether it begins nothing more."""
         refused = self.blocked if is_for_new else self.cut_off
         return self.stopping.is_set() or account_id in refused
 
     def may_start_at(self, instant: datetime) -> bool:
-        """Tell whether new attempts are still wanted."""
+        """Return whether new attempts are still wanted."""
         return self.may_start and (self.starts_until is None or instant < self.starts_until)
 
     def spend(self, credit_count: int) -> None:
@@ -86,12 +89,12 @@ class RunState:
             self.credits_left -= credit_count
 
     def rest(self, account_id: int, track: str, version: int, due: NotBefore) -> None:
-        """Note that a track of an account waits, as of a version of the queue."""
+        """Record that a track of an account waits, as of a version of the queue."""
         self.rests[account_id, track] = (version, due)
         self.pulse.set()
 
     def work(self, account_id: int, track: str) -> None:
-        """Note that a track is doing something."""
+        """Record that a track works."""
         self.rests.pop((account_id, track), None)
 
     def slot_rest(self, account_id: int) -> NotBefore | None:
@@ -105,7 +108,7 @@ class RunState:
         return rest[1] if rest else None
 
     def is_quiet(self, tracks: AbstractSet[tuple[int, str]], version: int) -> bool:
-        """Tell whether no track has anything to do, ever, unless news come from outside."""
+        """Return whether no track will ever have anything to do, unless something changes from outside."""
         return all(self._is_at_rest(track, version) for track in tracks if track[0] not in self.cut_off)
 
     def _is_at_rest(self, track: tuple[int, str], version: int) -> bool:
@@ -114,3 +117,47 @@ class RunState:
             return False
         due = rest[1]
         return due.at == inf or (self.stops_at_reset and due.reason in _ENDS_A_DAY)
+
+
+@dataclass(slots=True)
+class RunCredits:
+    """What one account takes of --max-credits. Only the attempt that this run made last counts (`_attempt_id`)."""
+
+    run: RunState
+    _attempt_id: int | None = None
+
+    def take(self, credit_count: int) -> None:
+        """Take credits before an attempt is recorded, so that no other account takes the same."""
+        self.run.spend(credit_count)
+
+    def put_back(self, credit_count: int) -> None:
+        """Put credits back that were taken for an attempt that was not made."""
+        self.run.spend(-credit_count)
+
+    def began(self, attempt: Attempt) -> None:
+        """Record the attempt for which credits were taken."""
+        self._attempt_id = attempt.id
+
+    def resume(self, attempt: Attempt) -> None:
+        """Take the credits of an attempt of an earlier run that created nothing so far: no run has them taken."""
+        if not attempt.is_in_doubt and self._attempt_id != attempt.id:
+            self._attempt_id = attempt.id
+            self.run.spend(attempt.quote_credits)
+
+    def free(self, attempt: Attempt) -> None:
+        """Put back what an attempt took, as it created nothing; one of an earlier run has taken nothing."""
+        if self._attempt_id == attempt.id:
+            self._attempt_id = None
+            self.run.spend(-attempt.quote_credits)
+
+    def overcharged(self, attempt: Attempt, credit_count: int) -> None:
+        """Take what was charged beyond an attempt's quote."""
+        if self._attempt_id == attempt.id:
+            self.run.spend(credit_count)
+
+    def left_for(self, unresolved: Attempt | None) -> int | None:
+        """Return what is left, with what the account's unresolved attempt has taken; None without --max-credits."""
+        left = self.run.credits_left
+        if left is None or unresolved is None or unresolved.id != self._attempt_id:
+            return left
+        return left + unresolved.quote_credits

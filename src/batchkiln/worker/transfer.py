@@ -125,7 +125,7 @@ async def _pour(
     worker: AccountWorker, part: Part, reply: DownloadStarted, begun: DownloadStarted
 ) -> Streamed | NotStreamed:
     """Write what comes, no more than was announced, and never more than the limit."""
-    limit, total = worker.limits.output_bytes, begun.total_bytes
+    limit, total = worker.rates.limits.output_bytes, begun.total_bytes
     if reply.offset_bytes != part.size_bytes:
         await part.restart()
     if total is not None and total > limit:

@@ -1,7 +1,7 @@
-"""Files that came without the end that their format demands: when each is tried again, and when it is believed.
+"""Files that arrived without the end that their format demands: when each is tried again, and when it is accepted.
 
-A server that cuts files, or a cache before it, may do so for hours, and gives the whole file afterwards. All times are
-service seconds of this process's monotonic clock; another process begins anew.
+A server, or a cache before it, may truncate files for hours, and send the whole file afterwards. All times are service
+seconds of this process's monotonic clock; another process begins anew.
 """
 
 from collections.abc import Iterable
@@ -12,33 +12,33 @@ from typing import Final
 from batchkiln.core.polling import retention_ends_at
 
 WAITS_SECONDS: Final = (60.0, 600.0, 3600.0, 6 * 3600.0)
-"""How long to wait after the first cut file, the second …; the last holds for all further ones."""
+"""Seconds to wait after the first truncated file, the second …; the last value is for all further ones."""
 
 ALIKE_TIMES: Final = 4
 ALIKE_SECONDS: Final = 6 * 3600.0
-"""The same bytes have to come so often, the first and the last so far apart, to be believed to be what was paid for."""
+"""The same bytes are accepted once they arrived so often, the first and the last so many seconds apart."""
 
 LAST_DAY: Final = timedelta(days=1)
 LAST_HOURS: Final = timedelta(hours=2)
-"""So long before the service may delete a file, whatever came so often, or came at all, is better than nothing."""
+"""So long before the service may delete a file, one that arrived so often, or at all, is accepted."""
 
 _Output = tuple[int, int]  # attempt id, number of the output from 1
 
 
 @dataclass(slots=True)
 class TruncatedFiles:
-    """The cut files of one account that this process has seen."""
+    """The truncated files of one account that this process has seen."""
 
     _seen: dict[_Output, list[tuple[float, str]]] = field(default_factory=dict)  # when, and the sha256
     _due_at: dict[_Output, float] = field(default_factory=dict)
     _waiting: dict[int, float] = field(default_factory=dict)
 
     def count(self, output: _Output, sha256: str, at: float) -> None:
-        """Note that such a file came just now."""
+        """Record that a truncated file arrived just now."""
         self._seen.setdefault(output, []).append((at, sha256))
 
     def is_believed(self, output: _Output, *, created_at: datetime, now: datetime) -> bool:
-        """Tell whether the file that came last is to be taken as it is."""
+        """Return whether the last file is accepted as it is."""
         seen, left = self._seen[output], retention_ends_at(created_at) - now
         if left < LAST_HOURS or (left < LAST_DAY and len(seen) >= ALIKE_TIMES):
             return True
@@ -46,7 +46,7 @@ class TruncatedFiles:
         return len(alike) >= ALIKE_TIMES and alike[-1] - alike[0] >= ALIKE_SECONDS
 
     def postpone(self, output: _Output, at: float) -> float:
-        """Let an output wait after a file that was not believed; return how many seconds."""
+        """Let an output wait after a file that was not accepted; return for how many seconds."""
         wait = WAITS_SECONDS[min(len(self._seen[output]), len(WAITS_SECONDS)) - 1]
         self.wait(output, at + wait)
         return wait
@@ -56,11 +56,11 @@ class TruncatedFiles:
         self._due_at[output] = until
 
     def is_due(self, output: _Output, at: float) -> bool:
-        """Tell whether an output may be asked for."""
+        """Return whether an output may be requested."""
         return self._due_at.get(output, at) <= at
 
     def rest(self, attempt_id: int, left: Iterable[_Output]) -> None:
-        """Note that all that is left of an attempt waits: nothing is done until the first of it is due."""
+        """Record that all outputs left of an attempt wait: nothing is done until the first is due."""
         self._waiting[attempt_id] = min(self._due_at[output] for output in left)
 
     def saved(self, output: _Output) -> None:
@@ -69,16 +69,16 @@ class TruncatedFiles:
         self._due_at.pop(output, None)
 
     def waits_until(self, attempt_id: int) -> float | None:
-        """Return when an attempt goes on that only waits."""
+        """Return until when an attempt only waits; None where it does not."""
         return self._waiting.get(attempt_id)
 
     def all_wait_until(self, attempt_ids: Iterable[int], at: float) -> float | None:
-        """Return when the first of these goes on; None where one does not wait."""
+        """Return when the first of these attempts continues; None where one does not wait."""
         dues = [self._waiting.get(attempt_id, at) for attempt_id in attempt_ids]
         return min(dues) if min(dues) > at else None
 
     def go_on(self, attempt_id: int) -> None:
-        """Note that an attempt no longer only waits."""
+        """Record that an attempt no longer only waits."""
         self._waiting.pop(attempt_id, None)
 
     def forget(self, attempt_id: int) -> None:

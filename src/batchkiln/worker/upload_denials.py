@@ -7,6 +7,7 @@ the day's files in vain, so that after two denials uploads rest for the account,
 from typing import Final
 
 from batchkiln.core.calls import Call
+from batchkiln.core.queue_types import Candidate
 from batchkiln.core.response_rules import ReplyField, remedy_line
 from batchkiln.core.responses import (
     CompleteReply,
@@ -18,7 +19,8 @@ from batchkiln.core.responses import (
     Refused,
     TicketRefused,
 )
-from batchkiln.worker.account_worker import MISUNDERSTOOD_AT_MOST, AccountWorker
+from batchkiln.worker.account_worker import AccountWorker
+from batchkiln.worker.backoffs import MISUNDERSTOOD_AT_MOST
 
 FILES_IN_VAIN: Final = 3
 """So many files of a day without one that ever worked, and the first reply that is not understood ends it.
@@ -29,7 +31,7 @@ _CLIENT_ERRORS: Final = range(400, 500)
 
 
 async def denial_of(
-    worker: AccountWorker, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
+    worker: AccountWorker, candidate: Candidate, reply: PrepareReply | CompleteReply | TicketRefused, call: Call
 ) -> NotUnderstood | None:
     """Return a refused upload as a call that is not understood, where none of the account has ever worked."""
     match reply:
@@ -44,28 +46,35 @@ async def denial_of(
             denial = _denial(f"denied what had just been uploaded ({reason})", ReplyField.ASSET_ID, status=status)
         case _:
             return None
-    has_worked = worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)
-    return None if has_worked else denial
+    return None if await _has_worked(worker, candidate.item_id) else denial
 
 
-async def rest_if_in_vain(worker: AccountWorker, call: Call) -> None:
+async def rest_if_in_vain(worker: AccountWorker, candidate: Candidate, call: Call) -> None:
     """Let the call rest at the next count already, where the day's files were spent and none has ever worked."""
     _, account, _ = await worker.snapshot(worker.ports.clock.now())
-    if account.today.usage.upload_files < FILES_IN_VAIN:
+    if account.rates.usage.upload_files < FILES_IN_VAIN:
         return
-    if not (worker.has_uploaded or await worker.ports.queue.has_uploaded(worker.account_id)):
-        own = worker.backoffs[call]
-        own.misunderstood = max(own.misunderstood, MISUNDERSTOOD_AT_MOST - 1)
+    if not await _has_worked(worker, candidate.item_id):
+        worker.backoffs.wear_out(call)
+
+
+async def _has_worked(worker: AccountWorker, item_id: int) -> bool:
+    """Return whether an upload of the account was ever completed."""
+    if worker.brakes.has_uploaded:
+        return True
+    return (await worker.ports.queue.upload_history(worker.account_id, item_id)).has_completed
 
 
 async def count_gone(worker: AccountWorker, item_id: int, error: ErrorInfo) -> bool:
-    """Count that a quote or a create of an item found its uploads gone; tell whether uploads rest therefore.
+    """Count that a quote or a create of an item found its uploads gone; return whether uploads rest therefore.
 
     They do after the second time, where no create of the account was ever accepted with an image.
     """
-    times = worker.gone_assets.get(item_id, 0) + 1
-    worker.gone_assets[item_id] = times
-    if times < MISUNDERSTOOD_AT_MOST or not await worker.ports.queue.has_untried_images(item_id, worker.account_id):
+    times = worker.brakes.asset_gone(item_id)
+    if times < MISUNDERSTOOD_AT_MOST:
+        return False
+    history = await worker.ports.queue.upload_history(worker.account_id, item_id)
+    if history.was_used or not history.item_has_images:
         return False
     told = f"gave an address that the service itself denies ({error.said})"
     await worker.rest(Call.COMPLETION, _denial(told, ReplyField.ASSET_URL), worker.ports.clock.now())

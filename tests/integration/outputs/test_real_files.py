@@ -10,12 +10,12 @@ import pytest
 
 from batchkiln.core.errors import OutputDirNotWritable
 from batchkiln.core.job import SavedFile
-from batchkiln.outputs import OutputFiles, RealFiles
+from batchkiln.outputs import FileSystem, OutputFiles
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4096 + b"\0\0\0\0IEND\xae\x42\x60\x82"
 
 
-class NoLinks(RealFiles):
+class NoLinks(FileSystem):
     """A disk without hard links, as exFAT is."""
 
     def link(self, part: Path, final: Path) -> None:
@@ -33,8 +33,8 @@ def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
 
 
-@pytest.mark.parametrize("files", [RealFiles(), NoLinks()])
-async def test_a_file_stands_whole_under_its_name(tmp_path: Path, files: RealFiles) -> None:
+@pytest.mark.parametrize("files", [FileSystem(), NoLinks()])
+async def test_a_file_stands_whole_under_its_name(tmp_path: Path, files: FileSystem) -> None:
     """Bytes, hash and type of the record are those of the file, with links and without. Law 7."""
     saved = await save(OutputFiles(files), tmp_path)
 
@@ -44,8 +44,8 @@ async def test_a_file_stands_whole_under_its_name(tmp_path: Path, files: RealFil
     assert (names(tmp_path), saved.media_type) == ({"birds/fox.png"}, "image/png")
 
 
-@pytest.mark.parametrize("files", [RealFiles(), NoLinks()])
-async def test_a_foreign_file_stays_as_it_is(tmp_path: Path, files: RealFiles) -> None:
+@pytest.mark.parametrize("files", [FileSystem(), NoLinks()])
+async def test_a_foreign_file_stays_as_it_is(tmp_path: Path, files: FileSystem) -> None:
     """An existing file, a dangling link and a folder are all taken names."""
     (tmp_path / "birds").mkdir()
     (tmp_path / "birds/fox.png").write_bytes(b"mine")

@@ -16,8 +16,7 @@ from batchkiln.cli.plan_text import plan_document, short_lines
 from batchkiln.clock import machine_now
 from batchkiln.config import Config, Profile
 from batchkiln.core.errors import ExitStatus, InputError, QueueBusy
-from batchkiln.core.queue_types import RequestKind
-from batchkiln.core.rate_limits import Limits
+from batchkiln.core.rate_limits import Limits, RequestKind
 from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.planning.plan import Plan, make_plan
 from batchkiln.planning.plan_warnings import cautions

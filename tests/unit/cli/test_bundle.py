@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import pytest
 
+from batchkiln.api.reading import read_item_report
 from batchkiln.cli.bundle import write_bundle
-from batchkiln.cli.show import read_told, story_document
+from batchkiln.cli.show import story_document
 from batchkiln.client import fingerprint
 from batchkiln.config import Account, Config, KeySource, Profile
 from batchkiln.core.errors import InputError
@@ -73,7 +74,9 @@ def told_of_everything(queue: QueueFile) -> None:
 
 
 def bundle(queue: QueueFile, config: Config, path: Path) -> dict[str, bytes]:
-    told = read_told(Reader(queue.connection), config, "birds", "fox", from_milliseconds(NOW) + timedelta(hours=2))
+    told = read_item_report(
+        Reader(queue.connection), config, "birds", "fox", from_milliseconds(NOW) + timedelta(hours=2)
+    )
     write_bundle(path, told, story_document(told), config)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None

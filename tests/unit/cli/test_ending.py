@@ -9,10 +9,10 @@ from batchkiln.cli.options import Common
 from batchkiln.cli.run_summary import resume_command, say_ending
 from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.errors import ExitStatus
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.responses import AccountBlocked, AccountProblem, ErrorInfo
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import EPOCH
+from batchkiln.core.waits import WaitReason
 from support.view_builders import job_view
 
 DONE = job_view({ItemState.DONE: 3})

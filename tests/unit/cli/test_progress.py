@@ -10,8 +10,8 @@ from rich.console import Console
 
 from batchkiln.cli.live import panel
 from batchkiln.cli.progress import STILL_AFTER_SECONDS, Pauses, PlainDisplay, ProgressState, WorkerState, plain_line
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.formatting import REASONS
 from support.view_builders import NOW, job_view, under_way
 

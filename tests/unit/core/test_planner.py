@@ -11,21 +11,19 @@ from batchkiln.core.calls import Call, Misunderstood
 from batchkiln.core.job import AttemptState, Order
 from batchkiln.core.planner import (
     AskQuote,
-    Candidate,
-    NotBefore,
     Poll,
-    QueueView,
     Reject,
     Replay,
     Submit,
     Upload,
-    WaitReason,
     WaitUntil,
     choose_action,
     choose_preparation,
 )
+from batchkiln.core.queue_types import Candidate, QueueView
 from batchkiln.core.rate_limits import DayUsage, Limits, SlidingWindow
 from batchkiln.core.timestamps import EPOCH
+from batchkiln.core.waits import NotBefore, WaitReason
 from support.builders import NEVER, account_view, attempt, candidate, filled, now_at
 
 NOW = now_at(1000.0)

@@ -4,7 +4,7 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchkiln.core.duration_model import LogNormal
@@ -26,6 +26,7 @@ def reads_until(seconds: float, shape: LogNormal) -> list[float]:
 shapes = st.builds(LogNormal, st.floats(0.01, 3000.0), st.sampled_from([0.02, 0.06, 0.1, 0.3, 0.8]))
 
 
+@settings(deadline=None)
 @given(shapes, st.floats(0.1, 2000.0))
 def test_reads_keep_their_distance_and_are_never_more(shape: LogNormal, seconds: float) -> None:
     """Service rule 4.4, whatever is believed and whatever is so."""

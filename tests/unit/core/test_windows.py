@@ -1,15 +1,27 @@
 """Windows: a minute that is safe for any alignment, and the service's day."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchkiln.core.rate_limits import CurrentDay, DayUsage, ServiceDay, SlidingWindow, day_starts
+from batchkiln.core.rate_limits import (
+    DayUsage,
+    HeldUntil,
+    Limits,
+    RateLimits,
+    RequestKind,
+    ServiceDay,
+    SlidingWindow,
+    day_starts,
+)
 from batchkiln.core.timestamps import EPOCH
+from batchkiln.core.waits import NotBefore, WaitReason
 from support.builders import NOON, filled, now_at
 
+NOW = now_at()
 SPAN = 60.0
 TICKS = st.integers(0, 4000).map(lambda tick: tick / 40)
 
@@ -23,20 +35,22 @@ def test_no_window_of_any_alignment_holds_more_than_the_limit(
     limit: int, requests: list[tuple[float, float, float]], before: list[float]
 ) -> None:
     """Law 5: whenever the service counts a request between its start and its end, no minute holds too many."""
-    log = SlidingWindow(limit=limit, span_seconds=SPAN, settled_at=before[-limit:])
+    log = SlidingWindow(limit=limit, span_seconds=SPAN)
+    for at in before[-limit:]:
+        log.restore(at)
     now, counted = 0.0, [*before[-limit:]]
     ends: list[float] = []
     for gap, length, where in requests:
         now += gap
         while True:
             for end in sorted(end for end in ends if end <= now):
-                log.settle(end)
+                log.release(end)
                 ends.remove(end)
             free_at = log.free_at(now)
             if free_at <= now:
                 break
             now = min([free_at, *ends])
-        log.start()
+        log.acquire()
         ends.append(now + length)
         counted.append(now + length * where)
 
@@ -62,7 +76,7 @@ def test_requests_of_an_earlier_run_may_come_late() -> None:
 def test_place_is_taken_while_a_request_is_under_way() -> None:
     """Nobody knows when it will be counted, so no moment is promised."""
     log = SlidingWindow(limit=1, span_seconds=SPAN)
-    log.start()
+    log.acquire()
 
     assert log.free_at(1e6) == inf
     assert log.under_way == 1
@@ -71,8 +85,8 @@ def test_place_is_taken_while_a_request_is_under_way() -> None:
 def test_place_is_free_a_whole_minute_after_the_reply() -> None:
     """And not a minute after the request was sent."""
     log = SlidingWindow(limit=1, span_seconds=SPAN)
-    log.start()
-    log.settle(30.0)
+    log.acquire()
+    log.release(30.0)
 
     assert log.free_at(31.0) == 90.0
     assert log.free_at(90.0) == 90.0
@@ -116,6 +130,49 @@ def test_around_a_reset_the_larger_usage_counts() -> None:
     first = DayUsage(creates=5, reads=1, credits=7, upload_files=0, upload_bytes=9)
     second = DayUsage(creates=1, reads=6, credits=8, upload_files=2, upload_bytes=3)
 
-    today = CurrentDay.between(first, second, resets_at=5.0)
+    rates = RateLimits.of(Limits(), ServiceDay())
+    rates.update(Stored((first, second)), NOW)
 
-    assert today.usage == DayUsage(creates=5, reads=6, credits=8, upload_files=2, upload_bytes=9)
+    assert rates.usage == DayUsage(creates=5, reads=6, credits=8, upload_files=2, upload_bytes=9)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a queue stores of an account."""
+
+    usages: tuple[DayUsage, ...]
+    creates_held: HeldUntil | None = None
+    reads_held: HeldUntil | None = None
+
+
+def test_request_that_a_look_did_not_see_counts_on_top() -> None:
+    """Law 5: a request that was under way when the queue was read, or since, is in no count that was read."""
+    rates = RateLimits.of(Limits(reads_per_day=10), ServiceDay())
+    rates.acquire(RequestKind.READ)
+    released = rates.released()
+    rates.release(RequestKind.READ, 0.0)  # while the queue is being read
+    rates.update(Stored((DayUsage(reads=7),)), NOW, released)
+    rates.acquire(RequestKind.QUOTE)
+
+    assert rates.reads.used_today == 9
+    assert rates.due(NOW, is_create=False).reason is WaitReason.NOW
+
+    rates.acquire(RequestKind.QUOTE)
+
+    assert rates.due(NOW, is_create=False).reason is WaitReason.DAY_REQUESTS
+
+
+def test_wait_that_was_told_is_exact_and_a_stored_one_a_minimum() -> None:
+    """A stored wait holds until this process itself is told one; without a number, a throttled reply says no more."""
+    rates = RateLimits.of(Limits(), ServiceDay())
+    stored = Stored((DayUsage(),), creates_held=HeldUntil(NOW.instant + timedelta(seconds=50), WaitReason.THROTTLED))
+    rates.update(stored, NOW)
+
+    assert rates.due(NOW, is_create=True).at == NOW.monotonic + 50
+
+    rates.hold(NotBefore(NOW.monotonic + 20, WaitReason.THROTTLED), is_create=True, is_told=False)
+    assert rates.due(NOW, is_create=True).at == NOW.monotonic + 50
+
+    rates.hold(NotBefore(NOW.monotonic + 30, WaitReason.THROTTLED), is_create=True, is_told=True)
+    assert rates.due(NOW, is_create=True).at == NOW.monotonic + 30
+    assert rates.due(NOW, is_create=False).at == NOW.monotonic

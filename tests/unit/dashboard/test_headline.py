@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from batchkiln.core.calls import Call, Misunderstood
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.rate_limits import DayUsage, Limits
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.dashboard.snapshot import Level, PageSnapshot, Slot, headline
 from batchkiln.presentation.account_waits import Wait
 from batchkiln.presentation.overview import AccountView, JobView, Overview

@@ -244,3 +244,13 @@ def test_a_truncated_image(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:1500])
 
     assert "damaged" in mistakes(tmp_path, HEADER + "- {prompt: p, mode: image-to-image, inputs: [a.png]}\n")[0].reason
+
+
+@pytest.mark.parametrize("name", ["default", "d"])
+def test_a_default_stands_in_for_a_missing_column(tmp_path: Path, name: str) -> None:
+    """Under either name of the filter, the column need not exist."""
+    written(tmp_path, "p.csv", "prompt\nfox\n")
+
+    items = specs(tmp_path, f"- {{from: p.csv, prompt: \"{{{{ prompt }}}} {{{{ style | {name}('ink') }}}}\"}}\n")
+
+    assert [one.prompt for one in items] == ["fox ink"]

@@ -6,6 +6,8 @@ import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
+from batchkiln.outputs import FileSystem
+
 
 class PowerCut(BaseException):
     """The machine is off: no handler may catch it."""
@@ -17,7 +19,7 @@ class _File:
     synced: bytes = b""
 
 
-class FaultyFiles:
+class FaultyFiles(FileSystem):
     """Counts its operations; at number `fail_at` it raises `fault`, or is off for good where that is a `PowerCut`.
 
     Two views of what a power cut leaves: `kept` has only what was flushed, `leaked` has every name at

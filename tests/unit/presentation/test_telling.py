@@ -10,13 +10,13 @@ from typing import Final
 import click
 import pytest
 
+from batchkiln.api.reading import ItemReport, read_item_report
 from batchkiln.cli.main import program
-from batchkiln.cli.show import Told, read_told
 from batchkiln.config import Config, Profile
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.explain import DAMAGED, GONE, HOLDS, WAITS, Explanation
 from batchkiln.presentation.formatting import REASONS, format_minute
 from batchkiln.presentation.item_context import ItemContext, Wait
@@ -37,8 +37,8 @@ def queue(tmp_path: Path) -> Iterator[QueueFile]:
     opened.connection.close()
 
 
-def told(queue: QueueFile, name: str = "fox", *, now: datetime = LATER, config: Config = CONFIG) -> Told:
-    return read_told(Reader(queue.connection), config, "birds", name, now)
+def told(queue: QueueFile, name: str = "fox", *, now: datetime = LATER, config: Config = CONFIG) -> ItemReport:
+    return read_item_report(Reader(queue.connection), config, "birds", name, now)
 
 
 # --- one way into each state, and into each hold ---
@@ -239,7 +239,7 @@ def test_each_way_to_stand_has_its_sentences(queue: QueueFile, row: Row) -> None
     queue.apply([spec("fox")])
     way(queue)
 
-    telling = told(queue).telling
+    telling = told(queue).explanation
 
     assert story in telling.story
     assert charge in telling.charged
@@ -257,8 +257,8 @@ def test_equal_costs_of_several_attempts_are_told_once(queue: QueueFile) -> None
         queue.end(queue.send("fox", generation_id=f"gen-{number}"), "failed")
         queue.move("fox", Event.GENERATION_FAILED)
 
-    assert told(queue).telling.charged.startswith("2 times 5 credits, and refunded; they")
-    assert told(queue).telling.charged.count("refunded") == 1
+    assert told(queue).explanation.charged.startswith("2 times 5 credits, and refunded; they")
+    assert told(queue).explanation.charged.count("refunded") == 1
 
 
 def test_the_table_leaves_no_state_and_no_hold_out(tmp_path: Path) -> None:
@@ -285,8 +285,8 @@ def test_each_reason_to_wait_has_its_sentences(queue: QueueFile, reason: WaitRea
     wait = Wait(reason, "main", LATER, holder)
     base = told(queue)
 
-    driven = replace(base, standing=ItemContext(AT, is_driven=True, wait=wait)).telling
-    alone = replace(base, standing=ItemContext(AT, is_driven=False, wait=wait)).telling
+    driven = replace(base, context=ItemContext(AT, is_driven=True, wait=wait)).explanation
+    alone = replace(base, context=ItemContext(AT, is_driven=False, wait=wait)).explanation
 
     assert set(WAITS) == set(REASONS) == set(WaitReason)
     if reason is not WaitReason.NOW:
@@ -305,7 +305,7 @@ def test_what_is_stuck_is_told_to_the_support_and_never_replaced(queue: QueueFil
     queue.apply([spec("fox")])
     way(queue)
 
-    early, late = told(queue).telling, told(queue, now=AT + timedelta(hours=2)).telling
+    early, late = told(queue).explanation, told(queue, now=AT + timedelta(hours=2)).explanation
 
     assert not any("--bundle" in command for command in early.commands)
     assert "batchkiln show --bundle support.zip birds fox" in late.commands
@@ -320,7 +320,7 @@ def test_commands_can_be_typed_as_they_stand(queue: QueueFile) -> None:
     queue.apply([spec(name)], job=replace(JOB, manifest_path="<stdin>"))
     queue.move(name, Event.INPUT_LOST, code="input_lost")
 
-    commands = [shlex.split(command) for command in told(queue, name).telling.commands]
+    commands = [shlex.split(command) for command in told(queue, name).explanation.commands]
 
     assert commands[0] == ["batchkiln", "run", "-"]
     assert commands[1][:2] == ["batchkiln", "resolve"]
@@ -335,7 +335,7 @@ def test_commands_take_an_item_whatever_it_is_called(queue: QueueFile, name: str
     queue.apply([spec(name)])
     queue.move(name, Event.INPUT_LOST, code="input_lost")
 
-    command = shlex.split(told(queue, name).telling.commands[1])
+    command = shlex.split(told(queue, name).explanation.commands[1])
 
     asked = click.Context(program)
     resolve = program.get_command(asked, command[1])
@@ -351,7 +351,7 @@ def test_retention_is_told_from_when_the_generation_was_made(queue: QueueFile) -
     made_at = to_milliseconds(AT + timedelta(days=15))
     queue.connection.execute("UPDATE attempt SET generation_created_at = ?", (made_at,))
 
-    story = told(queue, now=AT + timedelta(days=15)).telling.story
+    story = told(queue, now=AT + timedelta(days=15)).explanation.story
 
     assert f"keeps it until {format_minute(AT + timedelta(days=29))}" in story
 
@@ -361,7 +361,7 @@ def test_a_paused_job_is_the_reason_before_any_other(queue: QueueFile) -> None:
     queue.apply([spec("fox")])
     queue.connection.execute("UPDATE job SET is_paused = 1")
 
-    telling = told(queue).telling
+    telling = told(queue).explanation
 
     assert "its job is paused" in telling.story
     assert telling.commands == ("batchkiln unpause birds",)
@@ -371,7 +371,7 @@ def test_a_profile_that_is_not_configured_here_is_named(queue: QueueFile) -> Non
     """Nothing can move it until it is; its name is text, whatever it holds."""
     queue.apply([spec("fox")], profile="stu{dio}")
 
-    telling = told(queue).telling
+    telling = told(queue).explanation
 
     assert "its profile stu{dio} is not in this configuration" in telling.next
     assert telling.commands == ("batchkiln work",)
@@ -382,7 +382,7 @@ def test_a_profile_that_is_not_configured_here_is_named(queue: QueueFile) -> Non
 
 def wait_of(queue: QueueFile, *, limits: Limits | None = None) -> Wait:
     config = Config({"local": Profile("local", limits=limits or Limits())}, "local")
-    found = told(queue, config=config).standing.wait
+    found = told(queue, config=config).context.wait
     assert found is not None
     return found
 
@@ -449,12 +449,12 @@ def test_who_has_the_one_place_is_named(queue: QueueFile) -> None:
     queue.move("owl", Event.KEY_MISSING, code="key_missing")
     stuck = told(queue)
 
-    assert "birds/owl occupies the only slot of account main" in busy.telling.story
-    assert busy.standing.wait is not None
-    assert busy.standing.wait.reason is WaitReason.NOW
-    assert stuck.standing.wait is not None
-    assert stuck.standing.wait.reason is WaitReason.HELD
-    assert "batchkiln show birds owl" in stuck.telling.commands
+    assert "birds/owl occupies the only slot of account main" in busy.explanation.story
+    assert busy.context.wait is not None
+    assert busy.context.wait.reason is WaitReason.NOW
+    assert stuck.context.wait is not None
+    assert stuck.context.wait.reason is WaitReason.HELD
+    assert "batchkiln show birds owl" in stuck.explanation.commands
 
 
 def test_a_budget_that_hangs_on_what_is_under_way_is_told(queue: QueueFile) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from batchkiln.config import Config, Profile
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.states import Event
 from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.account_waits import AccountStatus, account_status
 from batchkiln.presentation.overview import read_accounts
 from batchkiln.store import Reader

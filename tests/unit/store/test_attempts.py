@@ -10,34 +10,42 @@ import pytest
 
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import Attempt
-from batchkiln.core.outcomes import Answer
-from batchkiln.core.queue_types import Look, NewAttempt, RequestKind, RequestNote, Scope
-from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
-from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import ClockReading, from_milliseconds, to_milliseconds
+from batchkiln.core.outcomes import REFUSALS_IN_A_ROW, Answer, Fact, outcome_of_create
+from batchkiln.core.queue_changes import Facts, KeysConfigured
+from batchkiln.core.queue_types import NewAttempt, Scope
+from batchkiln.core.rate_limits import RequestKind, RequestNote
+from batchkiln.core.responses import Accepted, ErrorInfo, GenerationRecord, GenerationStatus
+from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import ClockReading, to_milliseconds
 from batchkiln.store import attempts
+from batchkiln.store.account_changes import update_account
 from batchkiln.store.resolution import Decision, resolve
 from support.attempt_steps import (
     DAY_MS,
     NEXT_DAY_MS,
     NOW_MS,
     Standing,
+    accepted,
     account_of,
+    answered,
     begin,
+    known,
     quote,
+    read,
     record,
     standing,
     viewpoint_of,
 )
-from support.builders import NO, NOON, day_of
+from support.builders import NO, NOON, day_of, now_at
 from support.builders import record as generation
-from support.worker_world import World
+from support.worker_world import PROFILE, World
 
 TODAY = {DAY_MS: 10}
 NONE: dict[int, int] = {}
 RESERVED = Standing("submitting", "sent", (10, 0, 0), TODAY, TODAY)
 S = GenerationStatus
 LOST = ErrorInfo("", "lost")
+KEY_MISSING = ErrorInfo("key_missing", "the key is gone")
 
 
 @pytest.fixture
@@ -58,18 +66,17 @@ def sent(world: World) -> Attempt:
 
 
 def accept(world: World, attempt: Attempt, reply: GenerationRecord | None = None, *, now: int = NOW_MS) -> ItemState:
-    return world.write(
-        attempts.record_accepted,
-        attempt.id,
-        reply or generation(),
-        now,
-        lambda at: day_of(at or from_milliseconds(now)),
-    )
+    return accepted(world, attempt.id, reply or generation(), now)
+
+
+def resume(world: World, attempt: Attempt, *fingerprints: str) -> None:
+    keys = KeysConfigured(frozenset(fingerprints))
+    world.write(update_account, PROFILE, attempt.account_id, keys, now_at())
 
 
 def resend(world: World, attempt: Attempt) -> Attempt:
     note = RequestNote(attempt.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
-    resent = world.write(attempts.record_replay, attempt.id, note, keep_seconds=300.0)
+    resent = world.write(attempts.resend, attempt.id, note, keep_seconds=300.0)
     assert resent is not None
     return resent
 
@@ -87,30 +94,30 @@ def test_recording_reserves(world: World, sent: Attempt) -> None:
 @pytest.mark.parametrize(
     ("fact", "expected"),
     [
-        (lambda w, a: w.write(attempts.record_answer, a.id, Answer.UNKNOWN, LOST, NOW_MS), RESERVED),
-        (lambda w, a: w.write(attempts.record_answer, a.id, Answer.LIMITED, NO, NOW_MS), RESERVED),
+        (lambda w, a: answered(w, a.id, Answer.UNKNOWN, LOST, NOW_MS), RESERVED),
+        (lambda w, a: answered(w, a.id, Answer.LIMITED, NO, NOW_MS), RESERVED),
         (
-            lambda w, a: w.write(attempts.record_answer, a.id, Answer.BLOCKED, NO, NOW_MS),
+            lambda w, a: answered(w, a.id, Answer.BLOCKED, NO, NOW_MS),
             Standing("queued", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_answer, a.id, Answer.INVALID, NO, NOW_MS),
+            lambda w, a: answered(w, a.id, Answer.INVALID, NO, NOW_MS),
             Standing("rejected", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_answer, a.id, Answer.OVER_QUOTE, NO, NOW_MS),
+            lambda w, a: answered(w, a.id, Answer.OVER_QUOTE, NO, NOW_MS),
             Standing("queued", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_answer, a.id, Answer.ASSET_GONE, NO, NOW_MS),
+            lambda w, a: answered(w, a.id, Answer.ASSET_GONE, NO, NOW_MS),
             Standing("queued", "refused", (0, 0, 0), NONE, NONE),
         ),
         (
-            lambda w, a: w.write(attempts.record_hold, a.id, Event.KEY_CONFLICT, NO, NOW_MS),
+            lambda w, a: known(w, a.id, Fact.STILL_CONFLICT, NO, NOW_MS),
             Standing("held", "disputed", (10, 0, 0), TODAY, TODAY),
         ),
         (
-            lambda w, a: w.write(attempts.record_key_missing, a.id, ItemState.SUBMITTING, NOW_MS),
+            lambda w, a: known(w, a.id, Fact.KEY_MISSING, KEY_MISSING),
             Standing("held", "sent", (10, 0, 0), TODAY, TODAY),
         ),
         (accept, Standing("active", "active", (0, 10, 0), TODAY, TODAY)),
@@ -171,7 +178,7 @@ def test_word_of_the_service_about_a_generation(
     """Law 2: only a verified failure is refunded, once, and it stays in the day's credits. Service section 8."""
     accept(world, sent)
 
-    world.write(attempts.record_generation, sent.id, generation(status), NOW_MS, day_of)
+    read(world, sent.id, generation(status), NOW_MS)
 
     assert standing(world) == expected
 
@@ -179,10 +186,10 @@ def test_word_of_the_service_about_a_generation(
 def test_failure_is_refunded_once(world: World, sent: Attempt) -> None:
     """A failure told twice is a bug, not a second refund. Service rule 3.1."""
     accept(world, sent)
-    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS, day_of)
+    read(world, sent.id, generation(S.FAILED), NOW_MS)
 
     with pytest.raises(InvariantBroken):
-        world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS, day_of)
+        read(world, sent.id, generation(S.FAILED), NOW_MS)
 
     assert world.money() == (0, 10, 10)
 
@@ -190,7 +197,7 @@ def test_failure_is_refunded_once(world: World, sent: Attempt) -> None:
 def test_last_failure_ends_the_item(world: World, sent: Attempt) -> None:
     """After as many failures as allowed no further attempt is made."""
     accept(world, sent)
-    world.write(attempts.record_generation, sent.id, generation(S.FAILED), NOW_MS, day_of)
+    read(world, sent.id, generation(S.FAILED), NOW_MS)
     second = begin(world)
     assert second is not None
 
@@ -233,7 +240,7 @@ def test_doubt_is_what_was_sent_and_not_answered(
     attempt = sent
     for step in history:
         if step == "a":
-            world.write(attempts.record_answer, sent.id, Answer.LIMITED, NO, NOW_MS)
+            answered(world, sent.id, Answer.LIMITED, NO, NOW_MS)
         else:
             attempt = resend(world, sent)
 
@@ -246,17 +253,17 @@ def test_blocked_in_doubt_stays_for_a_replay(world: World, sent: Attempt) -> Non
     """Law 2: a refused account proves nothing about an earlier send."""
     resend(world, sent)
 
-    world.write(attempts.record_answer, sent.id, Answer.BLOCKED, NO, NOW_MS)
+    answered(world, sent.id, Answer.BLOCKED, NO, NOW_MS)
 
     assert standing(world) == RESERVED
 
 
 def test_refused_again_and_again_is_rejected(world: World) -> None:
     """Refusals that a fresh quote should mend are tried a bounded number of times."""
-    for _ in range(attempts.REFUSALS_IN_A_ROW):
+    for _ in range(REFUSALS_IN_A_ROW):
         attempt = begin(world)
         assert attempt is not None
-        world.write(attempts.record_answer, attempt.id, Answer.OVER_QUOTE, NO, NOW_MS)
+        answered(world, attempt.id, Answer.OVER_QUOTE, NO, NOW_MS)
 
     assert standing(world) == Standing("rejected", "refused", (0, 0, 0), NONE, NONE)
 
@@ -318,16 +325,16 @@ def test_plan_of_an_account_that_is_no_longer_first_is_stale(world: World) -> No
     note = RequestNote(viewpoint.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
     new = NewAttempt(1, viewpoint, "key-1", 10, note)
 
-    assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None
+    assert world.write(attempts.begin_attempt, new, keep_seconds=300.0) is None
 
 
 async def test_reply_without_a_date_counts_in_the_day_that_may_have_begun(world: World, sent: Attempt) -> None:
     """Law 5: in the second in which the service's clock is not known, today may be over."""
-    look = Look(viewpoint_of(world), (day_of(NOON),))
     midnight = day_of(NOON) + timedelta(days=1)
     now = ClockReading(0.0, instant=midnight - timedelta(seconds=0.2), latest=midnight + timedelta(seconds=0.5))
 
-    await world.store.record_accepted(sent, generation(created_at=None), now, look)
+    reply = generation(created_at=None)
+    await world.store.commit(sent, outcome_of_create(sent, Accepted(reply)), Facts(record=reply), now)
 
     assert standing(world) == Standing("active", "active", (0, 10, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10})
 
@@ -338,17 +345,17 @@ def test_plan_for_a_job_that_is_not_of_this_run_is_stale(world: World) -> None:
     viewpoint = replace(viewpoint_of(world), scope=Scope(frozenset({2})))
     note = RequestNote(viewpoint.account_id, RequestKind.CREATE, NOON, (day_of(NOON),))
 
-    assert world.write(attempts.record_attempt, NewAttempt(1, viewpoint, "key-1", 10, note), keep_seconds=300.0) is None
+    assert world.write(attempts.begin_attempt, NewAttempt(1, viewpoint, "key-1", 10, note), keep_seconds=300.0) is None
 
 
 def test_named_generation_without_a_date_may_have_been_made_just_now(world: World, sent: Attempt) -> None:
     """Law 3: what is paid is given up only when its retention has surely ended; it may have been sent late."""
-    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS)
+    known(world, sent.id, Fact.STILL_CONFLICT, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
 
     later = NOON + timedelta(days=10)
     reply = generation(created_at=None)
-    world.write(attempts.record_generation, sent.id, reply, to_milliseconds(later), lambda at: day_of(at or later))
+    read(world, sent.id, reply, to_milliseconds(later))
 
     assert world.one("SELECT generation_created_at FROM attempt") == to_milliseconds(later)
 
@@ -358,10 +365,10 @@ def test_lost_for_less_than_an_hour_is_active(world: World, sent: Attempt) -> No
     accept(world, sent)
     hour = 3_600_000
 
-    first = world.write(attempts.record_lost, sent.id, NO, NOW_MS, hour)
-    second = world.write(attempts.record_lost, sent.id, NO, NOW_MS + hour - 1, hour)
-    world.write(attempts.record_generation, sent.id, generation(), NOW_MS + hour, day_of)
-    third = world.write(attempts.record_lost, sent.id, NO, NOW_MS + hour + 1, hour)
+    first = known(world, sent.id, Fact.ID_DENIED, NO, NOW_MS)
+    second = known(world, sent.id, Fact.ID_DENIED, NO, NOW_MS + hour - 1)
+    read(world, sent.id, generation(), NOW_MS + hour)
+    third = known(world, sent.id, Fact.ID_DENIED, NO, NOW_MS + hour + 1)
 
     assert (first, second, third) == (ItemState.ACTIVE, ItemState.ACTIVE, ItemState.ACTIVE)
 
@@ -369,9 +376,9 @@ def test_lost_for_less_than_an_hour_is_active(world: World, sent: Attempt) -> No
 def test_lost_for_an_hour_is_held_and_stays_charged(world: World, sent: Attempt) -> None:
     """Nothing is refunded by a vanished id."""
     accept(world, sent)
-    world.write(attempts.record_lost, sent.id, NO, NOW_MS, 1000)
+    known(world, sent.id, Fact.ID_DENIED, NO, NOW_MS)
 
-    world.write(attempts.record_lost, sent.id, NO, NOW_MS + 1000, 1000)
+    known(world, sent.id, Fact.ID_DENIED, NO, NOW_MS + 3_600_000)
 
     assert standing(world) == Standing("held", "disputed", (0, 10, 0), TODAY, TODAY)
 
@@ -386,23 +393,23 @@ def test_item_whose_key_came_back_is_where_it_was(
     """Only the same API key takes an attempt up again. Service rules 4.2, 4.4."""
     if reply is not None:
         accept(world, sent, reply)
-    world.write(attempts.record_key_missing, sent.id, ItemState(state), NOW_MS)
+    known(world, sent.id, Fact.KEY_MISSING, KEY_MISSING)
 
-    others = world.write(attempts.resume_held_for_key, sent.account_id, frozenset({"key-2"}), NOW_MS)
-    ours = world.write(attempts.resume_held_for_key, sent.account_id, frozenset({"key-2", "key-1"}), NOW_MS)
+    resume(world, sent, "key-2")
+    before = world.state("item-1")
+    resume(world, sent, "key-2", "key-1")
 
-    assert (others, ours) == (0, 1)
-    assert world.state("item-1") == state
+    assert (before, world.state("item-1")) == ("held", state)
     assert world.error("item-1") is None
 
 
 def test_service_that_says_key_missing_itself_has_nothing_resumed(world: World, sent: Attempt) -> None:
     """What a person has to decide stays theirs, whatever code the service gave it; and the next run begins."""
-    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, ErrorInfo("key_missing", "no key"), NOW_MS)
+    known(world, sent.id, Fact.STILL_CONFLICT, ErrorInfo("key_missing", "no key"), NOW_MS)
 
-    resumed = world.write(attempts.resume_held_for_key, sent.account_id, frozenset({"key-1"}), NOW_MS)
+    resume(world, sent, "key-1")
 
-    assert (resumed, world.state("item-1")) == (0, "held")
+    assert world.state("item-1") == "held"
 
 
 def test_read_is_noted_before_it_leaves(world: World, sent: Attempt) -> None:
@@ -411,7 +418,7 @@ def test_read_is_noted_before_it_leaves(world: World, sent: Attempt) -> None:
     at = NOON + timedelta(seconds=12)
 
     note = RequestNote(sent.account_id, RequestKind.READ, at, (day_of(at),))
-    world.write(attempts.record_read, sent.id, note, keep_seconds=300.0)
+    world.write(attempts.record_request, note, keep_seconds=300.0, attempt_id=sent.id)
 
     assert world.one("SELECT last_read_at FROM attempt") == NOW_MS + 12_000
     assert world.one("SELECT reads FROM account_day") == 1
@@ -445,7 +452,7 @@ def test_no_refusal_ends_what_is_in_doubt(world: World, sent: Attempt, answer: A
     """Law 2: what a reply says now proves nothing about an earlier send; its credits stay reserved."""
     resend(world, sent)
 
-    state = world.write(attempts.record_answer, sent.id, answer, NO, NOW_MS)
+    state = answered(world, sent.id, answer, NO, NOW_MS)
 
     assert state is ItemState.SUBMITTING
     assert standing(world) == RESERVED
@@ -453,19 +460,19 @@ def test_no_refusal_ends_what_is_in_doubt(world: World, sent: Attempt, answer: A
 
 def test_conflict_on_a_fresh_key_decides_nothing(world: World, sent: Attempt) -> None:
     """Our bytes are unchanged, so the service is busy with them first: the attempt stays in doubt. Service rule 4.3."""
-    state = world.write(attempts.record_answer, sent.id, Answer.CONFLICT, NO, NOW_MS)
+    state = answered(world, sent.id, Answer.CONFLICT, NO, NOW_MS)
 
     assert state is ItemState.SUBMITTING
     assert standing(world) == RESERVED
     with pytest.raises(InvariantBroken):
-        world.write(attempts.record_withdrawn, sent.id, NOW_MS)
+        known(world, sent.id, Fact.WITHDRAWN)
 
 
 def test_what_only_the_firewall_answered_is_refused_and_not_handed_over(world: World, sent: Attempt) -> None:
     """It never reached the API, so that nothing was created, and nobody has to look (Service section 7)."""
-    world.write(attempts.record_answer, sent.id, Answer.LIMITED, NO, NOW_MS)
+    answered(world, sent.id, Answer.LIMITED, NO, NOW_MS)
 
-    state = world.write(attempts.record_hold, sent.id, Event.SET_ASIDE, NO, NOW_MS)
+    state = known(world, sent.id, Fact.STILL_UNKNOWN, NO, NOW_MS)
 
     assert state is ItemState.REJECTED
     assert standing(world) == Standing("rejected", "refused", (0, 0, 0), NONE, NONE)
@@ -473,12 +480,12 @@ def test_what_only_the_firewall_answered_is_refused_and_not_handed_over(world: W
 
 def test_outage_hands_over_one_item_at_the_most(world: World, sent: Attempt) -> None:
     """Where the one before was set aside as well, the service is at fault: the next one is sent on and on."""
-    world.write(attempts.record_hold, sent.id, Event.SET_ASIDE, NO, NOW_MS)
+    known(world, sent.id, Fact.STILL_UNKNOWN, NO, NOW_MS)
     world.enqueue("item-2")
     second = record(world, 2, cost=10)
     assert second is not None
 
-    state = world.write(attempts.record_hold, second.id, Event.SET_ASIDE, NO, NOW_MS)
+    state = known(world, second.id, Fact.STILL_UNKNOWN, NO, NOW_MS)
 
     assert state is ItemState.SUBMITTING
     assert standing(world, "item-2").attempt == "sent"
@@ -486,7 +493,7 @@ def test_outage_hands_over_one_item_at_the_most(world: World, sent: Attempt) -> 
 
 def test_next_one_is_set_aside_once_the_service_has_accepted_another(world: World, sent: Attempt) -> None:
     """A generation in between shows that the service works: the next request that is not decided is at fault."""
-    world.write(attempts.record_hold, sent.id, Event.SET_ASIDE, NO, NOW_MS)
+    known(world, sent.id, Fact.STILL_UNKNOWN, NO, NOW_MS)
     world.enqueue("item-2", "item-3")
     second = record(world, 2, cost=10)
     assert second is not None
@@ -494,7 +501,7 @@ def test_next_one_is_set_aside_once_the_service_has_accepted_another(world: Worl
     third = record(world, 3, cost=10)
     assert third is not None
 
-    assert world.write(attempts.record_hold, third.id, Event.SET_ASIDE, NO, NOW_MS) is ItemState.HELD
+    assert known(world, third.id, Fact.STILL_UNKNOWN, NO, NOW_MS) is ItemState.HELD
 
 
 def test_id_of_another_item_is_held(world: World, sent: Attempt) -> None:
@@ -547,8 +554,8 @@ def test_replay_takes_its_credits_to_the_day_of_the_send(world: World, sent: Att
     tomorrow = NOON + timedelta(days=1)
     note = RequestNote(sent.account_id, RequestKind.CREATE, tomorrow, (day_of(tomorrow),))
 
-    world.write(attempts.record_replay, sent.id, note, keep_seconds=300.0)
-    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS + 86_400_000)
+    world.write(attempts.resend, sent.id, note, keep_seconds=300.0)
+    known(world, sent.id, Fact.STILL_CONFLICT, NO, NOW_MS + 86_400_000)
 
     assert standing(world) == Standing("held", "disputed", (10, 0, 0), {NEXT_DAY_MS: 10}, {NEXT_DAY_MS: 10})
 
@@ -566,14 +573,14 @@ def test_send_around_a_reset_keeps_to_both_days(world: World) -> None:
     note = RequestNote(second.account_id, RequestKind.CREATE, NOON, days)
     new = NewAttempt(3, second, "key-1", 10, note)
 
-    assert world.write(attempts.record_attempt, new, keep_seconds=300.0) is None
+    assert world.write(attempts.begin_attempt, new, keep_seconds=300.0) is None
 
 
 def test_withdrawn_attempt_frees_its_credits(world: World, sent: Attempt) -> None:
     """Every send was answered: nothing was created, and the item may be begun anew."""
-    world.write(attempts.record_answer, sent.id, Answer.LIMITED, NO, NOW_MS)
+    answered(world, sent.id, Answer.LIMITED, NO, NOW_MS)
 
-    world.write(attempts.record_withdrawn, sent.id, NOW_MS)
+    known(world, sent.id, Fact.WITHDRAWN)
 
     assert standing(world) == Standing("queued", "refused", (0, 0, 0), NONE, NONE)
 
@@ -581,17 +588,17 @@ def test_withdrawn_attempt_frees_its_credits(world: World, sent: Attempt) -> Non
 def test_attempt_in_doubt_is_never_withdrawn(world: World, sent: Attempt) -> None:
     """Law 2: its send may have created something."""
     with pytest.raises(InvariantBroken):
-        world.write(attempts.record_withdrawn, sent.id, NOW_MS)
+        known(world, sent.id, Fact.WITHDRAWN)
 
 
 def test_first_record_of_a_named_generation_tells_its_cost(world: World, sent: Attempt) -> None:
     """Until then it was taken to cost its quote, on the day of the attempt; what it costs less is told at its end."""
-    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS)
+    known(world, sent.id, Fact.STILL_CONFLICT, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
     tomorrow = NOON + timedelta(days=1)
 
     now = to_milliseconds(tomorrow)
-    world.write(attempts.record_generation, sent.id, generation(cost_credits=12, created_at=tomorrow), now, day_of)
-    world.write(attempts.record_generation, sent.id, generation(S.FAILED, cost_credits=9), now, day_of)
+    read(world, sent.id, generation(cost_credits=12, created_at=tomorrow), now)
+    read(world, sent.id, generation(S.FAILED, cost_credits=9), now)
 
     assert standing(world) == Standing("queued", "failed", (0, 12, 12), {NEXT_DAY_MS: 12}, {NEXT_DAY_MS: 12})

@@ -9,16 +9,25 @@ import pytest
 from batchkiln.core.budget import BudgetLimit
 from batchkiln.core.errors import InvariantBroken
 from batchkiln.core.job import SavedFile
+from batchkiln.core.outcomes import DOWNLOADS, UNCHANGED, Download
+from batchkiln.core.queue_changes import (
+    InputLost,
+    ItemRefused,
+    NeverFits,
+    RecipeRefused,
+    SavedOutput,
+    Uploaded,
+    UploadsGone,
+)
 from batchkiln.core.queue_types import DownloadTask
 from batchkiln.core.responses import GenerationStatus
-from batchkiln.core.states import Event
-from batchkiln.store import attempts, preparations
-from support.attempt_steps import NOW_MS, account_of, begin, quote
+from batchkiln.store import attempts, downloads, preparations
+from support.attempt_steps import NOW_MS, accepted, account_of, begin, candidate, downloaded, prepared, quote
 from support.builders import NO, NOON
 from support.builders import record as generation
 from support.worker_world import World
 
-SAVED = SavedFile("/out/job/item-1.png", 5, "abc", "image/png")
+SAVED = SavedOutput(SavedFile("/out/job/item-1.png", 5, "abc", "image/png"), number=1, listed=1, type="image")
 
 
 @pytest.fixture
@@ -35,8 +44,8 @@ def task(world: World) -> DownloadTask:
     """The first of them generated, its files still to be fetched."""
     attempt = begin(world)
     assert attempt is not None
-    world.write(attempts.record_accepted, attempt.id, generation(GenerationStatus.SUCCESS), NOW_MS, lambda at: at)
-    return preparations.download_task(world.connection, attempt.id)
+    accepted(world, attempt.id, generation(GenerationStatus.SUCCESS), NOW_MS)
+    return downloads.download_task(world.connection, attempt.id)
 
 
 def test_quote_serves_all_of_its_price(world: World) -> None:
@@ -51,9 +60,8 @@ def test_rejecting_a_recipe_ends_all_its_queued_items(world: World) -> None:
     """What was sent stays as it is."""
     begin(world)
 
-    count = world.write(preparations.reject_class, 1, 1, NO, NOW_MS, event=Event.NEVER_FITS)
+    prepared(world, candidate(2), RecipeRefused(NO))
 
-    assert count == 2
     assert world.states() == {"submitting": 1, "rejected": 2}
 
 
@@ -61,7 +69,7 @@ def test_rejecting_what_was_sent_meanwhile_changes_nothing(world: World) -> None
     """Law 9: a refused quote ends only what is still queued."""
     begin(world)
 
-    world.write(preparations.reject_item, 1, NO, NOW_MS)
+    prepared(world, candidate(1), ItemRefused(NO))
 
     assert world.state("item-1") == "submitting"
 
@@ -69,7 +77,7 @@ def test_rejecting_what_was_sent_meanwhile_changes_nothing(world: World) -> None
 @pytest.mark.parametrize("obstacle", list(BudgetLimit))
 def test_obstacle_is_explained(obstacle: BudgetLimit) -> None:
     """A person reads what the quote was, and what it exceeds."""
-    error = preparations.obstacle_error(obstacle, 12, 9)
+    error = preparations.never_fits_error(NeverFits(obstacle, 9), 12)
 
     assert error.code == obstacle
     assert "12 credits" in error.message
@@ -84,11 +92,11 @@ def test_asset_serves_every_path_of_its_content(world: World) -> None:
     ours, other = account_of(world), account_of(world, "other")
     item = world.one("SELECT id FROM item WHERE name = 'b'")
 
-    world.write(preparations.record_assets, ours, [(owl.sha256, "https://assets/1")], NOW_MS)
+    prepared(world, candidate(item), Uploaded(ours, [(owl.sha256, "https://assets/1")]))
 
     assert b"https://assets/1" in (attempts.quote_body(world.connection, item, ours) or b"")
     assert attempts.quote_body(world.connection, item, other) is None
-    world.write(preparations.drop_assets, item, ours)
+    prepared(world, candidate(item), UploadsGone(ours))
     assert attempts.quote_body(world.connection, item, ours) is None
 
 
@@ -104,24 +112,20 @@ def test_like_contents_are_wanted_once(world: World) -> None:
 
 def test_task_names_what_is_to_be_fetched(world: World, task: DownloadTask) -> None:
     """The read gap and the files that are here already come from the disk."""
-    world.write(
-        preparations.record_saved, task, SAVED, number=1, listed=1, output_type="image", is_last=False, now=NOW_MS
-    )
+    downloaded(world, task, Download.FILE_SAVED, SAVED)
 
-    again = preparations.download_task(world.connection, task.attempt.id)
+    again = downloads.download_task(world.connection, task.attempt.id)
 
     assert (again.job_name, again.item_name, again.created_at) == ("job", "item-1", NOON)
     assert again.last_read_at == NOON
-    assert again.saved == {1: SAVED.sha256}
+    assert again.saved == {1: SAVED.file.sha256}
     assert again.listed == 1
 
 
 def test_file_is_recorded_once(world: World, task: DownloadTask) -> None:
     """Law 7: fetching the same output again adds no second row."""
     for _ in range(2):
-        world.write(
-            preparations.record_saved, task, SAVED, number=1, listed=1, output_type="image", is_last=False, now=NOW_MS
-        )
+        downloaded(world, task, Download.FILE_SAVED, SAVED)
 
     assert world.one("SELECT count(*) FROM output") == 1
 
@@ -131,55 +135,42 @@ def test_file_of_another_output_is_not_recorded_twice(world: World, task: Downlo
     second = begin(world)
     assert second is not None
     reply = generation(GenerationStatus.SUCCESS, id="gen-2")
-    world.write(attempts.record_accepted, second.id, reply, NOW_MS, lambda at: at)
-    other = preparations.download_task(world.connection, second.id)
+    accepted(world, second.id, reply, NOW_MS)
+    other = downloads.download_task(world.connection, second.id)
 
-    recorded = [
-        world.write(
-            preparations.record_saved, each, SAVED, number=1, listed=1, output_type="image", is_last=True, now=NOW_MS
-        )
-        for each in (task, other)
-    ]
+    recorded = [downloaded(world, each, Download.LAST_FILE_SAVED, SAVED).outcome for each in (task, other)]
 
-    assert recorded == [True, False]
+    assert recorded == [DOWNLOADS[Download.LAST_FILE_SAVED], UNCHANGED]
     assert (world.state("item-1"), world.state("item-2")) == ("done", "downloading")
     assert "file_saved" not in world.kinds("item-2")
 
 
 def test_path_of_another_output_is_known_before_it_is_used(world: World, task: DownloadTask) -> None:
     """Law 7: two items never share a file, also where a person removed the first one's from the disk."""
-    path = preparations.output_paths(task, 1)[0]
-    world.write(
-        preparations.record_saved,
-        task,
-        replace(SAVED, path=path),
-        number=1,
-        listed=1,
-        output_type="image",
-        is_last=False,
-        now=NOW_MS,
-    )
+    path = downloads.output_paths(task, 1)[0]
+    there = SavedOutput(replace(SAVED.file, path=path), number=1, listed=1, type="image")
+    downloaded(world, task, Download.FILE_SAVED, there)
 
-    own = preparations.taken_paths(world.connection, task, 1)
+    own = downloads.taken_paths(world.connection, task, 1)
     other = replace(task, attempt=replace(task.attempt, id=99))
 
     assert own == frozenset()
-    assert preparations.taken_paths(world.connection, other, 1) == {path}
+    assert downloads.taken_paths(world.connection, other, 1) == {path}
 
 
 def test_done_comes_once(world: World, task: DownloadTask) -> None:
     """Law 9: an end is final."""
-    world.write(preparations.record_done, task, NOW_MS)
+    downloaded(world, task, Download.ALL_SAVED)
 
     with pytest.raises(InvariantBroken):
-        world.write(preparations.record_done, task, NOW_MS)
+        downloaded(world, task, Download.ALL_SAVED)
 
     assert world.state("item-1") == "done"
 
 
 def test_ended_retention_expires_attempt_and_item(world: World, task: DownloadTask) -> None:
     """Paid and lost: nothing is refunded."""
-    world.write(preparations.record_retention_ended, task, NOW_MS)
+    downloaded(world, task, Download.GONE)
 
     assert (world.state("item-1"), world.attempts("item-1")) == ("expired", ["expired"])
     assert world.money() == (0, 10, 0)
@@ -193,18 +184,13 @@ def test_lost_image_holds_the_items_that_use_it(world: World) -> None:
     recipe_id = world.one("SELECT recipe_id FROM item WHERE name = 'a'")
     owl_id = world.one("SELECT id FROM input_file WHERE path LIKE '%owl%'")
 
-    held = world.write(
-        preparations.hold_for_input, job_id=1, recipe_id=recipe_id, input_id=owl_id, message="gone", now=NOW_MS
-    )
+    prepared(world, candidate(4, recipe_id=recipe_id), InputLost(owl_id, "gone"))
 
-    assert held == 1
     assert (world.state("a"), world.state("b")) == ("held", "queued")
 
 
 def test_last_file_ends_its_item(world: World, task: DownloadTask) -> None:
     """Law 7: no item is done before its last file is recorded, and none is left undone after it."""
-    world.write(
-        preparations.record_saved, task, SAVED, number=1, listed=1, output_type="image", is_last=True, now=NOW_MS
-    )
+    downloaded(world, task, Download.LAST_FILE_SAVED, SAVED)
 
     assert world.state("item-1") == "done"

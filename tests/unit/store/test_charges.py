@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.job import Attempt
+from batchkiln.core.outcomes import Fact
 from batchkiln.core.responses import GenerationRecord, GenerationStatus
-from batchkiln.core.states import Event, ItemState
-from batchkiln.core.timestamps import from_milliseconds, to_milliseconds
-from batchkiln.store import attempts, operations
+from batchkiln.core.states import ItemState
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store import operations
 from batchkiln.store.resolution import Decision, resolve
-from support.attempt_steps import DAY_MS, NEXT_DAY_MS, NOW_MS, begin, standing
+from support.attempt_steps import DAY_MS, NEXT_DAY_MS, NOW_MS, accepted, begin, known, read, standing
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
 from support.worker_world import World
@@ -41,8 +42,8 @@ def sent(world: World) -> Attempt:
 def tell(world: World, attempt: Attempt, *records: GenerationRecord, now: int = NOW_MS) -> None:
     """Take over the reply to the create, and what the reads after it said."""
     for number, record in enumerate(records):
-        take_over = attempts.record_generation if number else attempts.record_accepted
-        world.write(take_over, attempt.id, record, now, lambda at: day_of(at or from_milliseconds(now)))
+        take_over = read if number else accepted
+        take_over(world, attempt.id, record, now)
 
 
 @pytest.mark.parametrize("told", [0, 3, None])
@@ -107,7 +108,7 @@ def test_a_charge_above_the_maximum_is_told_and_pauses_the_job(world: World, sen
     history, is_paused = world.kinds("item-1"), world.one("SELECT is_paused FROM job")
     world.write(operations.unpause, "job", NOW_MS)
     tell_again = generation(S.PROCESSING, cost_credits=25)
-    world.write(attempts.record_generation, sent.id, tell_again, NOW_MS, day_of)
+    read(world, sent.id, tell_again, NOW_MS)
 
     assert "overcharged" in history
     assert is_paused == 1
@@ -158,11 +159,11 @@ def test_a_creation_after_a_long_outage_is_in_its_own_day(world: World, sent: At
 
 def test_a_named_generation_is_no_older_than_its_attempt(world: World, sent: Attempt) -> None:
     """A person gives an id; what the service says of its age is believed back to the attempt's record (Law 1)."""
-    world.write(attempts.record_hold, sent.id, Event.KEY_CONFLICT, NO, NOW_MS)
+    known(world, sent.id, Fact.STILL_CONFLICT, NO, NOW_MS)
     world.write(resolve, "job", "item-1", Decision.GENERATION, generation_id="gen-1", now=NOW_MS)
     now, ancient = NOW_MS + 5 * 24 * HOUR_MS, generation(created_at=NOON - timedelta(days=20))
 
-    state = world.write(attempts.record_generation, sent.id, ancient, now, lambda at: day_of(at or NOON))
+    state = read(world, sent.id, ancient, now)
 
     assert state is ItemState.ACTIVE
     assert world.one("SELECT generation_created_at FROM attempt") == now

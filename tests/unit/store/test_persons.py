@@ -3,7 +3,7 @@
 import pytest
 
 from batchkiln.core.errors import InputError
-from batchkiln.core.states import Event, ItemState
+from batchkiln.core.states import RETRYABLE, Event, ItemState
 from batchkiln.store import operations
 from batchkiln.store.operations import Skipped, cancel, pause, preview_cancel, preview_retry, retry, unpause
 from batchkiln.store.resolution import Decision, resolve
@@ -170,7 +170,7 @@ def test_unknown_items_are_told_all_at_once_and_nothing_is_done(queue: QueueFile
 
 def test_each_state_is_either_moved_or_explained() -> None:
     """No state is forgotten: every item named gets an answer."""
-    assert set(operations._NOT_RETRIED) | operations.RETRYABLE == set(ItemState)
+    assert set(operations._NOT_RETRIED) | RETRYABLE == set(ItemState)
     assert set(operations._NOT_CANCELED) | {ItemState.QUEUED} == set(ItemState)
 
 

@@ -43,7 +43,7 @@ SCANNED: Final = {
 def hot_queries() -> list[str]:
     """Return the names of all statements that run while a queue is driven or looked at."""
     folder = files("batchkiln.store")
-    entries = [*folder.iterdir(), *folder.joinpath("queries").iterdir()]
+    entries = list(folder.iterdir())
     found = [entry for entry in entries if entry.name.endswith(".sql") and entry.name.removesuffix(".sql") not in COLD]
     texts = [entry.read_text("utf-8") for entry in found]
     return [name for text in texts for name in re.findall(r"^-- name: (\w+)", text, re.MULTILINE)]

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.outcomes import Answer
-from batchkiln.core.queue_types import RequestKind, RequestNote
+from batchkiln.core.outcomes import Answer, Fact
+from batchkiln.core.rate_limits import RequestKind, RequestNote
 from batchkiln.core.responses import GenerationStatus
 from batchkiln.core.states import TRANSITIONS, Event, ItemState
 from batchkiln.store import attempts
 from batchkiln.store.transitions import transition
-from support.attempt_steps import NOW_MS, begin, record
+from support.attempt_steps import NOW_MS, accepted, answered, begin, known, read, record
 from support.builders import NO, NOON, day_of
 from support.builders import record as generation
 from support.worker_world import World
@@ -79,7 +79,7 @@ def test_attempts_and_history_are_never_edited(world: World, statement: str) -> 
 @pytest.mark.parametrize("value", ["'gen-2'", "NULL"])
 def test_generation_id_is_never_replaced(world: World, value: str) -> None:
     """Law 3: an id, once known, stays."""
-    world.write(attempts.record_accepted, 1, generation(), NOW_MS, lambda at: at)
+    accepted(world, 1, generation(), NOW_MS)
 
     with pytest.raises(sqlite3.IntegrityError, match="never replaced"):
         world.connection.execute(f"UPDATE attempt SET generation_id = {value}, state = 'disputed', ended_at = 1")
@@ -175,22 +175,22 @@ def _random_fact(world: World, random: Random, step: int) -> None:
     attempt_id, state = row[0]
     if state == "sent" and world.one("SELECT sends = answers FROM attempt WHERE id = ?", attempt_id):
         note = RequestNote(1, RequestKind.CREATE, NOON, (day_of(NOON),))
-        world.write(attempts.record_replay, attempt_id, note, keep_seconds=300.0)
+        world.write(attempts.resend, attempt_id, note, keep_seconds=300.0)
     reply = generation(
         random.choice(list(GenerationStatus)), id=f"gen-{attempt_id}", cost_credits=random.choice([7, 20])
     )
     if state == "active":
-        world.write(attempts.record_generation, attempt_id, reply, step, day_of)
+        read(world, attempt_id, reply, step)
         return
     kind = random.choice([Answer.INVALID, Answer.OVER_QUOTE, Answer.ASSET_GONE, Answer.BUSY, Answer.CONFLICT])
     good = generation(id=f"gen-{attempt_id}")
     facts: list[Callable[[], object]] = [
-        lambda: world.write(attempts.record_accepted, attempt_id, reply, step, lambda at: at or NOON),
-        lambda: world.write(attempts.record_accepted, attempt_id, good, step, lambda at: at or NOON),
-        lambda: world.write(attempts.record_answer, attempt_id, kind, NO, step),
-        lambda: world.write(attempts.record_answer, attempt_id, Answer.BLOCKED, NO, step),
-        lambda: world.write(attempts.record_answer, attempt_id, Answer.LIMITED, NO, step),
-        lambda: world.write(attempts.record_answer, attempt_id, Answer.UNKNOWN, NO, step),
-        lambda: world.write(attempts.record_hold, attempt_id, Event.KEY_CONFLICT, NO, step),
+        lambda: accepted(world, attempt_id, reply, step),
+        lambda: accepted(world, attempt_id, good, step),
+        lambda: answered(world, attempt_id, kind, NO, step),
+        lambda: answered(world, attempt_id, Answer.BLOCKED, NO, step),
+        lambda: answered(world, attempt_id, Answer.LIMITED, NO, step),
+        lambda: answered(world, attempt_id, Answer.UNKNOWN, NO, step),
+        lambda: known(world, attempt_id, Fact.STILL_CONFLICT, NO, step),
     ]
     random.choice(facts)()

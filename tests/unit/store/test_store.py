@@ -1,6 +1,5 @@
 """The store's own part: news, waits and the service's time."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -8,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.errors import InvariantBroken
-from batchkiln.core.outcomes import Answer
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.queue_types import HeldUntil, Look, Scope, Viewpoint
-from batchkiln.core.states import Event
-from batchkiln.store.database import Database
+from batchkiln.core.outcomes import CREATES, FACTS, Answer, Fact
+from batchkiln.core.queue_changes import Facts, HoldImposed
+from batchkiln.core.queue_types import Scope, Viewpoint
+from batchkiln.core.rate_limits import HeldUntil
+from batchkiln.core.waits import WaitReason
 from batchkiln.store.misunderstood import end_waits
-from batchkiln.store.store import ChangeNotifier, Store
 from support.attempt_steps import begin
-from support.builders import NO, NOON, now_at, record
-from support.worker_world import PROFILE, World
+from support.builders import NO, NOON, now_at
+from support.worker_world import World
 
 
 @pytest.fixture
@@ -33,50 +31,26 @@ async def test_each_fact_is_news(world: World) -> None:
     """Whoever waits is woken, and what was known before is out of date."""
     attempt = begin(world)
     assert attempt is not None
-    news, version = world.store.news(), world.store.version
+    news, version = world.store.changes.next(), world.store.changes.version
 
-    await world.store.record_answer(attempt, Answer.UNKNOWN, NO, now_at(), is_contact=False)
+    await world.store.commit(attempt, CREATES[Answer.UNKNOWN, False], Facts(reason="lost"), now_at())
 
     assert news.is_set()
-    assert world.store.version == version + 1
-    assert not world.store.news().is_set()
+    assert world.store.changes.version == version + 1
+    assert not world.store.changes.next().is_set()
 
 
 async def test_failed_fact_is_news_as_well(world: World) -> None:
     """A plan that broke is made again, and not waited on for ever."""
     attempt = begin(world)
     assert attempt is not None
-    await world.store.record_hold(attempt, Event.KEY_CONFLICT, NO, now_at())
-    version = world.store.version
+    await world.store.commit(attempt, FACTS[Fact.STILL_CONFLICT], Facts(error=NO), now_at())
+    version = world.store.changes.version
 
     with pytest.raises(InvariantBroken):
-        await world.store.record_hold(attempt, Event.KEY_CONFLICT, NO, now_at())
+        await world.store.commit(attempt, FACTS[Fact.STILL_CONFLICT], Facts(error=NO), now_at())
 
-    assert world.store.version == version + 1
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-async def test_what_a_record_sees_is_told_only_while_it_is_true(world: World, *, is_first: bool) -> None:
-    """A change that was begun before a record is in what it sees; one that was begun after it makes that old."""
-    attempt = begin(world)
-    assert attempt is not None
-    database = await Database.open_for_writing(world.path)  # with a thread, for which both wait
-    store = Store(database, ChangeNotifier(), profile=PROFILE, day=world.day, keep_requests_seconds=60.0)
-    look = Look(Viewpoint(attempt.account_id, PROFILE, "main", is_first=True, scope=Scope()), (NOON,))
-    accepted = store.record_accepted(attempt, record(id="gen-1"), now_at(), look)
-    wait = store.hold(attempt.account_id, creates=True, until=NOON, reason=WaitReason.THROTTLED)
-
-    if is_first:
-        progress, _ = await asyncio.gather(accepted, wait)
-    else:
-        _, progress = await asyncio.gather(wait, accepted)
-
-    if is_first:
-        assert progress.seen is None
-    else:
-        assert progress.seen == (store.version, await store.snapshot(look.viewpoint, look.days))
-        assert progress.seen[1].creates_held is not None
-    await database.close()
+    assert world.store.changes.version == version + 1
 
 
 async def test_wait_is_kept(world: World) -> None:
@@ -84,7 +58,8 @@ async def test_wait_is_kept(world: World) -> None:
     account_id = await world.store.account("main")
     until = NOON + timedelta(hours=3)
 
-    await world.store.hold(account_id, creates=True, until=until, reason=WaitReason.THROTTLED)
+    hold = HoldImposed(is_of_creates=True, until=until, reason=WaitReason.THROTTLED)
+    await world.store.update_account(account_id, hold, now_at())
     world.restart()
 
     found = await world.store.snapshot(Viewpoint(account_id, "test", "main", is_first=True, scope=Scope()), [NOON])
@@ -96,7 +71,8 @@ async def test_person_ends_a_wait(world: World) -> None:
     """Whatever holds an account, there is a command that frees it: a wrong Retry-After may hold it for eight days."""
     account_id = await world.store.account("main")
     await world.store.account("other")
-    await world.store.hold(account_id, creates=True, until=NOON + timedelta(days=8), reason=WaitReason.THROTTLED)
+    hold = HoldImposed(is_of_creates=True, until=NOON + timedelta(days=8), reason=WaitReason.THROTTLED)
+    await world.store.update_account(account_id, hold, now_at())
 
     ended = [world.write(end_waits, account) for account in ("test/other", "test/main", None)]
 

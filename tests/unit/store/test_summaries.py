@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from batchkiln.core.planner import WaitReason
+from batchkiln.core.errors import InputError
 from batchkiln.core.rate_limits import DayUsage
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.core.waits import WaitReason
 from batchkiln.store.accounts import Accounts
 from batchkiln.store.jobs import Credits, Jobs, JobSummary, Trouble
 from batchkiln.store.operations import pause
@@ -113,7 +114,8 @@ def test_an_empty_job_is_finished(queue: QueueFile) -> None:
 
 def test_an_unknown_job_has_no_summary(queue: QueueFile) -> None:
     """The caller tells a person."""
-    assert Jobs(queue.connection).summary("nothing") is None
+    with pytest.raises(InputError, match="no job 'nothing'"):
+        Jobs(queue.connection).summary("nothing")
 
 
 def test_jobs_are_listed_in_the_order_of_their_creation(queue: QueueFile) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.planner import Candidate
-from batchkiln.core.queue_types import Scope, Snapshot, Viewpoint
-from batchkiln.core.states import ItemState
-from batchkiln.store import attempts, planner_snapshot, preparations
-from support.attempt_steps import NOW_MS, account_of, begin
-from support.builders import NOON, day_of
+from batchkiln.core.outcomes import Fact
+from batchkiln.core.queue_changes import Uploaded
+from batchkiln.core.queue_types import Candidate, Scope, Snapshot, Viewpoint
+from batchkiln.store import planner_snapshot
+from support.attempt_steps import account_of, begin, candidate, known, prepared
+from support.builders import NO, NOON, day_of
 from support.worker_world import World
 
 
@@ -95,7 +95,7 @@ def test_images_make_a_candidate_ready(world: World) -> None:
     world.enqueue("a", inputs=(owl,))
     world.enqueue("b", inputs=(fox,))
     (before,) = candidates(look(world))
-    world.write(preparations.record_assets, account_of(world), [(owl.sha256, "https://assets/1")], NOW_MS)
+    prepared(world, candidate(1), Uploaded(account_of(world), [(owl.sha256, "https://assets/1")]))
 
     (after,) = candidates(look(world))
 
@@ -109,7 +109,7 @@ def test_held_attempt_takes_the_slot(world: World) -> None:
     attempt = begin(world)
     assert attempt is not None
     before = look(world).queue
-    world.write(attempts.record_key_missing, attempt.id, ItemState.SUBMITTING, NOW_MS)
+    known(world, attempt.id, Fact.KEY_MISSING, NO)
 
     after = look(world).queue
 
@@ -126,7 +126,7 @@ def test_outstanding_leaves_out_what_is_a_persons(world: World) -> None:
     world.connection.execute("UPDATE job SET is_paused = 1 WHERE name = 'two'")
 
     found = planner_snapshot.outstanding(world.connection, Scope())
-    world.write(attempts.record_key_missing, attempt.id, ItemState.SUBMITTING, NOW_MS)
+    known(world, attempt.id, Fact.KEY_MISSING, NO)
 
     assert (found.total, found.under_way) == (2, 1)
     assert planner_snapshot.outstanding(world.connection, Scope()).total == 1

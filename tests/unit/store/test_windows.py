@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.queue_types import RequestKind, RequestNote
-from batchkiln.core.rate_limits import DayUsage
+from batchkiln.core.rate_limits import DayUsage, RequestKind, RequestNote
 from batchkiln.store import usage
 from support.attempt_steps import account_of
 from support.builders import NOON, day_of

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.job import Mode
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.polling import LOST_AFTER
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import (
@@ -23,6 +22,7 @@ from batchkiln.core.responses import (
 )
 from batchkiln.core.states import Event, ItemState
 from batchkiln.core.timestamps import WITNESS_GAP_SECONDS
+from batchkiln.core.waits import WaitReason
 from batchkiln.store.apply import ApplyOptions, compared
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.store.transitions import transition

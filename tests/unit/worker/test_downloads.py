@@ -351,8 +351,10 @@ async def test_equal_files_of_equal_names_are_two_files(tmp_path: Path, monkeypa
     await world.run()
 
     assert world.states() == {"done": 2}
-    assert [row[0] for row in world.rows("SELECT path FROM output ORDER BY id")] == ["/out/fox.png", "/out/fox~2.png"]
-    assert set(world.outputs.files) == {"/out/fox.png", "/out/fox~2.png"}
+    first, second = world.rows("SELECT path, item_id FROM output ORDER BY id")
+    assert first["path"] == "/out/fox.png"
+    assert second["path"] == f"/out/fox~{second['item_id']}.png"
+    assert set(world.outputs.files) == {first["path"], second["path"]}
     world.close()
 
 

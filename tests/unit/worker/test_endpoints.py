@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from batchkiln.core.calls import Call
-from batchkiln.core.planner import WaitReason
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import EdgeBlocked, ErrorInfo, NotUnderstood, Throttled, TicketRefused, Unavailable
 from batchkiln.core.states import ItemState
+from batchkiln.core.waits import WaitReason
 from batchkiln.presentation.explain import explain_item
 from batchkiln.presentation.item_context import ItemContext
 from batchkiln.store.items import Items
@@ -283,7 +283,7 @@ async def test_recipe_that_always_fails_is_told_and_asked_rarely(tmp_path: Path)
     *_, before, last = times_of(world, "quote")
     assert 0.7 * HOUR < last - before < 1.3 * HOUR
     _, account, _ = await world.workers[0].snapshot(world.clock.now())
-    assert WaitReason.NO_PRICE in {due.reason for due in account.quotes_held.values()}
+    assert WaitReason.NO_PRICE in {due.reason for due in account.waits.quotes.values()}
     story, summary = Items(world.connection).detail("a-first", "poison"), Jobs(world.connection).summary("a-first")
     assert summary is not None
     told = explain_item(story, summary, ItemContext(world.clock.instant, is_driven=True))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from batchkiln.core.job import Order
+from batchkiln.core.outcomes import REFUSALS_IN_A_ROW
 from batchkiln.core.rate_limits import Limits, ServiceDay
 from batchkiln.core.responses import (
     AccountProblem,
@@ -20,7 +21,6 @@ from batchkiln.core.responses import (
 from batchkiln.core.states import ItemState
 from batchkiln.core.timestamps import EPOCH, to_milliseconds
 from batchkiln.store import operations
-from batchkiln.store.attempts import REFUSALS_IN_A_ROW
 from batchkiln.store.resolution import Decision, resolve
 from batchkiln.worker.run_state import RunState
 from support.builders import NO

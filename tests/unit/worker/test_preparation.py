@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from batchkiln.core.job import InputFile
-from batchkiln.core.planner import WaitReason
-from batchkiln.core.queue_types import WantedInput
 from batchkiln.core.rate_limits import Limits
 from batchkiln.core.responses import (
     AccountBlocked,
@@ -21,9 +18,9 @@ from batchkiln.core.responses import (
     Unavailable,
 )
 from batchkiln.core.states import ItemState
-from batchkiln.worker.backoffs import Backoff
+from batchkiln.core.waits import WaitReason
+from batchkiln.worker.backoffs import Backoff, Backoffs
 from batchkiln.worker.loop import next_due
-from batchkiln.worker.prefetch import wait_alike
 from support.builders import NO
 from support.fake_service import Lost
 from support.worker_world import World
@@ -275,11 +272,10 @@ async def test_image_beyond_any_day_is_rejected(tmp_path: Path) -> None:
 
 def test_equal_images_wait_together() -> None:
     """One of them may come into sight after the other has failed: due at once, it would be looked at for ever."""
-    failed, other = Backoff(troubles=3), Backoff()
-    failing = {24: failed, 30: other}
-    file = InputFile("owl.png", "2da4", 3, "image/png")
+    failed, other = Backoff(failures=3), Backoff()
+    backoffs = Backoffs(inputs={24: failed, 30: other})
 
-    wait_alike(failing, WantedInput(24, file, 1, alike=(1, 24)))
-    wait_alike(failing, WantedInput(33, file, 1, alike=(33, 34)))
+    backoffs.share(24, alike=(1, 24))
+    backoffs.share(33, alike=(33, 34))
 
-    assert failing == {24: failed, 1: failed, 30: other}
+    assert backoffs.inputs == {24: failed, 1: failed, 30: other}

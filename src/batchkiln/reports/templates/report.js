@@ -1,5 +1,5 @@
 "use strict";
-// Filters the cards of this page. Without it everything is there and shown.
+// Filters the cards of this page. Without scripts, all cards are shown.
 addEventListener("DOMContentLoaded", () => {
   const form = document.querySelector(".filter");
   const cards = [...document.querySelectorAll(".sheet > figure")];
@@ -20,7 +20,7 @@ addEventListener("DOMContentLoaded", () => {
     });
     shown.value = count === cards.length ? "" : `${count} of ${cards.length}`;
   };
-  // A link to one card has to find it, whatever is filtered.
+  // A link to a card shows it, whatever the filter.
   addEventListener("hashchange", () => {
     const card = document.getElementById(location.hash.slice(1));
     if (card && card.hidden) {

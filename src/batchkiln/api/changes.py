@@ -1,0 +1,181 @@
+"""Changes of a queue by a person: first the question with its cost, then the change.
+
+The commands and the dashboard use the same questions. Which time a change is recorded at is decided here alone.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from batchkiln.clock import machine_now
+from batchkiln.core.errors import Diagnostic, InputError, command_arguments
+from batchkiln.core.states import WITH_SERVICE, ItemState
+from batchkiln.presentation.confirmations import cost_of_cancel, cost_of_pause, cost_of_retry, cost_of_unpause
+from batchkiln.store import (
+    AskedAgain,
+    CancelReport,
+    Decision,
+    ItemDetail,
+    Reader,
+    Resolved,
+    RetryReport,
+    Skipped,
+    Store,
+    Writer,
+    undriven,
+)
+
+_DIGITS_MAX: Final = 18
+
+
+class Action(StrEnum):
+    """A change of a job, or of items of a job."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked before a change. `number` counts what would change; with 0 nothing is done.
+
+    `cost` is a sentence about credits. `figures` are the sizes that the person agrees to, in a fixed order for each
+    action. `skipped` are the named items that stay as they are.
+    """
+
+    cost: str
+    number: int
+    figures: tuple[int, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def agreed(self) -> str:
+        """The figures as a form carries them, for `is_covered_by`."""
+        return ",".join(map(str, self.figures))
+
+    def is_covered_by(self, agreed: object) -> bool:
+        """Return whether a person who agreed to these figures agreed to this question: none of them has grown.
+
+        A queue that is driven changes while a person reads; only what has grown since is asked again.
+        """
+        if agreed == self.agreed:
+            return True
+        words = agreed.split(",") if isinstance(agreed, str) else []
+        return (
+            len(words) == len(self.figures)
+            and all(word.isdecimal() and len(word) <= _DIGITS_MAX for word in words)
+            and all(now <= int(word) for now, word in zip(self.figures, words, strict=True))
+        )
+
+
+class ItemChangedError(InputError):
+    """The item has changed since the person was asked; nothing was changed."""
+
+
+def question_of(reader: Reader, action: Action, job: str, items: Sequence[str] = ()) -> Question:
+    """Return what a person is asked before an action. Raise `InputError` for an unknown job or item."""
+    match action:
+        case Action.RETRY:
+            retried = reader.preview_retry(job, items)
+            number = sum(retried.requeued.values())
+            sizes = (number, retried.may_cost or 0, retried.unquoted, retried.paying_again)
+            return Question(cost_of_retry(job, retried), number, sizes, retried.skipped)
+        case Action.CANCEL:
+            canceled = reader.preview_cancel(job, items)
+            return Question(cost_of_cancel(job, canceled), canceled.canceled, (canceled.canceled,), canceled.skipped)
+        case Action.PAUSE:
+            reader.jobs.id_of(job)
+            return Question(cost_of_pause(job), 1)
+        case Action.UNPAUSE:
+            summary = reader.jobs.summary(job)
+            figures = (summary.items[ItemState.QUEUED], summary.queued_cost, summary.queued_unquoted)
+            return Question(cost_of_unpause(summary), 1, figures)
+
+
+class Changes:
+    """Changes an open queue as a person asks. Unknown names raise `InputError` before anything is changed."""
+
+    def __init__(self, store: Store, clock: Callable[[], datetime] = machine_now) -> None:
+        """Change this queue. `clock` is the machine's; a change is recorded at the service's time."""
+        self._store = store
+        self._clock = clock
+
+    async def question(self, action: Action, job: str, items: Sequence[str] = ()) -> Question:
+        """Return what a person is asked before an action."""
+        return await self._store.read(question_of, action, job, items)
+
+    async def retry(self, job: str, items: Sequence[str] = ()) -> RetryReport:
+        """Queue ended items again: those named, or all that failed, were rejected or expired."""
+        return await self._store.run(Writer.retry, job, items, self._clock())
+
+    async def cancel(self, job: str, items: Sequence[str] = ()) -> CancelReport:
+        """Cancel items that were never sent: those named, or all of the job."""
+        return await self._store.run(Writer.cancel, job, items, self._clock())
+
+    async def pause(self, job: str) -> bool:
+        """Pause a job: what was sent is finished. Return whether it was not paused."""
+        return await self._store.write(Writer.pause, job, self._clock())
+
+    async def unpause(self, job: str) -> bool:
+        """Unpause a job. Return whether it was paused."""
+        return await self._store.write(Writer.unpause, job, self._clock())
+
+    async def item(self, job: str, item: str) -> ItemDetail:
+        """Return the item that a decision is about."""
+        return await self._store.read(lambda reader: reader.items.detail(job, item))
+
+    async def resolve(self, asked: ItemDetail, decision: Decision, *, generation_id: str | None = None) -> Resolved:
+        """End the hold of an item, or, while nobody drives the queue, an item that was sent.
+
+        `asked` is the item as the person saw it. Raise `ItemChangedError` where it has changed since: a person may
+        think for minutes, while the item is sent and held again for what may be paid already (Law 2).
+        """
+        is_in_hand = asked.item.state in WITH_SERVICE
+        with undriven(self._store.path) if is_in_hand else nullcontext():
+            return await self._store.write(
+                _resolve,
+                asked,
+                decision,
+                generation_id=generation_id,
+                machine_now=self._clock(),
+            )
+
+    async def ask_again(self, account: str | None = None) -> tuple[tuple[AskedAgain, ...], tuple[str, ...]]:
+        """Ask again what was not understood, and end stored waits, of one account (PROFILE/NAME) or of all.
+
+        Return the calls and the accounts whose waits were ended.
+        """
+        asked = await self._store.write(Writer.ask_again, account)
+        return asked, await self._store.write(Writer.end_waits, account)
+
+
+@asynccontextmanager
+async def open_changes(path: Path, clock: Callable[[], datetime] = machine_now) -> AsyncIterator[Changes]:
+    """Open an existing queue for changes, and wake its driver afterwards. Raise `QueueUnusable` for a missing one."""
+    async with Store.open_for_update(path) as store:
+        yield Changes(store, clock)
+
+
+def _resolve(
+    writer: Writer,
+    asked: ItemDetail,
+    decision: Decision,
+    *,
+    generation_id: str | None,
+    machine_now: datetime,
+) -> Resolved:
+    job, item = asked.job, asked.item.name
+    if writer.items.detail(job, item).hold_asked != asked.hold_asked:
+        reason = f"the item {item!r} has gone on since you were asked; nothing was changed"
+        remedy = f"`batchkiln show {command_arguments(job, item)}` tells how it stands now"
+        raise ItemChangedError([Diagnostic(reason, remedy=remedy)])
+    is_undriven = asked.item.state in WITH_SERVICE
+    return writer.resolve(
+        job, item, decision, generation_id=generation_id, is_undriven=is_undriven, machine_now=machine_now
+    )

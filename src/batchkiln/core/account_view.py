@@ -1,0 +1,164 @@
+"""What the planner knows of one account at one moment, beside its queue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final, Protocol
+
+from batchkiln.core.budget import Affordable, BudgetDecision, BudgetLimit, check_budget
+from batchkiln.core.calls import Call, Misunderstood
+from batchkiln.core.queue_types import Candidate
+from batchkiln.core.rate_limits import RateLimits, StoredAccount
+from batchkiln.core.timestamps import ClockReading
+from batchkiln.core.waits import NotBefore, WaitReason
+
+KEPT_FOR_REPLAYS: Final = 2
+"""Places of the creates' minute that uploads leave free: one for a replay, one for the next create."""
+
+KEPT_FOR_POLLS: Final = 8
+"""Places of the reads' minute that quotes leave free: a poll every ten seconds, and reads for links."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallWaits:
+    """The waits of single calls after their failures, beneath what the service imposed on whole windows.
+
+    `quotes` are by recipe id, `inputs` by the id of an image to upload.
+    """
+
+    calls: Mapping[Call, NotBefore] = field(default_factory=dict)
+    quotes: Mapping[int, NotBefore] = field(default_factory=dict)
+    inputs: Mapping[int, NotBefore] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What the run allows an account. `credits_left` is of --max-credits, None without it; see `AccountView`."""
+
+    may_start: bool = True
+    is_blocked: bool = False  # the service refuses what is new; what is paid is fetched all the same
+    has_key: bool = True
+    credits_left: int | None = None  # what is unresolved here included
+
+
+@dataclass(frozen=True, slots=True)
+class AccountView:
+    """One account's limits and waits; monotonic moments throughout.
+
+    `last_touched_at` is when the last request about the active generation was over, None if never; `read_worth_at`
+    is when a read of it is expected to be worth most.
+    """
+
+    rates: RateLimits
+    waits: CallWaits = field(default_factory=CallWaits)
+    permission: Permission = field(default_factory=Permission)
+    misunderstood: tuple[Misunderstood, ...] = ()
+    last_touched_at: float | None = None
+    read_worth_at: float = -inf
+
+    @property
+    def starts_nothing(self) -> WaitReason | None:
+        """Why nothing new is begun for this account; None where something may be."""
+        if self.permission.is_blocked:
+            return WaitReason.ACCOUNT_BLOCKED
+        if not self.permission.has_key:
+            return WaitReason.NO_KEY
+        return None if self.permission.may_start else WaitReason.ENOUGH
+
+    def rests(self, *calls: Call) -> bool:
+        """Return whether one of these calls is given up until something changes: it is not understood (Law 10)."""
+        return any(entry.call in calls and entry.call.may_rest for entry in self.misunderstood)
+
+    # --- the earliest moment of a request ---
+
+    def call_due(self, call: Call, now: ClockReading, *, places: int = 1) -> NotBefore:
+        """Return when a call may leave, with `places` of its minute free; never while it rests."""
+        if self.rests(call):
+            return NotBefore(inf, WaitReason.NOT_UNDERSTOOD)
+        due = self.rates.due(now, is_create=call.is_create, places=places)
+        return due.after(self.waits.calls.get(call, due))
+
+    def quote_due(self, candidate: Candidate, now: ClockReading) -> NotBefore:
+        """Return when the price of a candidate's recipe may be asked."""
+        due = self.call_due(Call.QUOTE, now, places=1 + KEPT_FOR_POLLS)
+        return due.after(self.waits.quotes.get(candidate.recipe_id, due))
+
+    def upload_due(self, candidate: Candidate, now: ClockReading) -> NotBefore:
+        """Return when the two requests of an upload may leave: they share the creates' window (Service section 8)."""
+        due = self.call_due(Call.UPLOAD, now, places=2 + KEPT_FOR_REPLAYS).after(self.call_due(Call.COMPLETION, now))
+        held = (self.waits.inputs.get(input_id, due) for input_id in candidate.missing_inputs)
+        due = due.after(min(held, key=lambda each: each.at, default=due))
+        return due.after(self.rates.upload_day_due)
+
+    def completion_due(self, now: ClockReading) -> NotBefore:
+        """Return when an upload may be completed: its own wait was over before the upload began."""
+        return self.rates.due(now, is_create=True)
+
+    # --- credits ---
+
+    def check(self, candidate: Candidate, cost: int) -> BudgetDecision:
+        """Return whether a candidate's quote can be paid: by its cap, its job and the account's day."""
+        return check_budget(
+            cost,
+            cap=candidate.cap,
+            money=candidate.money,
+            credits_today=self.rates.usage.credits,
+            credits_per_day=self.rates.limits.credits_per_day,
+            job_is_working=candidate.job_is_working,
+        )
+
+    def is_over_run(self, cost: int) -> bool:
+        """Return whether a quote exceeds what is left of --max-credits."""
+        return self.permission.credits_left is not None and cost > self.permission.credits_left
+
+    def payable_at(self, decision: BudgetDecision) -> NotBefore:
+        """Return when what cannot be paid now may be: after the reset, or once what is under way has ended."""
+        if decision.fit is not Affordable.AFTER_RESET:
+            return NotBefore(inf, WaitReason.SETTLING)
+        is_job = decision.obstacle is BudgetLimit.OVER_JOB_DAY
+        return NotBefore(self.rates.resets_at, WaitReason.JOB_DAY_CREDITS if is_job else WaitReason.DAY_CREDITS)
+
+    def room_for(self, candidate: Candidate) -> int:
+        """Return how many credits a candidate's job may take of this day."""
+        money = candidate.money
+        rooms = [
+            self.rates.limits.credits_per_day - self.rates.usage.credits,
+            None if money.budget is None else money.budget - money.committed,
+            None if money.budget_per_day is None else money.budget_per_day - money.today,
+            self.permission.credits_left,
+        ]
+        return min(room for room in rooms if room is not None)
+
+
+class StoredView(StoredAccount, Protocol):
+    """What the queue stores about an account: its limits, and the calls that it does not understand."""
+
+    @property
+    def misunderstood(self) -> tuple[Misunderstood, ...]:
+        """The calls whose replies are not understood."""
+
+
+def account_view(
+    stored: StoredView,
+    rates: RateLimits,
+    now: ClockReading,
+    *,
+    released: tuple[int, int] | None = None,
+    waits: CallWaits | None = None,
+    permission: Permission | None = None,
+    last_touched_at: float | None = None,
+    read_worth_at: float = -inf,
+) -> AccountView:
+    """Return the planner's view of an account, after `rates` took over what the queue stores.
+
+    `released` is that of `rates` before the queue was looked at. The worker, a plan and the pages all build it here.
+    """
+    rates.update(stored, now, released)
+    return AccountView(
+        rates=rates,
+        waits=waits or CallWaits(),
+        permission=permission or Permission(),
+        misunderstood=stored.misunderstood,
+        last_touched_at=last_touched_at,
+        read_worth_at=read_worth_at,
+    )

@@ -1,0 +1,75 @@
+"""What becomes known of an account, written for the next start. `now` is service time."""
+
+import sqlite3
+from typing import Final, assert_never
+
+from batchkiln.core.job import AttemptState
+from batchkiln.core.queue_changes import (
+    AccountChange,
+    CallMisunderstood,
+    CallUnderstood,
+    CircumstancesKnown,
+    HoldImposed,
+    HoldsCapped,
+    KeysConfigured,
+    TimeKnown,
+)
+from batchkiln.core.states import Event, ItemState
+from batchkiln.core.timestamps import ClockReading, to_milliseconds
+from batchkiln.store import misunderstood
+from batchkiln.store.meta import write_meta
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import transition
+from batchkiln.store.usage import cap_holds
+
+_RESUMED: Final = {
+    AttemptState.SENT: Event.REPLAY_RESUMED,
+    AttemptState.ACTIVE: Event.POLL_RESUMED,
+    AttemptState.SUCCEEDED: Event.DOWNLOAD_RESUMED,
+}
+
+
+def update_account(
+    connection: sqlite3.Connection, profile: str, account_id: int, change: AccountChange, now: ClockReading
+) -> None:
+    """Write one fact about an account of a profile."""
+    match change:
+        case HoldImposed():
+            name = "hold_creates" if change.is_of_creates else "hold_reads"
+            parameters = {"account_id": account_id, "until": to_milliseconds(change.until), "reason": change.reason}
+            connection.execute(query(name), parameters)
+        case HoldsCapped(logged_at=logged_at):
+            cap_holds(connection, account_id, now.latest, logged_at)
+        case CallMisunderstood(entry=entry, circumstances=circumstances):
+            misunderstood.record_misunderstood(connection, account_id, entry, circumstances)
+        case CallUnderstood(call=call):
+            misunderstood.forget_misunderstood(connection, account_id, call)
+        case CircumstancesKnown(circumstances=circumstances):
+            misunderstood.forget_other_circumstances(connection, account_id, circumstances)
+        case TimeKnown():
+            remember_time(connection, profile, now)
+        case KeysConfigured(fingerprints=fingerprints):
+            _resume_held_for_key(connection, account_id, fingerprints, to_milliseconds(now.instant))
+        case _:
+            assert_never(change)
+
+
+def remember_time(connection: sqlite3.Connection, profile: str, now: ClockReading) -> None:
+    """Keep the service's time: the next start guesses no earlier one."""
+    write_meta(connection, f"service_time/{profile}", str(to_milliseconds(now.instant)))
+
+
+def _resume_held_for_key(
+    connection: sqlite3.Connection, account_id: int, fingerprints: frozenset[str], now: int
+) -> None:
+    """Take up items again whose API key came back."""
+    for row in connection.execute(query("held_for_key"), {"account_id": account_id}).fetchall():
+        if row["key_fingerprint"] in fingerprints:
+            transition(
+                connection,
+                item_id=row["id"],
+                expected=ItemState.HELD,
+                event=_RESUMED[AttemptState(row["state"])],
+                now=now,
+                attempt_id=row["attempt_id"],
+            )

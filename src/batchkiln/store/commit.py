@@ -1,0 +1,214 @@
+"""Applies an outcome: the only writer of what becomes of an attempt, its item, its credits and their history.
+
+`core.outcomes` decides; this module writes down what was decided, in the caller's transaction. `now` is milliseconds
+of service time.
+"""
+
+import sqlite3
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from batchkiln.core import outcome_errors
+from batchkiln.core.errors import InvariantBroken
+from batchkiln.core.job import AttemptState
+from batchkiln.core.outcomes import ITEM_STATES, UNCHANGED, Credits, Known, Outcome, Stale, settle
+from batchkiln.core.queue_changes import Committed, Facts
+from batchkiln.core.responses import ErrorInfo, GenerationRecord, GenerationStatus
+from batchkiln.core.states import Event, ItemState, apply
+from batchkiln.store.charges import accept, charge_beyond, confirm, free, recharge, refund
+from batchkiln.store.downloads import count_outputs, download_task, insert_output, is_name_taken
+from batchkiln.store.preparations import drop_assets
+from batchkiln.store.row_types import attempt_of
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import Detail, log_event, transition
+from batchkiln.store.usage import DayOf
+
+
+def commit(  # noqa: PLR0917  a connection's work: the store passes all of them on
+    connection: sqlite3.Connection, attempt_id: int, outcome: Outcome, facts: Facts, now: int, day_of: DayOf
+) -> Committed:
+    """Apply an outcome to an attempt; return it as it was settled, and the item's state.
+
+    Raises `InvariantBroken` where the attempt or its item is not in a state that the outcome starts from.
+    """
+    before = attempt_row(connection, attempt_id)
+    start = ITEM_STATES.get(AttemptState(before["state"]))
+    if start is None:
+        raise InvariantBroken(f"attempt {attempt_id} has ended as {before['state']}, and no outcome applies to it")
+    settled, state = _Commit(connection, before, facts, now, day_of).apply(outcome, start)
+    if facts.record is None:
+        return Committed(settled, state)
+    cost = attempt_row(connection, attempt_id)["cost_credits"]
+    return Committed(settled, state, overcharged_credits=charge_beyond(before, cost))
+
+
+def attempt_row(connection: sqlite3.Connection, attempt_id: int) -> sqlite3.Row:
+    """Return an attempt's row."""
+    row: sqlite3.Row = connection.execute(query("select_attempt"), {"attempt_id": attempt_id}).fetchone()
+    return row
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One outcome on its way to the disk; `row` is the attempt as it was last read."""
+
+    connection: sqlite3.Connection
+    row: sqlite3.Row
+    facts: Facts
+    now: int
+    day_of: DayOf
+
+    def apply(self, outcome: Outcome, start: ItemState) -> tuple[Outcome, ItemState]:
+        """Write an outcome, and those that follow it; return it as settled, and the item's state."""
+        self.take_over(outcome)
+        known = self.known(outcome)
+        settled = settle(outcome, known)
+        error = self.error(outcome, settled, known)
+        self.change_attempt(settled)
+        state = self.change_item(settled, start, error, known)
+        if settled.then is not None and settled.then is not UNCHANGED and self.facts.record is not None:
+            self.row = attempt_row(self.connection, self.row["id"])
+            then = Facts(record=self.facts.record, error=outcome_errors.error_of_record(self.facts.record))
+            _, state = replace(self, facts=then).apply(settled.then, state)
+        return settled, state
+
+    def take_over(self, outcome: Outcome) -> None:
+        """Write what a read says of the generation, whatever follows from it."""
+        facts, record = self.facts, self.facts.record
+        if outcome.event is Event.GENERATION_LOST:
+            parameters = {"attempt_id": self.row["id"], "now": self.now}
+            self.row = self.connection.execute(query("note_lost"), parameters).fetchone()
+        if record is None or outcome.event is Event.ACCEPTED:
+            return
+        if self.row["generation_status"] is None:
+            self.row = confirm(self.connection, self.row, record, self.now, self.day_of)
+        else:
+            self.row = recharge(self.connection, self.row, record, self.now)
+        if facts.observation is not None:
+            seen = (facts.observation.going_seconds, facts.observation.ended_seconds)
+            going, ended = (round(seconds * 1000) for seconds in seen)
+            parameters = {"attempt_id": self.row["id"], "going": going, "ended": max(1, ended)}
+            self.connection.execute(query("note_duration"), parameters)
+        self.take_over_status(record)
+
+    def take_over_status(self, record: GenerationRecord) -> None:
+        """Keep a new status word, or the end of a denial; log it, and an unknown word under which a result is taken."""
+        kinds, word = [], record.status_word
+        if word != self.row["generation_status"] or self.row["lost_since"] is not None:
+            self.connection.execute(query("note_status"), {"attempt_id": self.row["id"], "status": word})
+            kinds.append("status_seen")
+        if record.status is GenerationStatus.SUCCESS and GenerationStatus.of(word) is GenerationStatus.UNKNOWN:
+            kinds.append("unknown_status_taken_for_success")
+        for kind in kinds:
+            self.log(kind, detail={"status": word})
+
+    def known(self, outcome: Outcome) -> Known:
+        """Read what decides between this outcome and another one."""
+        known = Known(unanswered=attempt_of(self.row).unanswered)
+        facts, row = self.facts, self.row
+        match outcome.event:
+            case Event.ACCEPTED if facts.record is not None:
+                is_taken = self.value("is_generation_known", generation_id=facts.record.id)
+                known = replace(known, is_id_taken=bool(is_taken))
+            case Event.NOT_CREATED if outcome.refuses_request:
+                known = replace(known, refusals=self.value("refused_in_a_row"))
+            case Event.GENERATION_FAILED:
+                failures, tries = self.connection.execute(
+                    query("item_failures"), {"item_id": row["item_id"]}
+                ).fetchone()
+                known = replace(known, failures=failures, tries=tries)
+            case Event.GENERATION_LOST:
+                known = replace(known, denied_for=timedelta(milliseconds=self.now - row["lost_since"]))
+            case Event.SET_ASIDE:
+                known = replace(known, has_set_aside=bool(self.value("has_set_aside")))
+            case Event.RETENTION_ENDED | Event.OUTPUTS_UNUSABLE if row["state"] == AttemptState.SUCCEEDED:
+                known = replace(known, files_saved=count_outputs(self.connection, row["id"]))
+            case _ if facts.saved is not None:
+                known = replace(known, is_name_taken=is_name_taken(self.connection, row["id"], facts.saved))
+            case _:
+                pass
+        return known
+
+    def value(self, name: str, **parameters: str) -> int:
+        """Return the one number of a query about the attempt, its item or its account."""
+        own = {"attempt_id": self.row["id"], "item_id": self.row["item_id"], "account_id": self.row["account_id"]}
+        return int(self.connection.execute(query(name), own | parameters).fetchone()[0])
+
+    def error(self, outcome: Outcome, settled: Outcome, known: Known) -> ErrorInfo | None:
+        """Return the error that the item keeps, with the queue's own knowledge where that is part of it."""
+        facts = self.facts
+        if outcome.event is Event.ACCEPTED and settled is not outcome and facts.record is not None:
+            return outcome_errors.id_taken(facts.record.id)
+        if settled.event is not Event.OUTPUTS_UNUSABLE:
+            return facts.error
+        if settled is outcome:
+            return outcome_errors.unusable(known.files_saved, facts.reason or "")
+        return outcome_errors.gone(known.files_saved, download_task(self.connection, self.row["id"]).listed)
+
+    def change_attempt(self, outcome: Outcome) -> None:
+        """Count the answer, book the credits, end the attempt, and forget what is stale."""
+        answered = outcome.created_nothing and not outcome.refuses_request
+        if answered or self.facts.is_contact:
+            contact_at = self.now if self.facts.is_contact else None
+            parameters = {"attempt_id": self.row["id"], "answered": answered, "contact_at": contact_at}
+            self.connection.execute(query("count_answer"), parameters)
+        if outcome.credits is Credits.CHARGED and self.facts.record is not None:
+            accept(self.connection, self.row, self.facts.record, self.now, self.day_of)
+        elif outcome.attempt is not None:
+            self.end(outcome.attempt, is_refunded=outcome.credits is Credits.REFUNDED)
+        if outcome.credits is Credits.FREED:
+            free(self.connection, self.row)
+        elif outcome.credits is Credits.REFUNDED:
+            refund(self.connection, self.row)
+        if outcome.stale is Stale.QUOTE:
+            self.connection.execute(query("drop_quote"), {"item_id": self.row["item_id"]})
+        elif outcome.stale is Stale.ASSETS:
+            drop_assets(self.connection, self.row["item_id"], self.row["account_id"])
+
+    def end(self, state: AttemptState, *, is_refunded: bool) -> None:
+        """End the attempt."""
+        name = "expire_attempt" if self.row["state"] == AttemptState.SUCCEEDED else "end_attempt"
+        parameters = {"attempt_id": self.row["id"], "state": state, "now": self.now, "is_refunded": is_refunded}
+        if self.connection.execute(query(name), parameters).rowcount != 1:
+            raise InvariantBroken(f"attempt {self.row['id']} had ended before it became {state}")
+
+    def change_item(self, outcome: Outcome, start: ItemState, error: ErrorInfo | None, known: Known) -> ItemState:
+        """Move the item, and write its history; return its state."""
+        if outcome.log is not None:
+            saved = self.facts.saved
+            detail = None if saved is None else insert_output(self.connection, self.row, saved, self.now)
+            self.log(outcome.log, error=error, detail=detail)
+        if outcome.event is None:
+            return start
+        stays = apply(start, outcome.event) is start
+        return transition(
+            self.connection,
+            item_id=self.row["item_id"],
+            expected=start,
+            event=outcome.event,
+            now=self.now,
+            attempt_id=self.row["id"],
+            error=None if stays else error,
+            detail={"reason": self.facts.reason} if stays else self.detail(outcome, error, known),
+        )
+
+    def detail(self, outcome: Outcome, error: ErrorInfo | None, known: Known) -> Detail | None:
+        """Return what the history says beside an event and its error."""
+        match outcome.event:
+            case Event.ACCEPTED if self.facts.record is not None:
+                cost = attempt_row(self.connection, self.row["id"])["cost_credits"]
+                is_replay = self.row["sends"] > 1
+                return {"generation_id": self.facts.record.id, "cost_credits": cost, "is_replay": is_replay}
+            case Event.GENERATION_FAILED | Event.TRIES_EXHAUSTED:
+                return {"failures": known.failures + 1}
+            case Event.NOT_CREATED if error is None:
+                return {"withdrawn": True}
+            case _:
+                return None
+
+    def log(self, kind: str, *, error: ErrorInfo | None = None, detail: Detail | None = None) -> None:
+        """Write a line of the item's history that moves nothing."""
+        item_id, attempt_id = self.row["item_id"], self.row["id"]
+        log_event(
+            self.connection, kind, item_id=item_id, now=self.now, attempt_id=attempt_id, error=error, detail=detail
+        )

@@ -1,0 +1,83 @@
+"""The files of a finished generation: what is needed to fetch and name them, and those that are saved."""
+
+import json
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+from batchkiln.core.queue_changes import SavedOutput
+from batchkiln.core.queue_types import DownloadTask
+from batchkiln.core.timestamps import from_milliseconds
+from batchkiln.store.row_types import attempt_of, instant
+from batchkiln.store.sql import query
+from batchkiln.store.transitions import Detail
+
+
+def download_task(connection: sqlite3.Connection, attempt_id: int, number: int = 1) -> DownloadTask:
+    """Return what is needed to fetch the files of a finished generation, and to name output `number`."""
+    row = connection.execute(query("download_task"), {"attempt_id": attempt_id}).fetchone()
+    task = DownloadTask(
+        attempt=attempt_of(row),
+        job_name=row["job_name"],
+        item_name=row["item_name"],
+        index=row["position"],
+        model=row["model"],
+        metadata=row["metadata"],
+        output_dir=row["output_dir"],
+        filename=row["file_name"] or row["filename"],
+        created_at=from_milliseconds(row["generation_created_at"]),
+        saved={int(number): sha256 for number, sha256 in json.loads(row["saved"]).items()},
+        listed=row["listed"],
+        last_read_at=instant(row["last_read_at"]),
+    )
+    return replace(task, taken=taken_paths(connection, task, number))
+
+
+def taken_paths(connection: sqlite3.Connection, task: DownloadTask, number: int) -> frozenset[str]:
+    """Return those of an output's possible paths that another output has: a person may have removed its file."""
+    parameters = {"paths": json.dumps(output_paths(task, number)), "attempt_id": task.attempt.id, "number": number}
+    return frozenset(path for (path,) in connection.execute(query("taken_paths"), parameters))
+
+
+def output_paths(task: DownloadTask, number: int) -> list[str]:
+    """Return an output's possible paths as they would be recorded: absolute, links followed."""
+    names = [task.relative_name(number, extension).rpartition("/") for extension in task.extensions]
+    folders = {folder: str(Path(task.output_dir, folder).resolve()) for folder in {folder for folder, _, _ in names}}
+    return [f"{folders[folder].rstrip('/')}/{name}" for folder, _, name in names]
+
+
+def count_outputs(connection: sqlite3.Connection, attempt_id: int | None) -> int:
+    """Return how many files of an attempt are saved."""
+    return int(connection.execute(query("count_outputs"), {"attempt_id": attempt_id}).fetchone()[0])
+
+
+def is_name_taken(connection: sqlite3.Connection, attempt_id: int, saved: SavedOutput) -> bool:
+    """Return whether a file is recorded as another output, and so is not this one.
+
+    Both had the same bytes, and this one was taken for what a crash had left while the other one was being recorded.
+    """
+    place = {"attempt_id": attempt_id, "number": saved.number, "paths": json.dumps([saved.file.path])}
+    is_taken = connection.execute(query("taken_paths"), place).fetchone() is not None
+    return is_taken and not connection.execute(query("is_output_saved"), place).fetchone()[0]
+
+
+def insert_output(connection: sqlite3.Connection, attempt: sqlite3.Row, saved: SavedOutput, now: int) -> Detail:
+    """Record a file that is whole under its final name (Law 7), once; return what the history says of it."""
+    output = {
+        "item_id": attempt["item_id"],
+        "attempt_id": attempt["id"],
+        "number": saved.number,
+        "type": saved.type,
+        "path": saved.file.path,
+        "size_bytes": saved.file.size_bytes,
+        "sha256": saved.file.sha256,
+        "media_type": saved.file.media_type,
+        "now": now,
+    }
+    connection.execute(query("insert_output"), output)
+    return {
+        "number": saved.number,
+        "of": saved.listed,
+        "path": saved.file.path,
+        "size_bytes": saved.file.size_bytes,
+    }

@@ -1,0 +1,26 @@
+-- name: move_item
+UPDATE item
+SET state = :state,
+    attempt_id = CASE WHEN :keeps_attempt THEN coalesce(:attempt_id, attempt_id) END,
+    error_code = :error_code,
+    error_message = :error_message
+WHERE id = :item_id AND state = :expected;
+
+-- name: move_items
+UPDATE item
+SET state = :state, attempt_id = CASE WHEN :keeps_attempt THEN attempt_id END, error_code = NULL, error_message = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = :expected;
+
+-- name: insert_item_events
+INSERT INTO event (at, job_id, item_id, kind, state)
+SELECT :at, job_id, id, :kind, :state FROM item WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+
+-- name: insert_item_event
+INSERT INTO event (at, job_id, item_id, attempt_id, kind, state, detail)
+SELECT :at, job_id, id, :attempt_id, :kind, :state, :detail FROM item WHERE id = :item_id;
+
+-- name: insert_job_event
+INSERT INTO event (at, job_id, kind, detail) VALUES (:at, :job_id, :kind, :detail);
+
+-- name: pause_job
+UPDATE job SET is_paused = :is_paused WHERE id = :job_id AND is_paused <> :is_paused;

@@ -1,0 +1,105 @@
+"""Changes of the queue that a person asks for, inside a transaction or in portions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from batchkiln.core.job import JobSpec
+from batchkiln.core.timestamps import to_milliseconds
+from batchkiln.store import misunderstood, operations
+from batchkiln.store.apply import ApplyOptions, ApplyReport, apply_manifest
+from batchkiln.store.generations import name_queue
+from batchkiln.store.misunderstood import AskedAgain
+from batchkiln.store.notification_cursor import NotificationCursor, write_cursor
+from batchkiln.store.operations import CancelReport, RetryReport
+from batchkiln.store.preparations import keep_quotes
+from batchkiln.store.reader import Reader
+from batchkiln.store.resolution import Decision, Resolved, resolve
+from batchkiln.store.staging import MistakeAt, Placed
+from batchkiln.store.store import service_time
+
+
+class Writer(Reader):
+    """Changes the queue as a person asks. A change is recorded at the service's time, as far as it is known.
+
+    `apply_manifest`, `retry` and `cancel` commit in portions, for `Store.run`; the others belong in `Store.write`.
+    Unknown names raise `InputError` before anything is changed.
+    """
+
+    def apply_manifest(
+        self,
+        spec: JobSpec,
+        placed: Iterable[Placed],
+        *,
+        profile: str,
+        machine_now: datetime,
+        options: ApplyOptions,
+        mistake_at: MistakeAt,
+    ) -> ApplyReport:
+        """Make a job as its manifest says. Raise `InputError` with all mistakes of the manifest."""
+        now = max(to_milliseconds(machine_now), service_time(self._connection, profile) or 0)
+        return apply_manifest(
+            self._connection, spec, placed, profile=profile, now=now, options=options, mistake_at=mistake_at
+        )
+
+    def retry(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> RetryReport:
+        """Queue ended items again; without names, all that failed, were rejected or expired."""
+        return operations.retry(self._connection, job_name, item_names, self._now(job_name, machine_now))
+
+    def cancel(self, job_name: str, item_names: Sequence[str], machine_now: datetime) -> CancelReport:
+        """Cancel queued items; without names, all of the job."""
+        return operations.cancel(self._connection, job_name, item_names, self._now(job_name, machine_now))
+
+    def pause(self, job_name: str, machine_now: datetime) -> bool:
+        """Pause a job: nothing new of it is sent. Return whether it was not paused."""
+        return operations.pause(self._connection, job_name, self._now(job_name, machine_now))
+
+    def unpause(self, job_name: str, machine_now: datetime) -> bool:
+        """Unpause a job. Return whether it was paused."""
+        return operations.unpause(self._connection, job_name, self._now(job_name, machine_now))
+
+    def resolve(
+        self,
+        job_name: str,
+        item_name: str,
+        decision: Decision,
+        *,
+        generation_id: str | None = None,
+        is_undriven: bool = False,
+        machine_now: datetime,
+    ) -> Resolved:
+        """End the hold of an item. `is_undriven`: the caller holds the queue's lock, so a sent item may be ended too.
+
+        Raise `InputError` where the decision does not apply.
+        """
+        return resolve(
+            self._connection,
+            job_name,
+            item_name,
+            decision,
+            generation_id=generation_id,
+            is_undriven=is_undriven,
+            now=self._now(job_name, machine_now),
+        )
+
+    def ask_again(self, account: str | None = None) -> tuple[AskedAgain, ...]:
+        """Forget which replies were not understood, of one account (PROFILE/NAME) or of all; return them."""
+        return misunderstood.ask_again(self._connection, account)
+
+    def end_waits(self, account: str | None = None) -> tuple[str, ...]:
+        """End the stored waits of one account (PROFILE/NAME) or of all; return the accounts that had one."""
+        return misunderstood.end_waits(self._connection, account)
+
+    def keep_quotes(self, *, profile: str, prices: Mapping[str, int], now: int) -> None:
+        """Store prices in credits by price key."""
+        keep_quotes(self._connection, profile=profile, prices=prices, now=now)
+
+    def write_cursor(self, notifier: str, cursor: NotificationCursor) -> None:
+        """Store how much of the event log a notifier has delivered."""
+        write_cursor(self._connection, notifier, cursor)
+
+    def name_queue(self, uid: str) -> None:
+        """Set the id of a new queue, so that a rehearsal derives the same idempotency keys each time."""
+        name_queue(self._connection, uid)
+
+    def _now(self, job_name: str, machine_now: datetime) -> int:
+        return to_milliseconds(self.jobs.service_time(job_name, machine_now))

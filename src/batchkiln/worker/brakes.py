@@ -1,0 +1,101 @@
+"""Counts of what goes wrong again and again, by which a run stops before it pays in vain; a new run begins at zero."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+DENIED_IDS: Final = 2
+"""After so many generations in a row whose ids the service denies, the account begins nothing more in this run."""
+
+_NUMBERS: Final = re.compile(r"\d+|\"[^\"]*\"|'[^']*'")  # what differs between refusals that are alike
+
+
+@dataclass(slots=True)
+class Brakes:
+    """What one account met in a row, in this process; moments are monotonic.
+
+    `has_uploaded`: this run has completed an upload; before that, one file is tried alone.
+    """
+
+    has_uploaded: bool = False
+    _refused_alike: tuple[str, int] = ("", 0)  # the words, and how often in a row
+    _refused_quotes: dict[int, tuple[str, int]] = field(default_factory=dict)  # by recipe: likewise
+    _refused_uploads: Counter[int] = field(default_factory=Counter)  # by item
+    _gone_assets: Counter[int] = field(default_factory=Counter)  # by item
+    _refused_keys: dict[str, float] = field(default_factory=dict)  # by fingerprint: since when
+    _undecided: dict[int, float] = field(default_factory=dict)  # by attempt: since when
+    _denied_ids: int = 0
+
+    # --- creates ---
+
+    def create_refused(self, words: str) -> int:
+        """Count a create that was refused in these words; return how many there are in a row, numbers aside."""
+        said = _NUMBERS.sub("#", words)
+        before, times = self._refused_alike
+        self._refused_alike = (said, times + 1 if said == before else 1)
+        return self._refused_alike[1]
+
+    def create_accepted(self, attempt_id: int, item_id: int) -> None:
+        """Forget what went before an accepted create: it was about single requests."""
+        self.decided(attempt_id)
+        del self._gone_assets[item_id]
+        self._refused_alike = ("", 0)
+
+    def undecided_seconds(self, attempt_id: int, now: float) -> float:
+        """Return for how long the service answers an attempt without deciding it."""
+        return now - self._undecided.setdefault(attempt_id, now)
+
+    def decided(self, attempt_id: int) -> None:
+        """Forget for how long an attempt was undecided."""
+        self._undecided.pop(attempt_id, None)
+
+    def key_refused_seconds(self, fingerprint: str, now: float) -> float:
+        """Return for how long an API key is refused."""
+        return now - self._refused_keys.setdefault(fingerprint, now)
+
+    def key_accepted(self, fingerprint: str) -> None:
+        """Forget that an API key was refused."""
+        self._refused_keys.pop(fingerprint, None)
+
+    # --- reads ---
+
+    def id_denied(self) -> bool:
+        """Count a generation whose id the service denies for good; return whether there are too many in a row."""
+        self._denied_ids += 1
+        return self._denied_ids >= DENIED_IDS
+
+    def id_known(self) -> None:
+        """Forget denied ids: the service knows one."""
+        self._denied_ids = 0
+
+    # --- quotes and uploads ---
+
+    def quote_refused(self, recipe_id: int, words: str) -> int:
+        """Count an item of a recipe whose quote was refused in these words; return how many there are in a row."""
+        before, times = self._refused_quotes.get(recipe_id, (words, 0))
+        self._refused_quotes[recipe_id] = (words, times + 1 if before == words else 1)
+        return self._refused_quotes[recipe_id][1]
+
+    def quoted(self, recipe_id: int) -> None:
+        """Forget the refused quotes of a recipe."""
+        self._refused_quotes.pop(recipe_id, None)
+
+    def upload_refused(self, item_id: int) -> int:
+        """Count a refused upload of an item's images; return how many there are in a row."""
+        self._refused_uploads[item_id] += 1
+        return self._refused_uploads[item_id]
+
+    def upload_ended(self, item_id: int, *, has_uploaded: bool) -> None:
+        """Forget the refused uploads of an item, after a success or since it was given up."""
+        self.has_uploaded |= has_uploaded
+        del self._refused_uploads[item_id]
+
+    def asset_gone(self, item_id: int) -> int:
+        """Count that the service denied an item's uploads; return how often it did."""
+        self._gone_assets[item_id] += 1
+        return self._gone_assets[item_id]
+
+    def times_gone(self, item_id: int) -> int:
+        """Return how often the service denied an item's uploads."""
+        return self._gone_assets[item_id]
